@@ -1,0 +1,225 @@
+"""The two faces of log storage: a store of partition logs, and one partition's log.
+
+All methods are called from the owner's thread (the event loop), except `SyncTicket.run`, which blocks on
+the disk and may run anywhere. Reads and appends touch the page cache only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from klamm.protocol.errors import ErrorCode
+from klamm.storage.topic_config import TopicConfig
+
+
+class LogError(Exception):
+    """A log refused a request; `error_code` is what the client is told."""
+
+    def __init__(self, error_code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+
+
+class AppendOrigin(Enum):
+    """Who appends decides which checks of the producer state apply."""
+
+    CLIENT = "client"  # sequences and epochs
+    COORDINATOR = "coordinator"  # epochs only: offset commits and transaction markers
+
+
+@dataclass(frozen=True, slots=True)
+class AppendResult:
+    """Where a batch went. A duplicate went nowhere: these are the offsets of its original."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int = -1  # -1 on CreateTime topics, unless a duplicate
+    is_duplicate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTransaction:
+    """A transaction whose records a read_committed reader must drop."""
+
+    producer_id: int
+    first_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerStatus:
+    """What DescribeProducers tells of one producer."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    current_txn_start_offset: int  # -1: none open
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampedOffset:
+    """The answer to a lookup by time; -1, -1, -1 when nothing matches."""
+
+    offset: int = -1
+    timestamp_ms: int = -1
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnd:
+    """Where a leader epoch ended in this log; -1, -1 when the log cannot tell."""
+
+    leader_epoch: int = -1
+    end_offset: int = -1
+
+
+class SyncTicket(Protocol):
+    """Everything appended up to `end_offset`, on its way to the disk."""
+
+    end_offset: int
+
+    def run(self) -> None:
+        """Flush; blocks. Raises OSError when the disk refuses."""
+        ...
+
+
+class PartitionLog(Protocol):
+    """One partition's log at one leader epoch."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    config: TopicConfig  # replaced when the topic's configuration changes; holds from the next call on
+    leader_epoch: int
+    on_change: Callable[[], None]  # called after the high watermark, stable offset or log start moved
+
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def log_end_offset(self) -> int: ...
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def last_stable_offset(self) -> int: ...
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def is_dirty(self) -> bool:
+        """Whether something appended is not known to be on disk."""
+        ...
+
+    def append(
+        self,
+        batch: bytes | bytearray | memoryview,
+        *,
+        now_ms: int,
+        timestamp_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> AppendResult:
+        """Append one validated batch, or find that it is a duplicate.
+
+        Stamps base offset and leader epoch, rolls the segment when due, checks the producer's epoch and
+        sequence, keeps indexes and producer state. Raises LogError; then nothing has changed.
+        """
+        ...
+
+    def read(self, offset: int, *, until_offset: int, max_bytes: int, at_least_one: bool) -> bytes:
+        """Whole batches from the one that holds `offset`, below `until_offset`, of one segment.
+
+        At most `max_bytes`, except that `at_least_one` lets the first batch through whatever its size.
+        Raises LogError(offset_out_of_range) below the log start or above the log end.
+        """
+        ...
+
+    def readable_bytes(self, offset: int, until_offset: int, limit_bytes: int) -> int:
+        """How many bytes `read` could give (at most about `limit_bytes`), without reading them."""
+        ...
+
+    def in_active_segment(self, offset: int) -> bool: ...
+
+    def aborted_transactions(
+        self, from_offset: int, until_offset: int
+    ) -> Sequence[AbortedTransaction]: ...
+
+    def offset_for_timestamp(self, timestamp_ms: int, until_offset: int) -> TimestampedOffset: ...
+    def offset_for_max_timestamp(self) -> TimestampedOffset: ...
+    def earliest(self) -> TimestampedOffset:
+        """The log start with the leader epoch that covers it."""
+        ...
+
+    def end_of_epoch(self, leader_epoch: int) -> EpochEnd: ...
+    def delete_records(self, before_offset: int) -> int:
+        """Raise the log start (never lowers it), durably; the log start after it."""
+        ...
+
+    def truncate(self, to_offset: int) -> None:
+        """Cut everything at and above an offset and rebuild producer state."""
+        ...
+
+    def start_sync(self) -> SyncTicket | None:
+        """What there is to flush now; None when all is on disk."""
+        ...
+
+    def finish_sync(self, ticket: SyncTicket) -> None:
+        """The ticket ran: the high watermark follows."""
+        ...
+
+    def fail_sync(self, ticket: SyncTicket) -> None:
+        """The ticket's disk refused: cut back to the last durable offset and reload producer state."""
+        ...
+
+    def producers(self) -> Sequence[ProducerStatus]: ...
+    def expire_producers(self, timestamp_ms: int, expiration_ms: int) -> int: ...
+    def delete_old_segments(self, now_ms: int, timestamp_ms: int) -> int:
+        """Apply retention by time, size and log start; how many segments went."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirStatus:
+    """One log directory as DescribeLogDirs shows it."""
+
+    path: str
+    total_bytes: int
+    usable_bytes: int
+    is_offline: bool
+
+
+class LogStore(Protocol):
+    """Where partition logs live."""
+
+    def open(
+        self, topic: str, topic_id: bytes, partition: int, *, leader_epoch: int, config: TopicConfig
+    ) -> PartitionLog:
+        """Load or create a log and take it at a leader epoch, recorded before it serves.
+
+        Raises LogError(kafka_storage_error) when this one log cannot be read; others are unharmed.
+        """
+        ...
+
+    def existing(self) -> Iterable[tuple[str, int, bytes]]:
+        """(topic, partition, topic id) of every log found."""
+        ...
+
+    def delete(self, topic: str, partition: int) -> None:
+        """The log is gone from now on; its files follow after `file.delete.delay.ms`."""
+        ...
+
+    def status(self) -> Sequence[LogDirStatus]: ...
+    def checkpoint(self) -> None:
+        """Write recovery points, log starts and high watermarks; blocks shortly."""
+        ...
+
+    def housekeeping(self, now_ms: int, timestamp_ms: int) -> None:
+        """Remove files whose delete delay has passed."""
+        ...
+
+    def close(self) -> None:
+        """Flush and close every open log, write snapshots, checkpoints and the clean-shutdown marker."""
+        ...
