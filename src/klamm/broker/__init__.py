@@ -1,0 +1,1 @@
+"""Sockets, wiring, routes: where everything meets."""

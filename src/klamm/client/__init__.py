@@ -1,0 +1,1 @@
+"""Consumer, producer, admin: a sans-IO core with thin faces."""

@@ -1,0 +1,1 @@
+"""Decisions: sans-IO, event-sourced coordinators. No I/O, no clock."""

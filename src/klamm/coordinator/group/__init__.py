@@ -1,0 +1,1 @@
+"""The group coordinator, one module per API."""

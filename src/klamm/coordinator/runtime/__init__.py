@@ -1,0 +1,1 @@
+"""What both coordinators share: shards, outcomes, timers, the log port."""

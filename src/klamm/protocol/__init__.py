@@ -1,0 +1,1 @@
+"""Bytes and messages: framing, headers, codecs. No I/O, no clock; the only importer of kio."""

@@ -1,0 +1,33 @@
+"""Small values that every layer shares."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import Final, NamedTuple
+
+Buffer = bytes | bytearray | memoryview
+
+ZERO_ID: Final = bytes(16)  # "no topic id" on the wire
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic; prints as `topic-0`."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def id_to_text(topic_id: bytes) -> str:
+    """A 16-byte id as Kafka writes it: base64url without padding, 22 characters."""
+    return urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+
+
+def id_from_text(text: str) -> bytes:
+    """The inverse of `id_to_text`; ValueError when it is no such text."""
+    raw = urlsafe_b64decode(text + "==")
+    if len(raw) != 16:
+        raise ValueError(f"{text!r} is not a 16-byte id in base64url")
+    return raw

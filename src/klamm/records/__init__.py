@@ -1,0 +1,1 @@
+"""Record batches: layout, checksums, compression, markers. No I/O, no clock."""

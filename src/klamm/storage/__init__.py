@@ -1,0 +1,1 @@
+"""Partition logs and the cluster's memory, behind two small interfaces."""
