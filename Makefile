@@ -1,0 +1,64 @@
+# klamm: every command sets up what it needs. `make help` lists them.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAGE  := tools/stage.sh
+PYTEST := $(BIN)/python -m pytest -q --timeout=120
+
+# What the installed package is built from: a change here means installing again.
+BUILD_INPUTS := pyproject.toml $(wildcard setup.py) $(wildcard src/klamm/records/*.pyx)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint unit simulation interop faults bench clean
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+
+demo: $(VENV)/.run ## Start a broker, talk to it, show what it does
+	@$(BIN)/klamm demo
+
+test: $(VENV)/.dev ## Everything that CI runs: lint, unit, simulation, interop, faults
+	@$(STAGE) tools    tools/bring.sh
+	@$(STAGE) lint     $(MAKE) --no-print-directory lint
+	@$(STAGE) unit     $(MAKE) --no-print-directory unit
+	@$(STAGE) simulation $(MAKE) --no-print-directory simulation
+	@$(STAGE) interop  $(MAKE) --no-print-directory interop
+	@$(STAGE) faults   $(MAKE) --no-print-directory faults
+
+lint: $(VENV)/.dev ## Style, types and import contracts
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+unit: $(VENV)/.dev ## Tests of single parts, milliseconds each
+	@$(PYTEST) tests/unit
+
+simulation: $(VENV)/.dev ## The whole broker on virtual time, one seed per run
+	@$(if $(wildcard tests/simulation/test_*.py),$(PYTEST) tests/simulation,echo "no simulation tests yet")
+
+interop: $(VENV)/.dev ## Real clients against a running broker
+	@tools/bring.sh
+	@$(PYTEST) tests/interop -m "not groups"
+
+faults: $(VENV)/.dev ## Real processes: kill -9, torn writes, full disks
+	@tools/bring.sh
+	@$(if $(wildcard tests/faults/test_*.py),$(PYTEST) --timeout=600 tests/faults,echo "no fault tests yet")
+
+bench: $(VENV)/.dev ## klamm and Apache Kafka on the same load, one after the other
+	@tools/bring.sh
+	@$(BIN)/python bench/broker_vs_kafka.py
+
+clean: ## Remove the virtual environment and everything that was built
+	rm -rf $(VENV) build dist *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	  .import_linter_cache klamm-data src/klamm/records/_core.c src/klamm/records/_core*.so
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.run: $(BUILD_INPUTS)
+	@tools/make_venv.sh $(PYTHON) $(VENV) .
+	@touch $@
+
+$(VENV)/.dev: $(BUILD_INPUTS)
+	@tools/make_venv.sh $(PYTHON) $(VENV) '.[dev]'
+	@touch $(VENV)/.run $@

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Make a virtual environment and install klamm into it: tools/make_venv.sh PYTHON VENV WHAT
+set -euo pipefail
+python=$1
+venv=$2
+what=$3
+
+if ! command -v "$python" >/dev/null; then
+  echo "klamm needs Python 3.11 or newer: $python is not on the PATH (choose another with make PYTHON=...)" >&2
+  exit 1
+fi
+if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+  echo "klamm needs Python 3.11 or newer, $python is $("$python" -V 2>&1) (choose another with make PYTHON=...)" >&2
+  exit 1
+fi
+if [ ! -x "$venv/bin/python" ]; then
+  echo "making $venv with $("$python" -V)"
+  if ! "$python" -m venv "$venv" >/dev/null 2>&1; then
+    rm -rf "$venv"
+    echo "$python cannot make virtual environments: install its venv module (Debian: apt-get install python3-venv)" >&2
+    exit 1
+  fi
+fi
+echo "installing klamm ($what) into $venv"
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e "$what"
+"$venv/bin/python" - <<'PY'
+try:
+    import klamm.records._core  # noqa: F401
+except ImportError:
+    print("the compiled core was not built (no C compiler?): klamm runs on its pure-Python twin")
+else:
+    print("the compiled core is built")
+PY
