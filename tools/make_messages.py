@@ -20,7 +20,14 @@ from klamm.protocol.schema import Direction, SchemaField, Struct, api_name, load
 from klamm.protocol.types import ZERO_ID
 
 TARGET = Path(__file__).parents[1] / "src/klamm/protocol/messages"
-PYTHON_TYPES = {"bool": "bool", "float64": "float", "string": "str", "bytes": "bytes", "records": "Buffer", "uuid": "bytes"}
+PYTHON_TYPES = {
+    "bool": "bool",
+    "float64": "float",
+    "string": "str",
+    "bytes": "bytes",
+    "records": "Buffer",
+    "uuid": "bytes",
+}
 
 
 class Union:
@@ -121,7 +128,9 @@ def main() -> None:
     TARGET.mkdir(exist_ok=True)
     for api_key in ApiKey:
         (TARGET / f"{api_name(api_key)}.py").write_text(module_text(api_key))
-    (TARGET / "__init__.py").write_text('"""One version-free module per API; `klamm.protocol.codec` turns them into bytes and back."""\n')
+    (TARGET / "__init__.py").write_text(
+        '"""One version-free module per API; `klamm.protocol.codec` turns them into bytes and back."""\n'
+    )
     subprocess.run(["ruff", "format", "-q", str(TARGET)], check=True)
 
 

@@ -1,0 +1,243 @@
+"""From bytes to messages: one compiled function per message version."""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+from klamm.protocol.codec.layout import FIXED, Source, is_fixed, smallest_size
+from klamm.protocol.errors import DecodeError
+from klamm.protocol.implied import IMPLIED
+from klamm.protocol.schema import SchemaField, Struct
+
+MAX_ELEMENTS: Final = 200_000  # of all arrays of one message together
+
+
+def compile_decoder(schema: Struct, classes: dict[str, type], version: int) -> Callable[[bytes, int], Any]:
+    """A function that turns the bytes of one message version into our message."""
+    compiler = _Decoder(classes, version)
+    compiler.source.add("end = len(buf)")
+    compiler.source.add(f"left = {MAX_ELEMENTS}")
+    result = compiler.struct(schema)
+    compiler.source.add(f"return {result}")
+    decode = compiler.source.compile("decode", f"decode {schema.name} v{version}")
+    name = f"{schema.name} v{version}"
+
+    def checked(buffer: bytes, position: int) -> Any:
+        try:
+            return decode(buffer, position)
+        except DecodeError:
+            raise
+        except (struct.error, IndexError, UnicodeDecodeError) as error:
+            raise DecodeError(f"{name}: {error}") from error
+
+    return checked
+
+
+def long_uvarint(buffer: bytes, position: int, first: int) -> tuple[int, int]:
+    """The rest of an unsigned varint whose first byte says that there is more."""
+    value = first & 0x7F
+    for shift in (7, 14, 21, 28):
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise DecodeError("a varint of more than five bytes")
+
+
+def wrong(what: str) -> DecodeError:
+    """An error to raise, made only when it is needed."""
+    return DecodeError(what)
+
+
+class _Decoder:
+    def __init__(self, classes: dict[str, type], version: int) -> None:
+        self.classes = classes
+        self.version = version
+        self.source = Source("def decode(buf, pos):")
+        self.source.shared("more", long_uvarint)
+        self.source.shared("wrong", wrong)
+        self.source.shared("view", memoryview)
+
+    def struct(self, schema: Struct) -> str:
+        """Emit the reading of a structure; the expression that makes it."""
+        values: dict[str, str] = {}
+        run: list[SchemaField] = []
+        for field in schema.fields:
+            if field.tag is not None:
+                continue
+            if is_fixed(field):
+                run.append(field)
+                continue
+            self._fixed_run(run, values)
+            values[field.name] = self._field(field, schema.is_flexible)
+        self._fixed_run(run, values)
+        if schema.is_flexible:
+            self._tags(schema, values)
+        return self._construct(schema, values)
+
+    def _construct(self, schema: Struct, values: dict[str, str]) -> str:
+        message = self.classes[schema.name]
+        implied = IMPLIED.get(schema.name, {})
+        arguments = []
+        for field in dataclasses.fields(message):
+            if field.name in values:
+                arguments.append(values[field.name])
+            elif field.name in implied:
+                arguments.append(repr(implied[field.name](self.version)))
+            elif field.default is not dataclasses.MISSING:
+                arguments.append(self.source.constant("default", field.default))
+            else:
+                arguments.append(self.source.constant("make", field.default_factory) + "()")
+        return f"{self.source.shared('new_' + schema.name, message)}({', '.join(arguments)})"
+
+    def _fixed_run(self, run: list[SchemaField], values: dict[str, str]) -> None:
+        if not run:
+            return
+        layout = ">" + "".join(FIXED[field.type] for field in run)
+        unpack = self.source.shared(f"unpack_{layout[1:]}", struct.Struct(layout).unpack_from)
+        names = [self.source.fresh("v") for _ in run]
+        self.source.add(f"{', '.join(names)}, = {unpack}(buf, pos)")
+        self.source.add(f"pos += {struct.calcsize(layout)}")
+        for field, name in zip(run, names, strict=True):
+            if field.type == "bool":
+                with self.source.block(f"if {name} > 1:"):
+                    self.source.add(f"raise wrong('{field.name} is neither 0 nor 1')")
+                self.source.add(f"{name} = {name} == 1")
+            values[field.name] = name
+        run.clear()
+
+    def _field(self, field: SchemaField, is_flexible: bool) -> str:
+        if field.is_array:
+            return self._array(field, is_flexible)
+        if field.struct is not None:
+            return self._nested(field, field.struct)
+        if field.type in FIXED:
+            values: dict[str, str] = {}
+            self._fixed_run([field], values)
+            return values[field.name]
+        return self._sized(field, is_flexible)
+
+    def _nested(self, field: SchemaField, nested: Struct) -> str:
+        value = self.source.fresh("s")
+        if not field.is_nullable or field.tag is not None:
+            self.source.add(f"{value} = {self.struct(nested)}")
+            return value
+        marker = self.source.fresh("n")
+        self.source.add(f"{marker} = buf[pos]")
+        self.source.add("pos += 1")
+        with self.source.block(f"if {marker} == 1:"):
+            self.source.add(f"{value} = {self.struct(nested)}")
+        with self.source.block(f"elif {marker} == 255:"):
+            self.source.add(f"{value} = None")
+        with self.source.block("else:"):
+            self.source.add(f"raise wrong('{field.name}: {{}} marks no structure'.format({marker}))")
+        return value
+
+    def _length(self, field: SchemaField, is_flexible: bool, *, is_count: bool) -> str:
+        """Emit the reading of a length, -1 for null; refuses what is not allowed."""
+        length = self.source.fresh("n")
+        if is_flexible:
+            self._uvarint(length)
+            self.source.add(f"{length} -= 1")
+        else:
+            code, size = ("h", 2) if field.type == "string" and not is_count else ("i", 4)
+            unpack = self.source.shared(f"unpack_{code}", struct.Struct(">" + code).unpack_from)
+            self.source.add(f"{length}, = {unpack}(buf, pos)")
+            self.source.add(f"pos += {size}")
+        lowest = -1 if field.is_nullable else 0
+        with self.source.block(f"if {length} < {lowest}:"):
+            self.source.add(f"raise wrong('{field.name} has length {{}}'.format({length}))")
+        return length
+
+    def _uvarint(self, name: str) -> None:
+        self.source.add(f"{name} = buf[pos]")
+        self.source.add("pos += 1")
+        with self.source.block(f"if {name} > 127:"):
+            self.source.add(f"{name}, pos = more(buf, pos, {name})")
+
+    def _sized(self, field: SchemaField, is_flexible: bool) -> str:
+        length = self._length(field, is_flexible, is_count=False)
+        value, stop = self.source.fresh("v"), self.source.fresh("e")
+        made = {
+            "string": f"str(buf[pos:{stop}], 'utf-8')",
+            "bytes": f"buf[pos:{stop}]",
+            "records": f"view(buf)[pos:{stop}]",
+        }[field.type]
+
+        def emit() -> None:
+            self.source.add(f"{stop} = pos + {length}")
+            with self.source.block(f"if {stop} > end:"):
+                self.source.add(f"raise wrong('{field.name} ends beyond the message')")
+            self.source.add(f"{value} = {made}")
+            self.source.add(f"pos = {stop}")
+
+        if not field.is_nullable:
+            emit()
+            return value
+        with self.source.block(f"if {length} < 0:"):
+            self.source.add(f"{value} = None")
+        with self.source.block("else:"):
+            emit()
+        return value
+
+    def _array(self, field: SchemaField, is_flexible: bool) -> str:
+        count = self._length(field, is_flexible, is_count=True)
+        value = self.source.fresh("a")
+        if field.is_nullable:
+            with self.source.block(f"if {count} < 0:"):
+                self.source.add(f"{value} = None")
+            with self.source.block("else:"):
+                self._elements(field, is_flexible, count, value)
+        else:
+            self._elements(field, is_flexible, count, value)
+        return value
+
+    def _elements(self, field: SchemaField, is_flexible: bool, count: str, value: str) -> None:
+        smallest = smallest_size(field, is_flexible)
+        self.source.add(f"left -= {count}")
+        with self.source.block(f"if {count} > (end - pos) // {smallest} or left < 0:"):
+            self.source.add(f"raise wrong('{field.name} has {{}} elements'.format({count}))")
+        if field.type in FIXED and field.type != "bool":
+            unpack = self.source.shared("unpack", struct.unpack_from)
+            layout = FIXED[field.type]
+            if layout == "16s":
+                self.source.add(f"{value} = list({unpack}('>' + '16s' * {count}, buf, pos))")
+            else:
+                self.source.add(f"{value} = list({unpack}('>%d{layout}' % {count}, buf, pos))")
+            self.source.add(f"pos += {count} * {smallest}")
+            return
+        self.source.add(f"{value} = []")
+        with self.source.block(f"for _ in range({count}):"):
+            item = dataclasses.replace(field, is_array=False, is_nullable=False)
+            self.source.add(f"{value}.append({self._field(item, is_flexible)})")
+
+    def _tags(self, schema: Struct, values: dict[str, str]) -> None:
+        """Emit the reading of a tag section: known tags are decoded, others skipped by their size."""
+        tagged = [field for field in schema.fields if field.tag is not None]
+        for field in tagged:
+            values[field.name] = self.source.fresh("t")
+            default = None if field.struct is not None and not field.is_array else field.default
+            self.source.add(f"{values[field.name]} = {self.source.constant('default', default)}")
+        count = self.source.fresh("n")
+        self._uvarint(count)
+        with self.source.block(f"if {count}:"):
+            with self.source.block(f"if {count} > (end - pos) // 2:"):
+                self.source.add(f"raise wrong('{{}} tags'.format({count}))")
+            with self.source.block(f"for _ in range({count}):"):
+                tag, size, stop = (self.source.fresh(stem) for stem in "gze")
+                self._uvarint(tag)
+                self._uvarint(size)
+                self.source.add(f"{stop} = pos + {size}")
+                with self.source.block(f"if {stop} > end:"):
+                    self.source.add("raise wrong('a tag ends beyond the message')")
+                for field in tagged:
+                    with self.source.block(f"if {tag} == {field.tag}:"):
+                        value = self._field(field, is_flexible=True)
+                        self.source.add(f"{values[field.name]} = {value}")
+                        with self.source.block(f"if pos > {stop}:"):
+                            self.source.add("raise wrong('a tag is longer than it says')")
+                self.source.add(f"pos = {stop}")

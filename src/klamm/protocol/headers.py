@@ -1,0 +1,118 @@
+"""Request and response headers; which version of them follows from the API's own version."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from klamm.protocol.api import ApiKey
+from klamm.protocol.codec.decoding import long_uvarint
+from klamm.protocol.errors import DecodeError
+from klamm.protocol.schema import load_struct
+from klamm.protocol.types import Buffer
+
+_START: Final = struct.Struct(">hhih")  # api key, version, correlation id, length of the client id
+_INT32: Final = struct.Struct(">i")
+
+
+@dataclass(slots=True)
+class RequestHeader:
+    """Who asks what; `body_position` is where the message itself begins in its frame."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str
+    body_position: int
+
+
+@lru_cache(maxsize=None)
+def is_flexible(api_key: int, version: int) -> bool:
+    """Whether this version of the API has tagged fields, in its headers too."""
+    return load_struct(api_key, version, "request").is_flexible
+
+
+def api_of(frame: bytes) -> tuple[int, int]:
+    """Key and version alone: enough to decide whether the rest is worth reading."""
+    if len(frame) < 8:
+        raise DecodeError(f"a request of {len(frame)} bytes has no header")
+    return int.from_bytes(frame[0:2], "big", signed=True), int.from_bytes(frame[2:4], "big", signed=True)
+
+
+def read_request_header(frame: bytes, *, has_tags: bool) -> RequestHeader:
+    """The header of a frame; unknown tags are skipped by their size."""
+    try:
+        api_key, version, correlation_id, length = _START.unpack_from(frame)
+        position = _START.size
+        client_id = ""
+        if length >= 0:
+            position += length
+            if position > len(frame):
+                raise DecodeError("the client id ends beyond the request")
+            client_id = str(frame[_START.size : position], "utf-8")
+        elif length != -1:
+            raise DecodeError(f"a client id of length {length}")
+        if has_tags:
+            position = skip_tags(frame, position)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise DecodeError(f"request header: {error}") from error
+    return RequestHeader(api_key, version, correlation_id, client_id, position)
+
+
+def skip_tags(buffer: bytes, position: int) -> int:
+    """The position behind a tag section."""
+    count = buffer[position]
+    position += 1
+    if not count:
+        return position
+    if count > 127:
+        count, position = long_uvarint(buffer, position, count)
+    if count > (len(buffer) - position) // 2:
+        raise DecodeError(f"{count} tags in {len(buffer) - position} bytes")
+    for _ in range(count):
+        _, position = _uvarint(buffer, position)
+        size, position = _uvarint(buffer, position)
+        position += size
+        if position > len(buffer):
+            raise DecodeError("a tag ends beyond the request")
+    return position
+
+
+def _uvarint(buffer: bytes, position: int) -> tuple[int, int]:
+    first = buffer[position]
+    return long_uvarint(buffer, position + 1, first) if first > 127 else (first, position + 1)
+
+
+def request_frame(
+    api_key: int, version: int, correlation_id: int, client_id: str | None, body: list[Buffer]
+) -> list[Buffer]:
+    """A request ready to be sent: size, header, body."""
+    name = b"" if client_id is None else client_id.encode()
+    length = -1 if client_id is None else len(name)
+    header = _START.pack(api_key, version, correlation_id, length) + name
+    if is_flexible(api_key, version):
+        header += b"\0"
+    return [_INT32.pack(len(header) + sum(map(len, body))) + header, *body]
+
+
+def response_frame(correlation_id: int, body: list[Buffer], *, has_tags: bool) -> list[Buffer]:
+    """A response ready to be sent: size, header, body."""
+    size = 4 + has_tags + sum(map(len, body))
+    header = struct.pack(">ii", size, correlation_id)
+    return [header + b"\0" if has_tags else header, *body]
+
+
+def response_has_tags(api_key: int, version: int) -> bool:
+    """Whether the response header has a tag section: never for ApiVersions, which asks before it knows."""
+    return api_key != ApiKey.API_VERSIONS and is_flexible(api_key, version)
+
+
+def read_response_header(frame: bytes, *, has_tags: bool) -> tuple[int, int]:
+    """(correlation id, position of the body)."""
+    try:
+        (correlation_id,) = _INT32.unpack_from(frame)
+        return correlation_id, skip_tags(frame, 4) if has_tags else 4
+    except (struct.error, IndexError) as error:
+        raise DecodeError(f"response header: {error}") from error

@@ -1,0 +1,34 @@
+"""What a request's version implies beyond its fields: decisions see the meaning, never the number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+IMPLIED: Final[Mapping[str, Mapping[str, Callable[[int], bool]]]] = {
+    "JoinGroupRequest": {
+        "must_know_member_id": lambda version: version >= 4,  # KIP-394: first an id, then a join
+        "knows_skip_assignment": lambda version: version >= 9,
+        "knows_protocol_type": lambda version: version >= 7,
+        "has_rebalance_timeout": lambda version: version >= 1,  # else the session timeout counts
+    },
+    "SyncGroupRequest": {"must_name_protocol": lambda version: version >= 5},
+    "LeaveGroupRequest": {"is_single_member": lambda version: version <= 2},
+    "OffsetCommitRequest": {
+        "knows_group_id_not_found": lambda version: version >= 9,
+        "uses_topic_ids": lambda version: version >= 10,
+    },
+    "OffsetFetchRequest": {
+        "is_batched": lambda version: version >= 8,
+        "has_top_level_error": lambda version: version >= 2,
+        "uses_topic_ids": lambda version: version >= 10,
+    },
+    "FindCoordinatorRequest": {"is_batched": lambda version: version >= 4},
+    "DescribeGroupsRequest": {"knows_group_id_not_found": lambda version: version >= 6},
+    "MetadataRequest": {"empty_means_all": lambda version: version == 0},
+    "ProduceRequest": {
+        "allows_zstd": lambda version: version >= 7,
+        "uses_topic_ids": lambda version: version >= 13,
+    },
+    "FetchRequest": {"uses_topic_ids": lambda version: version >= 13},
+}

@@ -1,0 +1,164 @@
+"""Reading and writing by hand: records of internal topics and other structures without a schema here."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, TypeVar
+
+from klamm.protocol.codec.encoding import uvarint
+from klamm.protocol.errors import DecodeError
+
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+
+T = TypeVar("T")
+
+
+class Reader:
+    """A position in a buffer; every read is checked against what is left."""
+
+    __slots__ = ("_buffer", "position")
+
+    def __init__(self, buffer: bytes, position: int = 0) -> None:
+        self._buffer = buffer
+        self.position = position
+
+    @property
+    def remaining(self) -> int:
+        return len(self._buffer) - self.position
+
+    def raw(self, length: int) -> bytes:
+        if length < 0 or length > self.remaining:
+            raise DecodeError(f"{length} bytes wanted, {self.remaining} left")
+        start = self.position
+        self.position += length
+        return bytes(self._buffer[start : self.position])
+
+    def int8(self) -> int:
+        return int.from_bytes(self.raw(1), "big", signed=True)
+
+    def int16(self) -> int:
+        return int.from_bytes(self.raw(2), "big", signed=True)
+
+    def int32(self) -> int:
+        return int.from_bytes(self.raw(4), "big", signed=True)
+
+    def int64(self) -> int:
+        return int.from_bytes(self.raw(8), "big", signed=True)
+
+    def uvarint(self) -> int:
+        value = 0
+        for shift in (0, 7, 14, 21, 28):
+            byte = self.raw(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise DecodeError("a varint of more than five bytes")
+
+    def nullable_string(self) -> str | None:
+        return self._text(self.int16())
+
+    def string(self) -> str:
+        return _present(self.nullable_string())
+
+    def compact_nullable_string(self) -> str | None:
+        return self._text(self.uvarint() - 1)
+
+    def compact_string(self) -> str:
+        return _present(self.compact_nullable_string())
+
+    def nullable_bytes(self) -> bytes | None:
+        return self._bytes(self.int32())
+
+    def bytes(self) -> bytes:
+        return _present(self.nullable_bytes())
+
+    def compact_bytes(self) -> bytes:
+        return _present(self._bytes(self.uvarint() - 1))
+
+    def array_length(self, smallest_element: int = 1) -> int:
+        return self._count(self.int32(), smallest_element)
+
+    def compact_array_length(self, smallest_element: int = 1) -> int:
+        return self._count(self.uvarint() - 1, smallest_element)
+
+    def tags(self) -> dict[int, bytes]:
+        """A tag section as raw values by tag."""
+        count = self.uvarint()
+        if count > self.remaining // 2:
+            raise DecodeError(f"{count} tags in {self.remaining} bytes")
+        found = {}
+        for _ in range(count):
+            tag = self.uvarint()
+            found[tag] = self.raw(self.uvarint())
+        return found
+
+    def _text(self, length: int) -> str | None:
+        try:
+            return None if length == -1 else self.raw(length).decode()
+        except UnicodeDecodeError as error:
+            raise DecodeError(str(error)) from error
+
+    def _bytes(self, length: int) -> bytes | None:
+        return None if length == -1 else self.raw(length)
+
+    def _count(self, count: int, smallest_element: int) -> int:
+        if count < 0 or count > self.remaining // smallest_element:
+            raise DecodeError(f"{count} elements in {self.remaining} bytes")
+        return count
+
+
+def _present(value: T | None) -> T:
+    if value is None:
+        raise DecodeError("null where a value must be")
+    return value
+
+
+class Writer:
+    """Collects what is written; `getvalue` has it all."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def getvalue(self) -> bytes:
+        return b"".join(self._parts)
+
+    def raw(self, value: bytes) -> Writer:
+        self._parts.append(value)
+        return self
+
+    def int8(self, value: int) -> Writer:
+        return self.raw(value.to_bytes(1, "big", signed=True))
+
+    def int16(self, value: int) -> Writer:
+        return self.raw(_INT16.pack(value))
+
+    def int32(self, value: int) -> Writer:
+        return self.raw(_INT32.pack(value))
+
+    def int64(self, value: int) -> Writer:
+        return self.raw(_INT64.pack(value))
+
+    def uvarint(self, value: int) -> Writer:
+        return self.raw(uvarint(value))
+
+    def string(self, value: str | None) -> Writer:
+        if value is None:
+            return self.int16(-1)
+        encoded = value.encode()
+        return self.int16(len(encoded)).raw(encoded)
+
+    def compact_string(self, value: str | None) -> Writer:
+        if value is None:
+            return self.uvarint(0)
+        encoded = value.encode()
+        return self.uvarint(len(encoded) + 1).raw(encoded)
+
+    def bytes(self, value: bytes | None) -> Writer:
+        return self.int32(-1) if value is None else self.int32(len(value)).raw(value)
+
+    def compact_bytes(self, value: bytes | None) -> Writer:
+        return self.uvarint(0) if value is None else self.uvarint(len(value) + 1).raw(value)
