@@ -1,0 +1,218 @@
+"""Every setting of a topic, and the broker settings that give its default."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from klamm.config import (
+    INT_MAX,
+    LONG_MAX,
+    Check,
+    Definition,
+    Kind,
+    Setting,
+    Value,
+    at_least,
+    between,
+    each_of,
+    one_of,
+)
+
+MINUTE_MS: Final = 60_000
+HOUR_MS: Final = 3_600_000
+# Kafka asks for 1 MiB; small segments make small tests, and harm nobody else.
+SMALLEST_SEGMENT_BYTES: Final = 1024
+
+
+def _topic(name: str, kind: Kind, default: Value, check: Check | None = None, doc: str = "") -> Setting:
+    return Setting(name=name, kind=kind, default=default, check=check, doc=doc, dynamic=True)
+
+
+def _idle(name: str, kind: Kind, default: Value, check: Check | None = None) -> Setting:
+    doc = "Accepted so that Kafka's tools and files work; has no effect here."
+    return replace(_topic(name, kind, default, check, doc), has_effect=False)
+
+
+def _gzip_level(value: Value) -> bool:
+    return isinstance(value, int) and (value == -1 or 1 <= value <= 9)
+
+
+_REPLICA: Final = re.compile(r"[0-9]+:[0-9]+")
+
+
+def _throttled_replicas(value: Value) -> bool:
+    return isinstance(value, tuple) and (
+        value in ((), ("*",)) or all(_REPLICA.fullmatch(replica) for replica in value)
+    )
+
+
+_THROTTLED: Final = Check(_throttled_replicas, "* or partition:broker pairs")
+_DELETE_DOC: Final = (
+    "How long a tombstone or transaction marker stays readable after compaction first met it."
+)
+
+TOPIC_SETTINGS: Final = Definition(
+    [
+        _topic("cleanup.policy", Kind.LIST, ("delete",), each_of("compact", "delete"),
+               "delete drops old segments, compact keeps each key's last value; both or neither may be named."),
+        _topic("compression.type", Kind.STRING, "producer",
+               one_of("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+               "The codec batches are stored with; producer keeps each as it came."),
+        _topic("compression.gzip.level", Kind.INT, -1, Check(_gzip_level, "-1 or from 1 to 9"),
+               "How hard gzip tries when the broker compresses; -1 lets gzip choose."),
+        _topic("compression.lz4.level", Kind.INT, 9, between(1, 17),
+               "How hard lz4 tries when the broker compresses."),
+        _topic("compression.zstd.level", Kind.INT, 3, between(-131072, 22),
+               "How hard zstd tries when the broker compresses."),
+        _topic("delete.retention.ms", Kind.LONG, 86400000, at_least(0), _DELETE_DOC),
+        _topic("file.delete.delay.ms", Kind.LONG, 60000, at_least(0),
+               "How long a deleted segment's files stay on disk."),
+        _topic("flush.messages", Kind.LONG, LONG_MAX, at_least(1),
+               "With klamm.flush=os: force data to disk after so many records."),
+        _topic("flush.ms", Kind.LONG, LONG_MAX, at_least(0),
+               "With klamm.flush=os: force data to disk after so long."),
+        _topic("index.interval.bytes", Kind.INT, 4096, at_least(0),
+               "A new index entry after at least so many bytes of records."),
+        _topic("max.compaction.lag.ms", Kind.LONG, LONG_MAX, at_least(1),
+               "A record is due for compaction after so long, however clean the log is."),
+        _topic("max.message.bytes", Kind.INT, 1048588, at_least(0), "The largest batch that is accepted."),
+        _topic("message.timestamp.after.max.ms", Kind.LONG, HOUR_MS, at_least(0),
+               "How far in the future a record may be dated."),
+        _topic("message.timestamp.before.max.ms", Kind.LONG, LONG_MAX, at_least(0),
+               "How far in the past a record may be dated."),
+        _topic("message.timestamp.type", Kind.STRING, "CreateTime", one_of("CreateTime", "LogAppendTime"),
+               "Whether a record keeps its producer's time or gets the broker's."),
+        _topic("min.cleanable.dirty.ratio", Kind.DOUBLE, 0.5, between(0, 1),
+               "Compaction is due when more than this share of the log is dirty."),
+        _topic("min.compaction.lag.ms", Kind.LONG, 0, at_least(0), "A record is left alone for so long."),
+        _topic("min.insync.replicas", Kind.INT, 1, at_least(1),
+               "How many replicas must have a batch before acks=all is answered."),
+        _topic("retention.bytes", Kind.LONG, -1, None,
+               "Old segments go while the rest is as large; -1: never."),
+        _topic("retention.ms", Kind.LONG, 604800000, at_least(-1), "Segments older than this go; -1: never."),
+        _topic("segment.bytes", Kind.INT, 1073741824, at_least(SMALLEST_SEGMENT_BYTES),
+               "A segment file grows to this; Kafka asks for at least 1 MiB, klamm for 1024 bytes."),
+        _topic("segment.index.bytes", Kind.INT, 10485760, at_least(4), "An index file grows to this."),
+        _topic("segment.jitter.ms", Kind.LONG, 0, at_least(0), "Up to so much is taken off segment.ms."),
+        _topic("segment.ms", Kind.LONG, 604800000, at_least(1),
+               "A new segment after so long, by record time."),
+        _idle("follower.replication.throttled.replicas", Kind.LIST, (), _THROTTLED),
+        _idle("leader.replication.throttled.replicas", Kind.LIST, (), _THROTTLED),
+        _idle("local.retention.bytes", Kind.LONG, -2, at_least(-2)),
+        _idle("local.retention.ms", Kind.LONG, -2, at_least(-2)),
+        _idle("preallocate", Kind.BOOLEAN, False),
+        _idle("remote.log.copy.disable", Kind.BOOLEAN, False),
+        _idle("remote.log.delete.on.disable", Kind.BOOLEAN, False),
+        _idle("remote.storage.enable", Kind.BOOLEAN, False,
+              Check(lambda value: value is False, "false: klamm has no remote storage")),
+        _idle("unclean.leader.election.enable", Kind.BOOLEAN, False),
+    ]
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerName:
+    """A broker setting that speaks for a topic's; `unit` turns its number into the topic's."""
+
+    name: str
+    unit: int = 1
+
+
+def _log(name: str) -> tuple[BrokerName, ...]:
+    return (BrokerName(f"log.{name}"),)
+
+
+def _cleaner(name: str) -> tuple[BrokerName, ...]:
+    return (BrokerName(f"log.cleaner.{name}"),)
+
+
+# First one that is set wins; the first is also the only one that can change while the broker runs.
+BROKER_NAMES: Final[Mapping[str, tuple[BrokerName, ...]]] = {
+    **{
+        name: _log(name)
+        for name in (
+            "cleanup.policy",
+            "index.interval.bytes",
+            "local.retention.bytes",
+            "local.retention.ms",
+            "message.timestamp.after.max.ms",
+            "message.timestamp.before.max.ms",
+            "message.timestamp.type",
+            "preallocate",
+            "retention.bytes",
+            "segment.bytes",
+        )
+    },
+    **{
+        name: (BrokerName(name),)
+        for name in (
+            "compression.type",
+            "compression.gzip.level",
+            "compression.lz4.level",
+            "compression.zstd.level",
+            "min.insync.replicas",
+            "unclean.leader.election.enable",
+        )
+    },
+    "delete.retention.ms": _cleaner("delete.retention.ms"),
+    "min.compaction.lag.ms": _cleaner("min.compaction.lag.ms"),
+    "max.compaction.lag.ms": _cleaner("max.compaction.lag.ms"),
+    "min.cleanable.dirty.ratio": _cleaner("min.cleanable.ratio"),
+    "file.delete.delay.ms": _log("segment.delete.delay.ms"),
+    "flush.messages": _log("flush.interval.messages"),
+    "flush.ms": (BrokerName("log.flush.interval.ms"), BrokerName("log.flush.scheduler.interval.ms")),
+    "max.message.bytes": (BrokerName("message.max.bytes"),),
+    "retention.ms": (
+        BrokerName("log.retention.ms"),
+        BrokerName("log.retention.minutes", MINUTE_MS),
+        BrokerName("log.retention.hours", HOUR_MS),
+    ),
+    "segment.index.bytes": _log("index.size.max.bytes"),
+    "segment.jitter.ms": (BrokerName("log.roll.jitter.ms"), BrokerName("log.roll.jitter.hours", HOUR_MS)),
+    "segment.ms": (BrokerName("log.roll.ms"), BrokerName("log.roll.hours", HOUR_MS)),
+}
+
+_FOR_EVER_OR_SOME: Final = Check(
+    lambda value: isinstance(value, int) and value != 0, "not 0: -1 for ever, or 1 and more"
+)
+
+
+def _coarse(name: str, default: Value, check: Check) -> Setting:
+    """A broker setting in hours or minutes: fixed at start, as in Kafka."""
+    return Setting(
+        name=name, kind=Kind.INT, default=default, check=check, doc="A coarser way to say it; .ms wins."
+    )
+
+
+def _several_units() -> dict[str, Setting]:
+    """The broker settings that differ from their topic's in more than the name."""
+    hours = between(1, INT_MAX)
+    changed = [
+        _topic("log.retention.ms", Kind.LONG, None, _FOR_EVER_OR_SOME, TOPIC_SETTINGS["retention.ms"].doc),
+        _coarse("log.retention.minutes", None, _FOR_EVER_OR_SOME),
+        _coarse("log.retention.hours", 168, _FOR_EVER_OR_SOME),
+        _topic("log.roll.ms", Kind.LONG, None, at_least(1), TOPIC_SETTINGS["segment.ms"].doc),
+        _coarse("log.roll.hours", 168, hours),
+        _topic("log.roll.jitter.ms", Kind.LONG, None, at_least(0), TOPIC_SETTINGS["segment.jitter.ms"].doc),
+        _coarse("log.roll.jitter.hours", 0, at_least(0)),
+        _topic("log.flush.interval.ms", Kind.LONG, None, at_least(0), TOPIC_SETTINGS["flush.ms"].doc),
+        Setting(name="log.flush.scheduler.interval.ms", kind=Kind.LONG, default=LONG_MAX, check=at_least(0),
+                doc="What log.flush.interval.ms is when nobody sets it."),
+    ]  # fmt: skip
+    return {setting.name: setting for setting in changed}
+
+
+def _broker_defaults() -> list[Setting]:
+    different = _several_units()
+    return [
+        different.get(broker.name, replace(TOPIC_SETTINGS[topic_name], name=broker.name))
+        for topic_name, brokers in BROKER_NAMES.items()
+        for broker in brokers
+    ]
+
+
+# The broker's own settings that topics fall back to.
+BROKER_DEFAULT_SETTINGS: Final = Definition(_broker_defaults())
