@@ -81,8 +81,14 @@ def words(name: str) -> str:
 
 def module_text(api_key: ApiKey) -> str:
     parts: list[str] = []
+    written: dict[str, list[str]] = {}
     for direction in ("request", "response"):
-        parts += message_lines(api_key, direction)
+        for name, lines in message_lines(api_key, direction).items():
+            if name not in written:
+                written[name] = lines
+                parts += lines
+            else:  # a structure that goes both ways
+                assert written[name][4:] == lines[4:], f"{name} of {api_key!r} has two shapes"
     body = "\n".join(parts).rstrip() + "\n"
     imports = ["from dataclasses import dataclass" + (", field" if "field(default_factory" in body else "")]
     if "Sequence[" in body:
@@ -91,22 +97,25 @@ def module_text(api_key: ApiKey) -> str:
     if names:
         imports += ["", f"from klamm.protocol.types import {', '.join(names)}"]
     versions = schema_versions(api_key)
-    head = f'"""{words(api_name(api_key))} (key {api_key:d}), versions {versions[0]} to {versions[-1]} in one shape; made by tools/make_messages.py."""'
+    title = (
+        f"{words(api_name(api_key))} (key {api_key:d}), versions {versions[0]} to {versions[-1]} in one shape"
+    )
+    head = f'"""{title}; made by tools/make_messages.py."""'
     return "\n".join([head, "", "from __future__ import annotations", "", *imports, "", "", body])
 
 
-def message_lines(api_key: ApiKey, direction: Direction) -> list[str]:
+def message_lines(api_key: ApiKey, direction: Direction) -> dict[str, list[str]]:
     union = Union()
     root = ""
     for version in schema_versions(api_key):
         struct = load_struct(api_key, version, direction)
         root = struct.name
         union.add(struct)
-    lines: list[str] = []
+    lines: dict[str, list[str]] = {}
     for name in ordered(union, root):
         implied = IMPLIED.get(name, {})
         doc = f"{words(api_name(api_key))}, the {direction}." if name == root else f"Part of the {direction}."
-        lines += union.lines(name, dict(implied), doc)
+        lines[name] = union.lines(name, dict(implied), doc)
     return lines
 
 

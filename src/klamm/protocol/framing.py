@@ -1,4 +1,7 @@
-"""Frames on a stream: a signed size, then that many bytes. Memory follows what came, not what was announced."""
+"""Frames on a stream: a signed size, then that many bytes.
+
+Memory follows what came, not what was announced.
+"""
 
 from __future__ import annotations
 

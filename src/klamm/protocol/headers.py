@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Final
 
 from klamm.protocol.api import ApiKey
@@ -28,7 +28,7 @@ class RequestHeader:
     body_position: int
 
 
-@lru_cache(maxsize=None)
+@cache
 def is_flexible(api_key: int, version: int) -> bool:
     """Whether this version of the API has tagged fields, in its headers too."""
     return load_struct(api_key, version, "request").is_flexible

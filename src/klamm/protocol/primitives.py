@@ -71,7 +71,7 @@ class Reader:
     def nullable_bytes(self) -> bytes | None:
         return self._bytes(self.int32())
 
-    def bytes(self) -> bytes:
+    def byte_string(self) -> bytes:
         return _present(self.nullable_bytes())
 
     def compact_bytes(self) -> bytes:
@@ -157,7 +157,7 @@ class Writer:
         encoded = value.encode()
         return self.uvarint(len(encoded) + 1).raw(encoded)
 
-    def bytes(self, value: bytes | None) -> Writer:
+    def byte_string(self, value: bytes | None) -> Writer:
         return self.int32(-1) if value is None else self.int32(len(value)).raw(value)
 
     def compact_bytes(self, value: bytes | None) -> Writer:

@@ -67,8 +67,9 @@ def schema_versions(api_key: int) -> range:
 
 def load_struct(api_key: int, version: int, direction: Direction) -> Struct:
     """The schema of one message version; imports kio's module for it on first use."""
-    entity = EntityType.request if direction == "request" else EntityType.response
-    return _struct(load_entity_schema(api_name(api_key), version, entity))
+    if direction == "request":
+        return _struct(load_entity_schema(api_name(api_key), version, EntityType.request))
+    return _struct(load_entity_schema(api_name(api_key), version, EntityType.response))
 
 
 def _struct(kio_class: Any) -> Struct:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from klamm.protocol.codec.decoding import compile_decoder
@@ -24,28 +24,28 @@ Decode = Callable[[bytes, int], Any]
 Encode = Callable[[Any], list[Buffer]]
 
 
-@lru_cache(maxsize=None)
+@cache
 def request_decoder(api_key: int, version: int) -> Decode:
     """`decode(frame, position) -> request`; raises DecodeError."""
     struct, classes = _schema(api_key, version, "request")
     return compile_decoder(struct, classes, version)
 
 
-@lru_cache(maxsize=None)
+@cache
 def response_decoder(api_key: int, version: int) -> Decode:
     """`decode(frame, position) -> response`; raises DecodeError."""
     struct, classes = _schema(api_key, version, "response")
     return compile_decoder(struct, classes, version)
 
 
-@lru_cache(maxsize=None)
+@cache
 def request_encoder(api_key: int, version: int) -> Encode:
     """`encode(request) -> parts`, to be sent one after the other."""
     struct, _ = _schema(api_key, version, "request")
     return compile_encoder(struct)
 
 
-@lru_cache(maxsize=None)
+@cache
 def response_encoder(api_key: int, version: int) -> Encode:
     """`encode(response) -> parts`, to be sent one after the other."""
     struct, _ = _schema(api_key, version, "response")

@@ -60,14 +60,6 @@ class DescribeTopicPartitionsResponseTopic:
 
 
 @dataclass(slots=True)
-class Cursor:
-    """Part of the response."""
-
-    topic_name: str = ""
-    partition_index: int = 0
-
-
-@dataclass(slots=True)
 class DescribeTopicPartitionsResponse:
     """DescribeTopicPartitions, the response."""
 
