@@ -25,7 +25,7 @@ _MIN_STRING_BYTES: Final = 2
 _MIN_TOPIC_BYTES: Final = 6  # an empty name and an empty array
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Subscription:
     """What one member tells the leader when it joins."""
 
