@@ -1,0 +1,13 @@
+"""The pure-Python core: the reference for the compiled one, and its stand-in where it is absent."""
+
+from __future__ import annotations
+
+from klamm.records._pure.hashes import crc32c, murmur2
+from klamm.records._pure.region import decode_region, encode_region
+
+__all__ = [
+    "crc32c",
+    "decode_region",
+    "encode_region",
+    "murmur2",
+]

@@ -1,0 +1,171 @@
+"""The codecs of record batches, never giving back more than was allowed.
+
+A producer sends what it likes, and a few kilobytes can claim to be gigabytes: every codec writes into a
+buffer that grows step by step up to a bound, and stops there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from struct import Struct
+from typing import Any, Final
+
+import cramjam
+
+from klamm.protocol.errors import DecodeError
+from klamm.protocol.types import Buffer
+
+_UINT32: Final = Struct(">I")
+
+# Java's snappy stream: magic, version, lowest version that can read it; then blocks, each with its length.
+_XERIAL_MAGIC: Final = bytes.fromhex("82534e4150505900")
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + _UINT32.pack(1) + _UINT32.pack(1)
+_XERIAL_BLOCK_BYTES: Final = 32 * 1024
+
+# An lz4 frame as Kafka's Java client opens it: independent blocks of 64 KiB, no checksums but the one of
+# this header. Kafka reads no other kind of block, and cramjam's own frames link theirs.
+_LZ4_HEADER: Final = bytes.fromhex("04224d18604082")
+_LZ4_BLOCK_BYTES: Final = 64 * 1024
+_LZ4_STORED_BIT: Final = 1 << 31
+_LZ4_END: Final = bytes(4)
+
+_FIRST_GUESS: Final = 4  # times the compressed size: what plain data expands to
+_GROWTH: Final = 4
+_MIN_OUTPUT_BYTES: Final = 4096
+
+
+class Codec(IntEnum):
+    """The compression codec's number in a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class TooLarge(DecodeError):  # noqa: N818 - reads as a verdict where it is raised and caught
+    """The compressed bytes hold more than the reader is willing to take."""
+
+
+def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
+    """Compress as Kafka's Java client does; the level means what Kafka's `compression.*.level` means."""
+    match codec:
+        case Codec.NONE:
+            return data
+        case Codec.GZIP:
+            # Java's "default" is -1, which is 6 for zlib.
+            return bytes(cramjam.gzip.compress(data, 6 if level in (None, -1) else level))
+        case Codec.SNAPPY:
+            return _compress_snappy(data)
+        case Codec.LZ4:
+            return _compress_lz4(data, level)
+        case Codec.ZSTD:
+            return bytes(cramjam.zstd.compress(data, 3 if level is None else level))
+        case _:
+            raise ValueError(f"there is no codec {codec}")
+
+
+def decompress(codec: int, data: Buffer, max_bytes: int) -> Buffer:
+    """What was compressed, if it is at most `max_bytes`: TooLarge otherwise, DecodeError if broken."""
+    match codec:
+        case Codec.NONE:
+            if len(data) > max_bytes:
+                raise TooLarge(f"{len(data)} bytes, {max_bytes} are allowed")
+            return data
+        case Codec.GZIP:
+            return _grow(cramjam.gzip.decompress_into, data, max_bytes)
+        case Codec.SNAPPY:
+            return _decompress_snappy(data, max_bytes)
+        case Codec.LZ4:
+            return _grow(cramjam.lz4.decompress_into, data, max_bytes)
+        case Codec.ZSTD:
+            return _grow(cramjam.zstd.decompress_into, data, max_bytes)
+        case _:
+            raise DecodeError(f"there is no codec {codec}")
+
+
+def _grow(decompress_into: Callable[[Any, Any], int], data: Buffer, max_bytes: int) -> bytearray:
+    """Decompress into a small buffer, then into larger ones, until it fits or the bound is reached."""
+    size_bytes = min(max(len(data) * _FIRST_GUESS, _MIN_OUTPUT_BYTES), max_bytes)
+    while True:
+        out = bytearray(size_bytes)
+        try:
+            length = decompress_into(data, out)
+        except cramjam.DecompressionError as error:
+            if "whole buffer" not in str(error):
+                raise DecodeError(f"broken compression: {error}") from None
+        else:
+            del out[length:]
+            return out
+        if size_bytes >= max_bytes:
+            raise TooLarge(f"{len(data)} compressed bytes hold more than the {max_bytes} allowed")
+        size_bytes = min(size_bytes * _GROWTH, max_bytes)
+
+
+def _compress_snappy(data: Buffer) -> bytes:
+    parts = [_XERIAL_HEADER]
+    view = memoryview(data)
+    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+        parts += (_UINT32.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _decompress_snappy(data: Buffer, max_bytes: int) -> bytearray:
+    """Java writes blocks in a frame of its own; other clients may write one raw block."""
+    view = memoryview(data)
+    if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        return _snappy_block(view, max_bytes)
+    position = len(_XERIAL_HEADER)
+    if len(view) < position:
+        raise DecodeError("a snappy stream that ends in its header")
+    out = bytearray()
+    while position < len(view):
+        if len(view) - position < 4:
+            raise DecodeError("a snappy stream that ends in a block's length")
+        (length,) = _UINT32.unpack_from(view, position)
+        position += 4
+        if length > len(view) - position:
+            raise DecodeError(f"a snappy block of {length} bytes where {len(view) - position} are left")
+        out += _snappy_block(view[position : position + length], max_bytes - len(out))
+        position += length
+    return out
+
+
+def _snappy_block(block: memoryview, max_bytes: int) -> bytearray:
+    try:
+        length = cramjam.snappy.decompress_raw_len(block)
+        if length > max_bytes:
+            raise TooLarge(f"a snappy block of {length} bytes, {max_bytes} are allowed")
+        if length > _snappy_limit(len(block)):
+            raise DecodeError(f"a snappy block of {len(block)} bytes cannot hold {length}")
+        out = bytearray(length)
+        cramjam.snappy.decompress_raw_into(block, out)
+    except cramjam.DecompressionError as error:
+        raise DecodeError(f"broken compression: {error}") from None
+    return out
+
+
+def _snappy_limit(compressed_bytes: int) -> int:
+    """More than any raw block of this size can hold: its best element makes 64 bytes out of 3."""
+    return compressed_bytes * 64
+
+
+def _compress_lz4(data: Buffer, level: int | None) -> bytes:
+    options: dict[str, Any] = {"store_size": False}
+    if level is not None:
+        options |= {"mode": "high_compression", "compression": level}
+    parts = [_LZ4_HEADER]
+    view = memoryview(data)
+    for start in range(0, len(view), _LZ4_BLOCK_BYTES):
+        plain = view[start : start + _LZ4_BLOCK_BYTES]
+        block = bytes(cramjam.lz4.compress_block(plain, **options))
+        length = len(block)
+        if length >= len(plain):
+            block = bytes(plain)
+            length = len(plain) | _LZ4_STORED_BIT
+        parts += (length.to_bytes(4, "little"), block)
+    parts.append(_LZ4_END)
+    return b"".join(parts)
