@@ -1,0 +1,134 @@
+"""The partitions that this broker leads: a log each, and who waits for it to change."""
+
+from __future__ import annotations
+
+import logging
+from asyncio import AbstractEventLoop
+from collections.abc import Callable, Iterator, Sequence
+
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.types import TopicPartition
+from klamm.storage.log import LogError, LogStore, PartitionLog
+from klamm.storage.topic_config import TopicConfig
+
+Watcher = Callable[[], None]
+
+_log = logging.getLogger(__name__)
+
+
+class Partition:
+    """One partition at one leadership.
+
+    `error_code` says why it cannot serve: kafka_storage_error when its log is offline,
+    unknown_topic_or_partition when it was deleted, not_leader_or_follower when another leads it now.
+    """
+
+    __slots__ = (
+        "_log", "_registry", "error_code", "leader_epoch", "name", "partition", "topic", "topic_id", "watchers"
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        registry: PartitionRegistry,
+        name: TopicPartition,
+        topic_id: bytes,
+        leader_epoch: int,
+        log: PartitionLog | None,
+    ) -> None:
+        self.name = name
+        self.topic, self.partition = name
+        self.topic_id = topic_id
+        self.leader_epoch = leader_epoch
+        self.error_code = ErrorCode.none if log is not None else ErrorCode.kafka_storage_error
+        self.watchers: dict[Watcher, None] = {}
+        self._registry = registry
+        self._log = log
+        if log is not None:
+            log.on_change = self.changed
+
+    @property
+    def log(self) -> PartitionLog:
+        """The log; raises LogError with the partition's error code when it cannot serve."""
+        if self.error_code is not ErrorCode.none or self._log is None:
+            raise LogError(self.error_code, f"{self.name} is not served here")
+        return self._log
+
+    def watch(self, watcher: Watcher) -> None:
+        """Call `watcher` soon after each change, until it is unwatched. It must not raise."""
+        self.watchers[watcher] = None
+
+    def unwatch(self, watcher: Watcher) -> None:
+        self.watchers.pop(watcher, None)
+
+    def changed(self) -> None:
+        """High watermark, stable offset, log start, leadership or existence moved: wake who waits."""
+        if self.watchers:
+            self._registry.wake_soon(self)
+
+    def fail(self, error_code: ErrorCode) -> None:
+        """Serve no more; who waits is told why."""
+        self.error_code = error_code
+        self.changed()
+
+
+class PartitionRegistry:
+    """Opens, finds and removes partitions. All of it happens on the event loop."""
+
+    def __init__(self, logs: LogStore, loop: AbstractEventLoop) -> None:
+        self._logs = logs
+        self._loop = loop
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._changed: dict[Partition, None] = {}
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(list(self._partitions.values()))
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def get(self, topic: str, partition: int) -> Partition | None:
+        return self._partitions.get((topic, partition))
+
+    def of_topic(self, topic: str) -> Sequence[Partition]:
+        return [partition for partition in self._partitions.values() if partition.topic == topic]
+
+    def open(
+        self, topic: str, topic_id: bytes, partition: int, *, leader_epoch: int, config: TopicConfig
+    ) -> Partition:
+        """Serve a partition at a leader epoch. A log that cannot be read is offline, others are unharmed."""
+        name = TopicPartition(topic, partition)
+        log: PartitionLog | None = None
+        try:
+            log = self._logs.open(topic, topic_id, partition, leader_epoch=leader_epoch, config=config)
+        except (LogError, OSError) as error:
+            _log.error("%s is offline: %s", name, error)
+        opened = Partition(self, name, topic_id, leader_epoch, log)
+        self._partitions[name] = opened
+        return opened
+
+    def reconfigure(self, topic: str, config: TopicConfig) -> None:
+        """A topic's configuration changed: holds from the next append, read or cleaning on."""
+        for partition in self.of_topic(topic):
+            if partition.error_code is ErrorCode.none:
+                partition.log.config = config
+
+    def delete(self, topic: str, partition: int) -> None:
+        """The partition is gone, its log with it; who waits is told so."""
+        gone = self._partitions.pop((topic, partition), None)
+        if gone is not None:
+            gone.fail(ErrorCode.unknown_topic_or_partition)
+        self._logs.delete(topic, partition)
+
+    def wake_soon(self, partition: Partition) -> None:
+        """Wake the watchers once per turn of the event loop, however often a partition changed."""
+        if not self._changed:
+            self._loop.call_soon(self._wake)
+        self._changed[partition] = None
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, {}
+        due: dict[Watcher, None] = {}
+        for partition in changed:
+            due |= partition.watchers
+        for watcher in due:
+            watcher()

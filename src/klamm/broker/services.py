@@ -1,0 +1,54 @@
+"""What handlers may touch: the one bag that the assembly fills and every API reads."""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Protocol, TypeVar, TypeVarTuple
+
+from klamm.clock import Clock
+
+if TYPE_CHECKING:
+    from klamm.broker.config import BrokerConfig
+    from klamm.broker.fetch_sessions import FetchSessions
+    from klamm.broker.flusher import Flusher
+    from klamm.broker.image import ClusterImage
+    from klamm.broker.partitions import PartitionRegistry
+    from klamm.broker.producer_ids import ProducerIds
+    from klamm.broker.routes import RouteTable
+    from klamm.broker.topics import TopicManager
+    from klamm.storage.cluster import ClusterStore
+    from klamm.storage.log import LogStore
+
+Result = TypeVar("Result")
+Arguments = TypeVarTuple("Arguments")
+
+
+class RunBlocking(Protocol):
+    """Runs what blocks on disk or on a database off the event loop; in a simulation, at once."""
+
+    def __call__(
+        self, function: Callable[[*Arguments], Result], *arguments: *Arguments
+    ) -> Awaitable[Result]: ...
+
+
+@dataclass(slots=True)
+class Services:
+    """Everything a handler may reach. Time, chance, disk and threads come from here and nowhere else."""
+
+    config: BrokerConfig
+    clock: Clock
+    random: Random
+    loop: AbstractEventLoop  # timers: loop.call_later; deadlines are measured on clock.now_ms()
+    run_blocking: RunBlocking
+    routes: RouteTable
+    cluster: ClusterStore  # blocking: through run_blocking
+    logs: LogStore
+    image: ClusterImage  # the snapshot of `cluster` that hot paths read
+    topics: TopicManager  # the only one that changes topics and configurations
+    partitions: PartitionRegistry
+    flusher: Flusher
+    producer_ids: ProducerIds
+    fetch_sessions: FetchSessions
