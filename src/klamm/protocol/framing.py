@@ -46,7 +46,8 @@ class FrameReader:
             self._check(size, data, position)
             stop = position + 4 + size
             if stop > end:
-                self._wanted = 4 + size
+                # A frame that only Produce may send shows its key before the rest is waited for.
+                self._wanted = 6 if size > LARGEST_BUT_PRODUCE and end - position < 6 else 4 + size
                 break
             yield data[position + 4 : stop]
             position = stop

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 from klamm.protocol.codec.decoding import compile_decoder
