@@ -1,0 +1,243 @@
+"""What a client can tell its user. Every error says what happened and, where there is one, the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.types import TopicPartition
+
+
+class KlammError(Exception):
+    """The base of all errors of the client."""
+
+    retriable = False
+
+
+class IllegalStateError(KlammError):
+    """This call makes no sense now."""
+
+
+class ConcurrentAccessError(IllegalStateError):
+    """Two threads or tasks use one consumer at the same time."""
+
+
+class WakeupError(KlammError):
+    """`wakeup()` was called."""
+
+
+class KlammTimeoutError(KlammError, TimeoutError):
+    """It took longer than it was allowed to; the state of the request is unknown."""
+
+    retriable = True
+
+
+class DisconnectedError(KlammError, ConnectionError):
+    """The connection went away before the answer came."""
+
+    retriable = True
+
+
+class NoBrokersError(KlammError):
+    """None of the bootstrap servers answered; the message lists each address with its cause."""
+
+    retriable = True
+
+
+class ProtocolError(KlammError):
+    """The other side sent what no Kafka broker sends."""
+
+
+class UnsupportedVersionError(KlammError):
+    """Client and broker have no version of this API in common."""
+
+
+class BrokerError(KlammError):
+    """The broker refused; `error_code` is its reason."""
+
+    default_code = ErrorCode.unknown_server_error
+
+    def __init__(self, message: str, error_code: int | None = None) -> None:
+        super().__init__(message)
+        self.error_code: int = self.default_code if error_code is None else error_code
+
+    @property
+    def retriable(self) -> bool:  # type: ignore[override]  # a class attribute elsewhere, by code here
+        try:
+            return ErrorCode(self.error_code).retriable
+        except ValueError:
+            return False
+
+
+class InvalidGroupIdError(BrokerError):
+    """There is no usable `group.id`."""
+
+    default_code = ErrorCode.invalid_group_id
+
+
+class InvalidSessionTimeoutError(BrokerError):
+    """`session.timeout.ms` is outside the broker's `group.min/max.session.timeout.ms`."""
+
+    default_code = ErrorCode.invalid_session_timeout
+
+
+class InconsistentGroupProtocolError(BrokerError):
+    """The members of the group have no assignor in common."""
+
+    default_code = ErrorCode.inconsistent_group_protocol
+
+
+class FencedInstanceIdError(BrokerError):
+    """Another member with the same `group.instance.id` took over."""
+
+    default_code = ErrorCode.fenced_instance_id
+
+
+class GroupMaxSizeReachedError(BrokerError):
+    """The group is full."""
+
+    default_code = ErrorCode.group_max_size_reached
+
+
+class GroupAuthorizationError(BrokerError):
+    """No right to use this group."""
+
+    default_code = ErrorCode.group_authorization_failed
+
+
+class TopicAuthorizationError(BrokerError):
+    """No right to use these topics."""
+
+    default_code = ErrorCode.topic_authorization_failed
+
+
+class RebalanceInProgressError(BrokerError):
+    """The group is rebalancing: poll first, then commit again."""
+
+    default_code = ErrorCode.rebalance_in_progress
+
+
+class CommitFailedError(BrokerError):
+    """The commit came from a former member; its partitions belong to somebody else now."""
+
+    default_code = ErrorCode.illegal_generation
+
+
+class RetriableCommitFailedError(KlammError):
+    """An asynchronous commit failed and may be repeated; it is never repeated by itself."""
+
+    retriable = True
+
+
+class OffsetOutOfRangeError(BrokerError):
+    """Positions that the log does not have, and no `auto.offset.reset` to mend them."""
+
+    default_code = ErrorCode.offset_out_of_range
+
+    def __init__(self, offsets: Mapping[TopicPartition, int]) -> None:
+        listed = ", ".join(f"{partition} at {offset}" for partition, offset in sorted(offsets.items()))
+        super().__init__(f"out of range: {listed}; set auto.offset.reset, or seek")
+        self.offsets = dict(offsets)
+
+
+class NoOffsetForPartitionError(KlammError):
+    """Nothing is committed and `auto.offset.reset=none`."""
+
+    def __init__(self, partitions: Sequence[TopicPartition]) -> None:
+        listed = ", ".join(map(str, sorted(partitions)))
+        super().__init__(
+            f"no committed offset for {listed} and auto.offset.reset=none; seek, or set a policy"
+        )
+        self.partitions = sorted(partitions)
+
+
+class LogTruncationError(KlammError):
+    """The log was cut below a position after a change of leader."""
+
+    def __init__(self, divergent: Mapping[TopicPartition, int]) -> None:
+        listed = ", ".join(
+            f"{partition} diverges at {offset}" for partition, offset in sorted(divergent.items())
+        )
+        super().__init__(f"log truncated: {listed}; seek to go on")
+        self.divergent = dict(divergent)
+
+
+class RebalanceListenerError(KlammError):
+    """A callback of the rebalance listener raised; its own error is the cause."""
+
+
+class RecordDeserializationError(KlammError):
+    """A record that the deserializer refuses; `seek(offset + 1)` steps over it."""
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        offset: int,
+        *,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]],
+    ) -> None:
+        super().__init__(f"record {offset} of {partition} does not deserialize; seek({offset + 1}) skips it")
+        self.partition = partition
+        self.offset = offset
+        self.key = key
+        self.value = value
+        self.headers = tuple(headers)
+
+
+class BufferExhaustedError(KlammTimeoutError):
+    """`buffer.memory` stayed full for `max.block.ms`: the broker is slower than the caller."""
+
+
+class RecordTooLargeError(BrokerError):
+    """A record larger than `max.request.size`, `buffer.memory` or the topic's `max.message.bytes`."""
+
+    default_code = ErrorCode.message_too_large
+
+
+class DeliveryError(KlammError):
+    """Some records were not delivered; `failures` has the reasons."""
+
+    def __init__(self, failures: Sequence[Exception]) -> None:
+        first = failures[0] if failures else "unknown"
+        super().__init__(f"{len(failures)} records were not delivered; the first: {first}")
+        self.failures = list(failures)
+
+
+class ProducerFencedError(BrokerError):
+    """A newer producer took over; only `close()` is left."""
+
+    default_code = ErrorCode.producer_fenced
+
+
+_CLASSES: Final[Mapping[int, type[BrokerError]]] = {
+    kind.default_code: kind
+    for kind in (
+        InvalidGroupIdError,
+        InvalidSessionTimeoutError,
+        InconsistentGroupProtocolError,
+        FencedInstanceIdError,
+        GroupMaxSizeReachedError,
+        GroupAuthorizationError,
+        TopicAuthorizationError,
+        RebalanceInProgressError,
+        RecordTooLargeError,
+        ProducerFencedError,
+    )
+}
+
+
+def error_name(error_code: int) -> str:
+    """Kafka's name of a code; `error 4711` for one that we do not know."""
+    try:
+        return ErrorCode(error_code).name.upper()
+    except ValueError:
+        return f"error {error_code}"
+
+
+def broker_error(error_code: int, what: str, message: str | None = None) -> BrokerError:
+    """The error for a code in an answer: `what` names the request or item that was refused."""
+    text = f"{what}: {error_name(error_code)}" + (f" ({message})" if message else "")
+    return _CLASSES.get(error_code, BrokerError)(text, error_code)
