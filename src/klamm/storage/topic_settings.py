@@ -57,7 +57,7 @@ _DELETE_DOC: Final = (
 TOPIC_SETTINGS: Final = Definition(
     [
         _topic("cleanup.policy", Kind.LIST, ("delete",), each_of("compact", "delete"),
-               "delete drops old segments, compact keeps each key's last value; both or neither may be named."),
+               "delete drops old segments, compact keeps each key's last value; both or neither may be."),
         _topic("compression.type", Kind.STRING, "producer",
                one_of("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
                "The codec batches are stored with; producer keeps each as it came."),

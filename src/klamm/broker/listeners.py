@@ -1,0 +1,114 @@
+"""Where a broker listens, and what it tells clients to connect to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from klamm.config import ConfigError
+
+_LISTENER: Final = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9a-fA-F:.%]+)\]|([^\[\]:/]*)):([0-9]{1,5})")
+_EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})
+_ENCRYPTED: Final = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A named address. An empty host is every interface; port 0 is any free one."""
+
+    name: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def parse_listeners(setting: str, texts: Sequence[str]) -> tuple[Listener, ...]:
+    """The listeners of a setting, names in capitals, each name and each address once."""
+    listeners = tuple(_parse_listener(setting, text) for text in texts)
+    if len({listener.name for listener in listeners}) < len(listeners):
+        raise ConfigError(setting, f"{setting} names a listener twice: give each its own name")
+    fixed = [(listener.host, listener.port) for listener in listeners if listener.port]
+    if len(set(fixed)) < len(fixed):
+        raise ConfigError(setting, f"{setting} names an address twice: give each its own port")
+    return listeners
+
+
+def _parse_listener(setting: str, text: str) -> Listener:
+    match = _LISTENER.fullmatch(text)
+    if match is None or int(match[4]) > 65535:
+        raise ConfigError(setting, f"{setting}={text} is no address: write NAME://host:port")
+    return Listener(match[1].upper(), match[2] or match[3], int(match[4]))
+
+
+def bound_listeners(texts: Sequence[str], controllers: Collection[str]) -> tuple[Listener, ...]:
+    """Where to listen, without the listeners meant for Kafka's controllers."""
+    names = {name.upper() for name in controllers}
+    listeners = tuple(
+        listener for listener in parse_listeners("listeners", texts) if listener.name not in names
+    )
+    if not listeners:
+        raise ConfigError("listeners", "listeners has none for clients: write PLAINTEXT://localhost:9092")
+    return listeners
+
+
+def advertised_listeners(
+    texts: Sequence[str] | None, bound: Sequence[Listener], controllers: Collection[str], hostname: str
+) -> tuple[Listener, ...]:
+    """What clients are told: what is set, else what is bound, with a name for "everywhere"."""
+    if texts is None:
+        advertised = tuple(
+            replace(listener, host=hostname) if not listener.host else listener for listener in bound
+        )
+    else:
+        names = {name.upper() for name in controllers}
+        advertised = tuple(
+            listener
+            for listener in parse_listeners("advertised.listeners", texts)
+            if listener.name not in names
+        )
+    _check_advertised(advertised, bound)
+    return advertised
+
+
+def _check_advertised(advertised: Sequence[Listener], bound: Sequence[Listener]) -> None:
+    setting = "advertised.listeners"
+    bound_names = {listener.name for listener in bound}
+    for listener in advertised:
+        if listener.name not in bound_names:
+            raise ConfigError(setting, f"{setting} names {listener.name}, which listeners does not")
+        if not listener.host or listener.host in _EVERYWHERE:
+            raise ConfigError(
+                setting, f"{listener} is no address to connect to: set {setting} with a host name"
+            )
+    if not advertised:
+        raise ConfigError(setting, f"{setting} has none for clients")
+
+
+def with_bound_ports(advertised: Sequence[Listener], ports: Mapping[str, int]) -> tuple[Listener, ...]:
+    """Advertised addresses once the listeners have their ports: 0 becomes the port that was found."""
+    return tuple(replace(listener, port=listener.port or ports[listener.name]) for listener in advertised)
+
+
+def check_protocols(protocol_map: str, listeners: Sequence[Listener]) -> None:
+    """Refuse a listener that is meant to be encrypted or authenticated: klamm would not be."""
+    protocols: dict[str, str] = {}
+    for pair in filter(None, (part.strip() for part in protocol_map.split(","))):
+        name, colon, protocol = pair.partition(":")
+        if not colon:
+            raise ConfigError(
+                "listener.security.protocol.map", f"{pair!r} is no pair: write {pair}:PLAINTEXT"
+            )
+        protocols[name.strip().upper()] = protocol.strip().upper()
+    for listener in listeners:
+        fallback = listener.name if listener.name in _ENCRYPTED else "PLAINTEXT"
+        protocol = protocols.get(listener.name, fallback)
+        if protocol != "PLAINTEXT":
+            raise ConfigError(
+                "listener.security.protocol.map",
+                f"listener {listener.name} asks for {protocol}: klamm speaks PLAINTEXT only",
+            )

@@ -1,0 +1,201 @@
+"""Every setting of a broker, under Kafka's names; topics' defaults are among them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from klamm.config import (
+    DOUBLE_MAX,
+    INT_MAX,
+    Check,
+    Definition,
+    Kind,
+    Setting,
+    Value,
+    at_least,
+    between,
+    not_empty,
+    one_of,
+)
+from klamm.storage.topic_settings import BROKER_DEFAULT_SETTINGS
+
+MIB: Final = 1024 * 1024
+_ONE_BROKER: Final = "Kafka's default is higher; klamm is one broker, so 1 is all it could keep."
+
+
+def _broker(name: str, kind: Kind, default: Value, check: Check | None = None, doc: str = "") -> Setting:
+    return Setting(name=name, kind=kind, default=default, check=check, doc=doc)
+
+
+def _dynamic(setting: Setting) -> Setting:
+    return replace(setting, dynamic=True)
+
+
+def _idle(name: str, kind: Kind, default: Value, check: Check | None = None) -> Setting:
+    doc = "Accepted so that Kafka's files work; has no effect here."
+    return replace(_broker(name, kind, default, check, doc), has_effect=False)
+
+
+_SERVER: Final = (
+    _broker("node.id", Kind.INT, 1, at_least(0), "This broker's number in the cluster."),
+    _broker("broker.id", Kind.INT, -1, at_least(-1), "The older name of node.id; -1 leaves it to node.id."),
+    _broker("broker.rack", Kind.STRING, None, not_empty(), "Where this broker stands, told to clients."),
+    _broker("listeners", Kind.LIST, ("PLAINTEXT://localhost:9092",), not_empty(),
+            "Where to listen: NAME://host:port, several by commas; no host: all interfaces; port 0: any."),
+    _broker("advertised.listeners", Kind.LIST, None, not_empty(),
+            "What clients are told to connect to; what listeners says when nobody sets it."),
+    _broker("listener.security.protocol.map", Kind.STRING, "PLAINTEXT:PLAINTEXT",
+            None, "NAME:PLAINTEXT by commas; klamm speaks PLAINTEXT on every listener."),
+    _broker("controller.listener.names", Kind.LIST, (), None,
+            "Listeners of this name are for Kafka's controllers; klamm leaves them out."),
+    _broker("log.dirs", Kind.LIST, None, not_empty(), "The data folders; wins over log.dir."),
+    _broker("log.dir", Kind.LIST, ("klamm-data",), not_empty(), "The data folder when log.dirs is not set."),
+    _broker("num.partitions", Kind.INT, 1, at_least(1),
+            "Partitions of a topic whose creator named no number."),
+    _broker("default.replication.factor", Kind.INT, 1, at_least(1),
+            "Replicas when the creator named no number."),
+    _broker("auto.create.topics.enable", Kind.BOOLEAN, True, None, "Asking for an unknown topic creates it."),
+    _broker("delete.topic.enable", Kind.BOOLEAN, True, None, "Topics can be deleted."),
+    _broker("socket.request.max.bytes", Kind.INT, 104857600, at_least(1),
+            "The largest request that is read."),
+    _broker("connections.max.idle.ms", Kind.LONG, 600000, None,
+            "Silence that ends a connection; negative: none."),
+    _dynamic(_broker("max.connections", Kind.INT, INT_MAX, at_least(0), "Connections in all.")),
+    _dynamic(_broker("max.connections.per.ip", Kind.INT, INT_MAX, at_least(0),
+                     "Connections of one address.")),
+    _broker("fetch.max.bytes", Kind.INT, 57671680, at_least(1024),
+            "What one Fetch answer may carry, plus a batch."),
+    _broker("max.incremental.fetch.session.cache.slots", Kind.INT, 1000, at_least(0), "Fetch sessions kept."),
+    _broker("max.request.partition.size.limit", Kind.INT, 2000, at_least(1),
+            "Partitions in one DescribeTopicPartitions answer."),
+    _broker("transaction.version", Kind.INT, 2, between(0, 2),
+            "The feature level of transactions; in Kafka it is set with its feature tool."),
+    _broker("klamm.flush", Kind.STRING, "commit", one_of("commit", "os"),
+            "commit: what acks=all answered is on disk. os: the system writes when it likes, as with Kafka."),
+    _broker("klamm.record.validation", Kind.STRING, "header", one_of("header", "records"),
+            "header: believe a batch's header if its checksum holds. records: decode every record."),
+    _broker("klamm.decompress.max.bytes", Kind.INT, 64 * MIB, at_least(MIB),
+            "What one batch may decompress to."),
+)  # fmt: skip
+
+_LOG: Final = (
+    _broker("log.retention.check.interval.ms", Kind.LONG, 300000, at_least(1),
+            "How often old segments are sought."),
+    _broker("log.flush.offset.checkpoint.interval.ms", Kind.INT, 60000, at_least(0),
+            "How often recovery points are written."),
+    _broker("log.flush.start.offset.checkpoint.interval.ms", Kind.INT, 60000, at_least(0),
+            "How often log starts are written."),
+    _broker("replica.high.watermark.checkpoint.interval.ms", Kind.LONG, 5000, None,
+            "How often high watermarks are written."),
+    _broker("log.cleaner.enable", Kind.BOOLEAN, True, None, "Compaction runs."),
+    _dynamic(_broker("log.cleaner.threads", Kind.INT, 1, at_least(0), "Logs compacted at the same time.")),
+    _dynamic(_broker("log.cleaner.backoff.ms", Kind.LONG, 15000, at_least(0),
+                     "The pause when nothing is dirty.")),
+    _dynamic(_broker("log.cleaner.dedupe.buffer.size", Kind.LONG, 134217728, None,
+                     "Bounds the keys of one pass at 24 bytes each; above 1 MiB for each thread.")),
+    _dynamic(_broker("log.cleaner.io.buffer.load.factor", Kind.DOUBLE, 0.9, None,
+                     "The share of that buffer a pass may fill.")),
+    _dynamic(_broker("log.cleaner.io.max.bytes.per.second", Kind.DOUBLE, DOUBLE_MAX, None,
+                     "Reading and writing of compaction, at most.")),
+)  # fmt: skip
+
+_GROUPS: Final = (
+    _broker("group.min.session.timeout.ms", Kind.INT, 6000, None,
+            "The shortest session timeout of a member."),
+    _broker("group.max.session.timeout.ms", Kind.INT, 1800000, None,
+            "The longest session timeout of a member."),
+    _broker("group.initial.rebalance.delay.ms", Kind.INT, 3000, None,
+            "How long an empty group waits for more members before its first assignment."),
+    _broker("group.max.size", Kind.INT, INT_MAX, at_least(1), "Members of one group, at most."),
+    _broker("offset.metadata.max.bytes", Kind.INT, 4096, None, "The longest note beside a committed offset."),
+    _broker("offsets.load.buffer.size", Kind.INT, 5242880, at_least(1), "Bytes read at once while loading."),
+    _broker("offsets.topic.num.partitions", Kind.INT, 50, at_least(1), "Partitions of __consumer_offsets."),
+    _broker("offsets.topic.replication.factor", Kind.SHORT, 1, at_least(1), _ONE_BROKER),
+    _broker("offsets.topic.segment.bytes", Kind.INT, 104857600, at_least(1),
+            "Segment size of __consumer_offsets."),
+    _broker("offsets.topic.compression.codec", Kind.INT, 0, between(0, 4),
+            "0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd, for the coordinator's own batches."),
+    _broker("offsets.retention.minutes", Kind.INT, 10080, at_least(1),
+            "How long offsets outlive their group's last member."),
+    _broker("offsets.retention.check.interval.ms", Kind.LONG, 600000, at_least(1),
+            "How often that is looked at."),
+    _broker("offsets.commit.timeout.ms", Kind.INT, 5000, at_least(1),
+            "How long a commit waits for its disk."),
+    _idle("offsets.commit.required.acks", Kind.SHORT, -1),
+    _idle("group.coordinator.threads", Kind.INT, 4, at_least(1)),
+    _idle("group.coordinator.append.linger.ms", Kind.INT, -1, at_least(-1)),
+)  # fmt: skip
+
+_TRANSACTIONS: Final = (
+    _broker("transaction.state.log.num.partitions", Kind.INT, 50, at_least(1),
+            "Partitions of __transaction_state; fixed once it exists."),
+    _broker("transaction.state.log.replication.factor", Kind.SHORT, 1, at_least(1), _ONE_BROKER),
+    _broker("transaction.state.log.min.isr", Kind.INT, 1, at_least(1), _ONE_BROKER),
+    _broker("transaction.state.log.segment.bytes", Kind.INT, 104857600, at_least(1),
+            "Segment size of __transaction_state."),
+    _broker("transaction.state.log.load.buffer.size", Kind.INT, 5242880, at_least(1),
+            "Bytes read at once while loading."),
+    _broker("transaction.max.timeout.ms", Kind.INT, 900000, at_least(1), "The longest transaction timeout."),
+    _broker("transaction.abort.timed.out.transaction.cleanup.interval.ms", Kind.INT, 10000, at_least(1),
+            "How often transactions past their timeout are sought."),
+    _broker("transactional.id.expiration.ms", Kind.INT, 604800000, at_least(1),
+            "How long an unused transactional id is remembered."),
+    _broker("transaction.remove.expired.transaction.cleanup.interval.ms", Kind.INT, 3600000, at_least(1),
+            "How often forgotten ones are sought."),
+    _dynamic(_broker("transaction.partition.verification.enable", Kind.BOOLEAN, True, None,
+                     "A partition asks the coordinator before it takes a transaction's first batch.")),
+    _dynamic(_broker("producer.id.expiration.ms", Kind.INT, 86400000, at_least(1),
+                     "How long a silent producer's sequence is remembered.")),
+    _broker("producer.id.expiration.check.interval.ms", Kind.INT, 600000, at_least(1),
+            "How often that is looked at."),
+    _broker("add.partitions.to.txn.retry.backoff.ms", Kind.INT, 20, at_least(1),
+            "Pause between tries to add a partition on behalf of a producer."),
+    _broker("add.partitions.to.txn.retry.backoff.max.ms", Kind.INT, 100, at_least(0),
+            "After so long it gives up."),
+    _broker("transaction.two.phase.commit.enable", Kind.BOOLEAN, False,
+            Check(lambda value: value is False, "false: klamm has no two-phase commit"), "Not offered."),
+)  # fmt: skip
+
+_WITHOUT_EFFECT: Final = (
+    _dynamic(_idle("num.network.threads", Kind.INT, 3, at_least(1))),
+    _dynamic(_idle("num.io.threads", Kind.INT, 8, at_least(1))),
+    _idle("queued.max.requests", Kind.INT, 500, at_least(1)),
+    _idle("queued.max.request.bytes", Kind.LONG, -1),
+    _dynamic(_idle("background.threads", Kind.INT, 10, at_least(1))),
+    _dynamic(_idle("num.recovery.threads.per.data.dir", Kind.INT, 2, at_least(1))),
+    _dynamic(_idle("num.replica.fetchers", Kind.INT, 1)),
+    _idle("socket.send.buffer.bytes", Kind.INT, 102400),
+    _idle("socket.receive.buffer.bytes", Kind.INT, 102400),
+    _idle("socket.listen.backlog.size", Kind.INT, 50, at_least(1)),
+    _idle("process.roles", Kind.LIST, ()),
+    _idle("inter.broker.listener.name", Kind.STRING, None),
+    _idle("auto.leader.rebalance.enable", Kind.BOOLEAN, True),
+    _idle("controlled.shutdown.enable", Kind.BOOLEAN, True),
+    _dynamic(_idle("log.cleaner.io.buffer.size", Kind.INT, 524288, at_least(0))),
+    _idle("metadata.log.dir", Kind.STRING, None),
+)
+
+# Families of other parts of Kafka: quorum, share groups, the consumer protocol's own groups, replication.
+_OTHER_FAMILIES: Final = (
+    "controller.",
+    "group.consumer.",
+    "group.share.",
+    "group.streams.",
+    "replica.fetch.",
+    "replica.lag.",
+    "replica.socket.",
+    "share.coordinator.",
+)
+
+BROKER_SETTINGS: Final = Definition(
+    (
+        *BROKER_DEFAULT_SETTINGS.settings.values(),
+        *_SERVER,
+        *_LOG,
+        *_GROUPS,
+        *_TRANSACTIONS,
+        *_WITHOUT_EFFECT,
+    ),
+    ignored_prefixes=_OTHER_FAMILIES,
+)
