@@ -8,26 +8,38 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from klamm.records import _pure
+
 if TYPE_CHECKING:
-    from klamm.records._pure import crc32c, decode_region, encode_region, murmur2
+    _chosen = _pure
 else:
     try:
         if os.environ.get("KLAMM_PURE") == "1":
             raise ImportError("the twin was asked for")
-        from klamm.records._core import crc32c, decode_region, encode_region, murmur2
-
-        COMPILED = True
+        from klamm.records import _core as _chosen
     except ImportError:
-        from klamm.records._pure import crc32c, decode_region, encode_region, murmur2
+        _chosen = _pure
 
-        COMPILED = False
-        try:
-            # A checksum in pure Python takes a second for ten megabytes; this package is compiled too.
-            from crc32c import crc32c
-        except ImportError:
-            from klamm.records._pure import crc32c
+__all__ = [
+    "COMPILED",
+    "crc32c",
+    "decode_region",
+    "encode_region",
+    "find_batch",
+    "last_whole_batch_end",
+    "murmur2",
+    "parse_header",
+    "scan",
+]
 
-COMPILED: bool
+COMPILED = _chosen is not _pure
 """Whether the compiled core is in use."""
 
-__all__ = ["COMPILED", "crc32c", "decode_region", "encode_region", "murmur2"]
+crc32c = _chosen.crc32c
+murmur2 = _chosen.murmur2
+parse_header = _chosen.parse_header
+find_batch = _chosen.find_batch
+last_whole_batch_end = _chosen.last_whole_batch_end
+scan = _chosen.scan
+decode_region = _chosen.decode_region
+encode_region = _chosen.encode_region

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from struct import Struct
 from typing import Final, NamedTuple
+
+from klamm.protocol.errors import DecodeError
 
 Header = tuple[str, bytes | None]
 
@@ -52,3 +55,103 @@ class Record(NamedTuple):
     key: bytes | None = None
     value: bytes | None = None
     headers: tuple[Header, ...] = ()
+
+
+class TruncatedError(DecodeError):
+    """The bytes end before the batch does; the rest may be on its way."""
+
+
+class OldFormatError(DecodeError):
+    """A message of magic 0 or 1: well formed once, no longer spoken."""
+
+
+class TimestampType(IntEnum):
+    """Whose clock a record's timestamp was read from."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class BatchHeader(NamedTuple):
+    """The 61 bytes in front of the records, field by field in the order of the wire."""
+
+    base_offset: int
+    batch_length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def size_bytes(self) -> int:
+        """The whole batch, from its base offset to its last record."""
+        return self.batch_length + LENGTH_OVERHEAD_BYTES
+
+    @property
+    def codec(self) -> int:
+        """The compression codec's number; 5 to 7 mean nothing yet."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        if self.attributes & LOG_APPEND_TIME_BIT:
+            return TimestampType.LOG_APPEND_TIME
+        return TimestampType.CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """Whether the base timestamp says when the cleaner may drop the batch's tombstones."""
+        return bool(self.attributes & DELETE_HORIZON_BIT)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        return self.base_timestamp_ms if self.attributes & DELETE_HORIZON_BIT else None
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequences run from 0 to 2147483647 and start again at 0; -1 for a batch without one."""
+        if self.base_sequence < 0:
+            return -1
+        return (self.base_sequence + self.last_offset_delta) & MAX_INT32
+
+
+class ScanEnd(IntEnum):
+    """Why a scan of batches stopped where it did."""
+
+    WHOLE = 0  # the buffer ends where a batch ends
+    TRUNCATED = 1  # the buffer ends inside a batch
+    LENGTH = 2  # a length that no batch can have
+    MAGIC = 3
+    OFFSETS = 4  # negative, or beyond 64 bits
+    CHECKSUM = 5
+
+
+class Scan(NamedTuple):
+    """The good batches at the front of a buffer, where they end, and what came then."""
+
+    batches: list[tuple[int, BatchHeader]]
+    end: int
+    stopped_by: ScanEnd

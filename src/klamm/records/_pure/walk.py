@@ -1,0 +1,138 @@
+"""Batch headers in a buffer: read one, find one, measure, scan."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from klamm.protocol.errors import DecodeError
+from klamm.protocol.types import Buffer
+from klamm.records._pure.hashes import quick_crc32c
+from klamm.records.layout import (
+    ATTRIBUTES_AT,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_AT,
+    LENGTH_OVERHEAD_BYTES,
+    MAGIC,
+    MAGIC_AT,
+    MAX_INT64,
+    MIN_BATCH_LENGTH,
+    BatchHeader,
+    OldFormatError,
+    Scan,
+    ScanEnd,
+    TruncatedError,
+)
+
+_INT32: Final = Struct(">i")
+
+
+def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header at a position. The records behind it need not be there.
+
+    Raises TruncatedError when fewer than 61 bytes are left, OldFormatError for magic 0 and 1,
+    DecodeError for a length or a magic that no batch can have. Every other field is taken as it is.
+    """
+    if position < 0 or len(buffer) - position < HEADER_BYTES:
+        raise _short_header(buffer, position)
+    fields = HEADER.unpack_from(buffer, position)
+    if fields[3] != MAGIC or fields[1] < MIN_BATCH_LENGTH:
+        raise _impossible(fields[1], fields[3])
+    return tuple.__new__(BatchHeader, fields)
+
+
+def _short_header(buffer: Buffer, position: int) -> DecodeError:
+    left = len(buffer) - position
+    if position >= 0 and left > MAGIC_AT:
+        # An old message may be shorter than a batch header, and garbage is garbage at any size.
+        (length,) = _INT32.unpack_from(buffer, position + LENGTH_AT)
+        magic = memoryview(buffer)[position + MAGIC_AT]
+        if magic != MAGIC or length < MIN_BATCH_LENGTH:
+            return _impossible(length, magic)
+    return TruncatedError(f"a batch header needs {HEADER_BYTES} bytes, {max(left, 0)} are left")
+
+
+def _impossible(length: int, magic: int) -> DecodeError:
+    if magic in (0, 1) and length >= 14:  # Kafka's smallest message of these formats
+        return OldFormatError(f"messages of magic {magic} are not read; convert them with an older Kafka")
+    if magic != MAGIC:
+        return DecodeError(f"a batch of magic {magic}")
+    return DecodeError(f"a batch of length {length}, at least {MIN_BATCH_LENGTH} is needed")
+
+
+def find_batch(buffer: Buffer, position: int, target_offset: int) -> int:
+    """The position of the first batch whose last offset is at or above the target; -1 if none is.
+
+    Looks at headers alone: the batch found may end beyond the buffer. DecodeError where no batch can be.
+    """
+    end = len(buffer)
+    _check_position(position, end)
+    while end - position >= HEADER_BYTES:
+        header = parse_header(buffer, position)
+        if _last_offset(header) >= target_offset:
+            return position
+        position += header.batch_length + LENGTH_OVERHEAD_BYTES
+    return -1
+
+
+def last_whole_batch_end(buffer: Buffer, position: int, limit: int, until_offset: int) -> int:
+    """Where the last batch ends that is wholly below position `limit` and below `until_offset`.
+
+    The position itself when not even the first one is. DecodeError where no batch can be.
+    """
+    end = min(len(buffer), limit)
+    _check_position(position, len(buffer))
+    while end - position >= HEADER_BYTES:
+        header = parse_header(buffer, position)
+        next_position = position + header.batch_length + LENGTH_OVERHEAD_BYTES
+        if _last_offset(header) >= until_offset or next_position > end:
+            break
+        position = next_position
+    return position
+
+
+def scan(buffer: Buffer, position: int = 0) -> Scan:
+    """Every batch up to the first that is cut, impossible or damaged. Never raises for what it reads."""
+    end = len(buffer)
+    _check_position(position, end)
+    batches: list[tuple[int, BatchHeader]] = []
+    stopped_by = ScanEnd.WHOLE
+    while position < end:
+        stopped_by = _fault(buffer, position, end)
+        if stopped_by is not ScanEnd.WHOLE:
+            break
+        header = parse_header(buffer, position)
+        batches.append((position, header))
+        position += header.batch_length + LENGTH_OVERHEAD_BYTES
+    return Scan(batches, position, stopped_by)
+
+
+def _fault(buffer: Buffer, position: int, end: int) -> ScanEnd:
+    if end - position < HEADER_BYTES:
+        return ScanEnd.TRUNCATED
+    header: BatchHeader = tuple.__new__(BatchHeader, HEADER.unpack_from(buffer, position))
+    batch_end = position + header.batch_length + LENGTH_OVERHEAD_BYTES
+    if header.magic != MAGIC:
+        return ScanEnd.MAGIC
+    if header.batch_length < MIN_BATCH_LENGTH:
+        return ScanEnd.LENGTH
+    if header.base_offset < 0 or header.last_offset_delta < 0 or header.last_offset > MAX_INT64:
+        return ScanEnd.OFFSETS
+    if batch_end > end:
+        return ScanEnd.TRUNCATED
+    if quick_crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : batch_end], 0) != header.crc:
+        return ScanEnd.CHECKSUM
+    return ScanEnd.WHOLE
+
+
+def _last_offset(header: BatchHeader) -> int:
+    last_offset = header.base_offset + header.last_offset_delta
+    if header.base_offset < 0 or header.last_offset_delta < 0 or last_offset > MAX_INT64:
+        raise DecodeError(f"a batch at offset {header.base_offset} with delta {header.last_offset_delta}")
+    return last_offset
+
+
+def _check_position(position: int, end: int) -> None:
+    if not 0 <= position <= end:
+        raise ValueError(f"position {position} in a buffer of {end} bytes")

@@ -1,0 +1,65 @@
+"""What a broker checks of a produced batch before it goes near a log. Header and checksum, no record.
+
+Kafka asks in two places, and other checks stand between them: first whether there is one batch at all
+(`single_batch`), and when the partition is found and led, whether the batch may be appended
+(`append_error`).
+"""
+
+from __future__ import annotations
+
+from klamm.protocol.errors import DecodeError, ErrorCode
+from klamm.protocol.types import Buffer
+from klamm.records.batch import (
+    BatchHeader,
+    OldFormatError,
+    TruncatedError,
+    crc_is_valid,
+    parse_header,
+)
+from klamm.records.compression import Codec
+
+
+class ProducedError(ValueError):
+    """A produced batch is refused; `error_code` and the text are what the client is told."""
+
+    def __init__(self, error_code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+
+
+def single_batch(records: Buffer | None, *, zstd_allowed: bool = True) -> BatchHeader:
+    """The header of the one batch that a Produce request may carry for a partition.
+
+    `zstd_allowed` is false for clients that speak a version from before zstd.
+    """
+    if records is None:
+        raise ProducedError(ErrorCode.invalid_record, "no records")
+    try:
+        header = parse_header(records)
+    except (TruncatedError, OldFormatError) as error:
+        raise ProducedError(ErrorCode.invalid_record, str(error)) from None
+    except DecodeError as error:
+        raise ProducedError(ErrorCode.corrupt_message, str(error)) from None
+    if header.size_bytes > len(records):
+        raise ProducedError(ErrorCode.invalid_record, "the records end inside their batch")
+    codec = header.codec
+    if codec > Codec.ZSTD or (codec == Codec.ZSTD and not zstd_allowed):
+        raise ProducedError(ErrorCode.unsupported_compression_type, f"codec {codec} is not supported here")
+    if header.size_bytes < len(records):
+        raise ProducedError(ErrorCode.invalid_record, "a partition takes one batch in a request, not more")
+    return header
+
+
+def append_error(batch: Buffer, header: BatchHeader, max_message_bytes: int) -> ErrorCode:
+    """Why this batch must not be appended; `none` when it may."""
+    if header.base_offset != 0:
+        return ErrorCode.invalid_record
+    if header.size_bytes > max_message_bytes:
+        return ErrorCode.message_too_large
+    if not crc_is_valid(batch, 0, header):
+        return ErrorCode.corrupt_message
+    count_is_false = header.record_count <= 0 or header.record_count != header.last_offset_delta + 1
+    pid_without_sequence = header.producer_id >= 0 and header.base_sequence < 0
+    if count_is_false or header.is_control or pid_without_sequence:
+        return ErrorCode.invalid_record
+    return ErrorCode.none
