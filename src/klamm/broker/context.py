@@ -25,6 +25,10 @@ class RequestContext:
     software_version: str = ""
 
 
+class CloseConnection(Exception):
+    """A handler's last resort where the protocol has no answer: close, with one line that says why."""
+
+
 @dataclass(slots=True)
 class Held(Generic[Response]):
     """Decided and done; only the answer waits, for the disk.

@@ -24,8 +24,17 @@ class Partition:
     """
 
     __slots__ = (
-        "_log", "_registry", "error_code", "leader_epoch", "name", "partition", "topic", "topic_id", "watchers"
-    )  # fmt: skip
+        "_log",
+        "_registry",
+        "error_code",
+        "flush_failures",
+        "leader_epoch",
+        "name",
+        "partition",
+        "topic",
+        "topic_id",
+        "watchers",
+    )
 
     def __init__(
         self,
@@ -40,6 +49,7 @@ class Partition:
         self.topic_id = topic_id
         self.leader_epoch = leader_epoch
         self.error_code = ErrorCode.none if log is not None else ErrorCode.kafka_storage_error
+        self.flush_failures = 0
         self.watchers: dict[Watcher, None] = {}
         self._registry = registry
         self._log = log
@@ -64,6 +74,11 @@ class Partition:
         """High watermark, stable offset, log start, leadership or existence moved: wake who waits."""
         if self.watchers:
             self._registry.wake_soon(self)
+
+    def flush_failed(self) -> None:
+        """What was not on disk yet is cut off again; who waits for it has lost it."""
+        self.flush_failures += 1
+        self.changed()
 
     def fail(self, error_code: ErrorCode) -> None:
         """Serve no more; who waits is told why."""

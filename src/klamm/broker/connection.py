@@ -1,0 +1,426 @@
+"""One client connection: frames in, decisions in order, answers out in the same order.
+
+A request is *undecided* until its handler ran, *parked* while its handler waits for something to happen,
+*held* while only its answer waits for the disk. Behind a parked request nothing is decided; behind a held
+one everything is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final
+
+from klamm.broker.context import CloseConnection, Held, RequestContext
+from klamm.broker.dispatch import Dispatcher, Endpoint, RefusalLog
+from klamm.protocol.api import ApiKey
+from klamm.protocol.errors import DecodeError, ErrorCode
+from klamm.protocol.framing import FrameReader
+from klamm.protocol.headers import read_request_header
+from klamm.protocol.types import Buffer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from klamm.broker.services import Services
+
+MAX_UNDECIDED: Final = 64
+MAX_UNDECIDED_BYTES: Final = 1024 * 1024
+MAX_UNANSWERED: Final = 1024
+_JOINED_BYTES: Final = 16 * 1024  # parts below this size cost more as parts than as a copy
+
+_LINGER_S: Final = 5
+
+_API_VERSIONS_KEY: Final = int(ApiKey.API_VERSIONS).to_bytes(2, "big")
+# Error 35 in the layout of version 0, naming only ApiVersions itself: the client tries again, lower.
+_UNSUPPORTED_VERSION: Final = Struct(">iihihhh")
+_START: Final = Struct(">ii")
+
+_log = logging.getLogger(__name__)
+
+
+class Answer:
+    """A request that was decided and whose answer has not left yet."""
+
+    __slots__ = ("connection", "correlation_id", "endpoint", "future", "is_parked", "request", "started_at_ms")
+
+    def __init__(
+        self,
+        connection: Connection,
+        endpoint: Endpoint,
+        correlation_id: int,
+        request: Any,
+        future: asyncio.Future[Any],
+        is_parked: bool,
+        started_at_ms: int,
+    ) -> None:
+        self.connection = connection
+        self.endpoint = endpoint
+        self.correlation_id = correlation_id
+        self.request = request
+        self.future = future
+        self.is_parked = is_parked
+        self.started_at_ms = started_at_ms
+        future.add_done_callback(self._done)
+
+    def _done(self, future: asyncio.Future[Any]) -> None:
+        self.connection.answer_is_ready(self)
+
+
+class Connection(asyncio.Protocol):
+    """The asyncio side of one client. It knows frames and order, and of the requests nothing."""
+
+    def __init__(
+        self,
+        services: Services,
+        dispatcher: Dispatcher,
+        refusals: RefusalLog,
+        listener: str,
+        *,
+        on_made: Callable[[Connection], bool],
+        on_lost: Callable[[Connection], None],
+    ) -> None:
+        self._services = services
+        self._loop = services.loop
+        self._endpoint = dispatcher.endpoint
+        self._refusals = refusals
+        self._listener = listener
+        self._on_made = on_made
+        self._on_lost = on_lost
+        self._reader = FrameReader(services.config.socket_request_max_bytes)
+        self._transport: asyncio.Transport | None = None
+        self._undecided: deque[bytes] = deque()
+        self._undecided_bytes = 0
+        self._unanswered: deque[Answer] = deque()
+        self._parked: Answer | None = None
+        self._out: list[Buffer] = []
+        self._out_bytes = 0
+        self._flush_is_due = False
+        self._is_pumping = False
+        self._reading_is_paused = False
+        self._writing_is_paused = False
+        self._broken: str | None = None  # why nothing after the last whole frame can be read
+        self._takes_no_more = False  # answers what was decided, then closes
+        self._is_lost = False
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._active_at_ms = services.clock.now_ms()
+        self._software = ("", "")
+        self.peer = ""
+        self.client_ip = ""
+        self.client_host = ""
+
+    # What asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self.client_ip = str(peer[0]) if peer else "?"
+        self.client_host = f"/{self.client_ip}"
+        self.peer = f"{self.client_ip}:{peer[1]}" if peer else "?"
+        if not self._on_made(self):
+            self._takes_no_more = True
+            transport.abort()
+            return
+        self._arm_idle_timer(self._services.config.connections_max_idle_ms)
+
+    def data_received(self, data: bytes) -> None:
+        self._active_at_ms = self._services.clock.now_ms()
+        if self._takes_no_more or self._broken is not None:
+            return
+        undecided = self._undecided
+        try:
+            for frame in self._reader.feed(data):
+                undecided.append(frame)
+                self._undecided_bytes += len(frame)
+        except DecodeError as error:
+            self._broken = str(error)  # what came whole before the nonsense is served first
+        self._pump()
+        if self._out:
+            self._flush_out()
+        self._mind_reading()
+
+    def eof_received(self) -> None:
+        self._peer_is_gone()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._peer_is_gone()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self._on_lost(self)
+
+    def pause_writing(self) -> None:
+        self._writing_is_paused = True
+        self._mind_reading()
+
+    def resume_writing(self) -> None:
+        self._writing_is_paused = False
+        self._pump_and_flush()
+
+    # Deciding
+
+    def _pump(self) -> None:
+        """Decide what may be decided now."""
+        if self._is_pumping:
+            return
+        self._is_pumping = True
+        undecided = self._undecided
+        try:
+            while (
+                undecided
+                and self._parked is None
+                and not self._takes_no_more
+                and not self._writing_is_paused
+                and len(self._unanswered) < MAX_UNANSWERED
+            ):
+                frame = undecided.popleft()
+                self._undecided_bytes -= len(frame)
+                self._decide(frame)
+        finally:
+            self._is_pumping = False
+        if self._broken is not None and not undecided and not self._takes_no_more:
+            self._refuse(self._broken)
+
+    def _decide(self, frame: bytes) -> None:
+        try:
+            endpoint = self._endpoint(frame[:4])
+        except DecodeError as error:
+            if frame[:2] == _API_VERSIONS_KEY:
+                self._answer_unsupported_version(frame)
+            else:
+                self._refuse(str(error))
+            return
+        try:
+            header = read_request_header(frame, has_tags=endpoint.header_has_tags)
+            request = endpoint.decode(frame, header.body_position)
+        except DecodeError as error:
+            self._refuse(f"{endpoint}: {error}")
+            return
+        name, version = self._software
+        context = RequestContext(
+            header.client_id, self.client_host, self._listener, endpoint.version, name, version
+        )
+        started_at_ms = self._active_at_ms
+        try:
+            result = endpoint.handle(self._services, context, request)
+        except Exception as error:
+            # Whatever a handler raises, its client gets an answer and the others notice nothing.
+            result = self._failure(endpoint, request, error)
+        if endpoint.api_key is ApiKey.API_VERSIONS:
+            self._software = (context.software_name, context.software_version)
+        if result is None:
+            self._observe(endpoint, None, started_at_ms)
+        elif isinstance(result, Held):
+            self._unanswered.append(
+                Answer(self, endpoint, header.correlation_id, request, result.response, False, started_at_ms)
+            )
+        elif hasattr(result, "__await__"):
+            future = asyncio.ensure_future(result, loop=self._loop)
+            answer = Answer(self, endpoint, header.correlation_id, request, future, True, started_at_ms)
+            self._unanswered.append(answer)
+            self._parked = answer
+            if self._is_lost:
+                future.cancel()
+        elif self._unanswered:
+            done: asyncio.Future[Any] = self._loop.create_future()
+            done.set_result(result)
+            self._unanswered.append(
+                Answer(self, endpoint, header.correlation_id, request, done, False, started_at_ms)
+            )
+        else:
+            self._write(endpoint, header.correlation_id, result, started_at_ms)
+
+    def _failure(self, endpoint: Endpoint, request: Any, error: BaseException) -> Any:
+        """What a handler that raised answers: its API's error shape, or nothing and a closed connection."""
+        if isinstance(error, CloseConnection):
+            self._refuse(f"{endpoint}: {error}")
+            return None
+        _log.error("%s from %s failed", endpoint, self.peer, exc_info=error)
+        if endpoint.api_key is ApiKey.PRODUCE and request.acks == 0:
+            self._refuse(f"{endpoint} without an answer failed: {error}")
+            return None
+        return endpoint.failed(request, ErrorCode.unknown_server_error)
+
+    def _answer_unsupported_version(self, frame: bytes) -> None:
+        correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
+        body = _UNSUPPORTED_VERSION.pack(
+            _UNSUPPORTED_VERSION.size - 4, correlation_id, ErrorCode.unsupported_version, 1, 18, 0, 4
+        )
+        if not self._unanswered:
+            self._send([body], len(body))
+            return
+        done: asyncio.Future[Any] = self._loop.create_future()
+        done.set_result(body)
+        self._unanswered.append(Answer(self, _RAW, correlation_id, None, done, False, self._active_at_ms))
+
+    # Answering
+
+    def answer_is_ready(self, answer: Answer) -> None:
+        """An answer came: send it and all ready ones behind it, and go on deciding."""
+        self._active_at_ms = self._services.clock.now_ms()
+        if answer is self._parked:
+            self._parked = None
+        unanswered = self._unanswered
+        while unanswered and unanswered[0].future.done():
+            self._finish(unanswered.popleft())
+        if (self._undecided or self._broken is not None) and self._parked is None:
+            self._pump()
+            self._mind_reading()
+        if self._out:
+            self._flush_soon()
+        self._close_if_finished()
+
+    def _finish(self, answer: Answer) -> None:
+        future = answer.future
+        if future.cancelled():
+            response = None
+        elif (error := future.exception()) is not None:
+            response = self._failure(answer.endpoint, answer.request, error)
+        else:
+            response = future.result()
+        if response is None:
+            self._observe(answer.endpoint, None, answer.started_at_ms)
+        elif answer.endpoint is _RAW:
+            self._send([response], len(response))
+        else:
+            self._write(answer.endpoint, answer.correlation_id, response, answer.started_at_ms)
+
+    def _write(self, endpoint: Endpoint, correlation_id: int, response: Any, started_at_ms: int) -> None:
+        self._observe(endpoint, response, started_at_ms)
+        if self._is_lost:
+            return
+        try:
+            parts = endpoint.encode(response)
+        except Exception:
+            _log.exception("the answer to %s from %s cannot be written", endpoint, self.peer)
+            self._take_no_more()
+            return
+        size_bytes = 4 + endpoint.response_has_tags + sum(map(len, parts))
+        head = _START.pack(size_bytes, correlation_id)
+        parts.insert(0, head + b"\0" if endpoint.response_has_tags else head)
+        self._send(parts, 4 + size_bytes)
+
+    def _observe(self, endpoint: Endpoint, response: Any, started_at_ms: int) -> None:
+        """The one place that knows of every request its API, its answer and when it began."""
+
+    def _send(self, parts: list[Buffer], size_bytes: int) -> None:
+        self._out += parts
+        self._out_bytes += size_bytes
+        if self._out_bytes >= MAX_UNDECIDED_BYTES:
+            # A burst of large answers must feel the send buffer's limit while it is being decided.
+            self._flush_out()
+
+    def _flush_soon(self) -> None:
+        if not self._flush_is_due:
+            self._flush_is_due = True
+            self._loop.call_soon(self._flush_out)
+
+    def _flush_out(self) -> None:
+        self._flush_is_due = False
+        out, size_bytes = self._out, self._out_bytes
+        self._out, self._out_bytes = [], 0
+        if self._transport is None or self._is_lost or not out:
+            return
+        if size_bytes <= _JOINED_BYTES:
+            self._transport.write(b"".join(out))
+        else:
+            self._transport.writelines(out)
+
+    def _pump_and_flush(self) -> None:
+        self._pump()
+        if self._out:
+            self._flush_out()
+        self._mind_reading()
+        self._close_if_finished()
+
+    # Reading no more than needed
+
+    def _mind_reading(self) -> None:
+        """Read ahead a little, not more: what waits undecided is bounded."""
+        if self._transport is None or self._is_lost or self._takes_no_more:
+            return
+        is_enough = (
+            self._writing_is_paused
+            or len(self._undecided) >= MAX_UNDECIDED
+            or self._undecided_bytes >= MAX_UNDECIDED_BYTES
+        )
+        if is_enough and not self._reading_is_paused:
+            self._reading_is_paused = True
+            self._transport.pause_reading()
+        elif not is_enough and self._reading_is_paused:
+            self._reading_is_paused = False
+            self._transport.resume_reading()
+
+    # Ending
+
+    def _refuse(self, reason: str) -> None:
+        """Answer what was decided before, then close: this client makes no sense."""
+        self._refusals.report(self.peer, reason)
+        self._take_no_more()
+
+    def _take_no_more(self) -> None:
+        self._takes_no_more = True
+        self._undecided.clear()
+        self._undecided_bytes = 0
+        if self._transport is not None and not self._is_lost and not self._reading_is_paused:
+            self._reading_is_paused = True
+            self._transport.pause_reading()
+        self._loop.call_soon(self._close_if_finished)
+
+    def _close_if_finished(self) -> None:
+        if self._takes_no_more and not self._unanswered and self._transport is not None:
+            self._flush_out()
+            self._transport.close()
+            if self._idle_timer is not None:
+                self._idle_timer.cancel()
+            # A peer that does not read its last answers is not waited for.
+            self._idle_timer = self._loop.call_later(_LINGER_S, self._transport.abort)
+
+    def stop(self) -> None:
+        """The broker stops: drop what is parked or undecided, answer what only waits for the disk, close."""
+        self._take_no_more()
+        if self._parked is not None:
+            self._parked.future.cancel()
+
+    def abort(self) -> None:
+        """Close now, whatever is left unsent."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _peer_is_gone(self) -> None:
+        """Nobody reads answers any more; whole requests that came are carried out all the same."""
+        if self._is_lost:
+            return
+        self._is_lost = True
+        self._writing_is_paused = False
+        self._out.clear()
+        # A parked request is cancelled, which lets the next one be decided, and so on to the last.
+        if self._parked is not None:
+            self._parked.future.cancel()
+        self._pump()
+
+    def _arm_idle_timer(self, in_ms: int) -> None:
+        if in_ms >= 0:
+            self._idle_timer = self._loop.call_later(in_ms / 1000, self._check_idle)
+
+    def _check_idle(self) -> None:
+        limit_ms = self._services.config.connections_max_idle_ms
+        if limit_ms < 0 or self._is_lost:
+            return
+        idle_ms = self._services.clock.now_ms() - self._active_at_ms
+        if self._unanswered or self._undecided:
+            self._arm_idle_timer(limit_ms)
+        elif idle_ms < limit_ms:
+            self._arm_idle_timer(limit_ms - idle_ms)
+        else:
+            self._takes_no_more = True
+            self.abort()
+
+
+def _never(*_: Any) -> Any:
+    raise AssertionError("a raw answer is neither decoded nor encoded")
+
+
+_RAW: Final = Endpoint(ApiKey.API_VERSIONS, -1, False, False, _never, _never, _never, _never)

@@ -1,0 +1,94 @@
+"""From an API's key and version to everything that serves it, made on first use."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from klamm.broker.context import Handler
+from klamm.broker.failures import failure_of
+from klamm.broker.routes import RouteTable
+from klamm.clock import Clock
+from klamm.protocol.api import ApiKey
+from klamm.protocol.codec import Decode, Encode, request_decoder, response_encoder
+from klamm.protocol.errors import DecodeError, ErrorCode
+from klamm.protocol.headers import is_flexible, response_has_tags
+
+_REPORTS_PER_WINDOW: Final = 10
+_WINDOW_MS: Final = 10_000
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Endpoint:
+    """One version of one API."""
+
+    api_key: ApiKey
+    version: int
+    header_has_tags: bool
+    response_has_tags: bool
+    decode: Decode
+    encode: Encode
+    handle: Handler
+    failed: Callable[[Any, ErrorCode], Any]
+
+    def __str__(self) -> str:
+        return f"{self.api_key.name} {self.version}"
+
+
+class Dispatcher:
+    """Finds endpoints by the first four bytes of a request: its key and its version."""
+
+    def __init__(self, routes: RouteTable) -> None:
+        self._routes = routes
+        self._endpoints: dict[bytes, Endpoint] = {}
+
+    def endpoint(self, start: bytes) -> Endpoint:
+        """The endpoint for these four bytes; DecodeError when this API or version is not served."""
+        found = self._endpoints.get(start)
+        if found is None:
+            found = self._endpoints[start] = self._make(start)
+        return found
+
+    def _make(self, start: bytes) -> Endpoint:
+        key = int.from_bytes(start[0:2], "big", signed=True)
+        version = int.from_bytes(start[2:4], "big", signed=True)
+        route = self._routes.find(key, version)
+        if route is None:
+            raise DecodeError(f"API {key} version {version} is not served")
+        return Endpoint(
+            api_key=route.api_key,
+            version=version,
+            header_has_tags=is_flexible(key, version),
+            response_has_tags=response_has_tags(key, version),
+            decode=request_decoder(key, version),
+            encode=response_encoder(key, version),
+            handle=self._routes.handler(route),
+            failed=failure_of(route.api_key),
+        )
+
+
+class RefusalLog:
+    """One line per refused connection, until there are too many of them."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._window_ends_at_ms = 0
+        self._reports = 0
+        self._unreported = 0
+
+    def report(self, peer: str, reason: str) -> None:
+        now_ms = self._clock.now_ms()
+        if now_ms >= self._window_ends_at_ms:
+            if self._unreported:
+                _log.warning("%d more connections were closed for bad input", self._unreported)
+            self._window_ends_at_ms = now_ms + _WINDOW_MS
+            self._reports = self._unreported = 0
+        if self._reports >= _REPORTS_PER_WINDOW:
+            self._unreported += 1
+            return
+        self._reports += 1
+        _log.warning("connection from %s closed: %s", peer, reason)

@@ -1,0 +1,102 @@
+"""Group commit: all that was appended since the last round shares the next round of fdatasync.
+
+While one round runs on its worker thread, the next one gathers.
+"""
+
+from __future__ import annotations
+
+import logging
+from asyncio import AbstractEventLoop, Future, ensure_future
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from klamm.protocol.errors import ErrorCode
+from klamm.storage.log import LogError, PartitionLog, SyncTicket
+
+if TYPE_CHECKING:
+    from klamm.broker.partitions import Partition
+    from klamm.broker.services import RunBlocking
+
+_log = logging.getLogger(__name__)
+
+
+def _run(tickets: Sequence[SyncTicket]) -> list[OSError | None]:
+    """Flush all of them, whatever becomes of each; blocks."""
+    outcomes: list[OSError | None] = []
+    for ticket in tickets:
+        try:
+            ticket.run()
+        except OSError as error:
+            outcomes.append(error)
+        else:
+            outcomes.append(None)
+    return outcomes
+
+
+class Flusher:
+    """Takes dirty partitions to the disk, one round after the other."""
+
+    def __init__(self, loop: AbstractEventLoop, run_blocking: RunBlocking) -> None:
+        self._loop = loop
+        self._run_blocking = run_blocking
+        self._dirty: dict[Partition, None] = {}
+        self._round: list[tuple[Partition, PartitionLog, SyncTicket]] = []
+        self._is_busy = False  # a round runs, or will start before the loop turns again
+        self._idle: Future[None] | None = None
+        self.rounds = 0
+
+    def mark(self, partition: Partition) -> None:
+        """Something was appended: flush it with everything else that waits."""
+        self._dirty[partition] = None
+        if not self._is_busy:
+            # Not at once: what else this turn of the loop brings comes along.
+            self._is_busy = True
+            self._loop.call_soon(self._start_round)
+
+    async def drain(self) -> None:
+        """Until nothing waits for the disk any more."""
+        while self._is_busy:
+            if self._idle is None:
+                self._idle = self._loop.create_future()
+            await self._idle
+
+    def _start_round(self) -> None:
+        dirty, self._dirty = self._dirty, {}
+        self._round = [
+            (partition, partition.log, ticket)
+            for partition in dirty
+            if partition.error_code is ErrorCode.none and (ticket := partition.log.start_sync()) is not None
+        ]
+        if not self._round:
+            self._end_round()
+            return
+        self.rounds += 1
+        outcome = ensure_future(self._run_blocking(_run, [ticket for _, _, ticket in self._round]))
+        outcome.add_done_callback(self._finish_round)
+
+    def _finish_round(self, outcome: Future[list[OSError | None]]) -> None:
+        finished, self._round = self._round, []
+        for (partition, log, ticket), error in zip(finished, outcome.result(), strict=True):
+            if error is None:
+                log.finish_sync(ticket)
+            else:
+                self._fail(partition, log, ticket, error)
+        self._end_round()
+
+    def _fail(self, partition: Partition, log: PartitionLog, ticket: SyncTicket, error: OSError) -> None:
+        _log.error("%s cannot be flushed, cut back to what is on disk: %s", partition.name, error)
+        try:
+            log.fail_sync(ticket)
+        except (OSError, LogError) as worse:
+            _log.error("%s is offline: %s", partition.name, worse)
+            partition.fail(ErrorCode.kafka_storage_error)
+        partition.flush_failed()
+
+    def _end_round(self) -> None:
+        if self._dirty:
+            self._start_round()
+            return
+        self._is_busy = False
+        if self._idle is not None:
+            self._idle.set_result(None)
+            self._idle = None
