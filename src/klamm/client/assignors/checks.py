@@ -1,0 +1,88 @@
+"""What the leader checks before it hands out an assignment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from klamm.client.assignors.base import (
+    COOPERATIVE,
+    Assignment,
+    Assignor,
+    ClusterView,
+    GroupView,
+    RebalanceProtocol,
+)
+from klamm.client.assignors.cooperative_sticky import CooperativeStickyAssignor
+from klamm.client.errors import IllegalStateError
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedAssignment:
+    """An assignment that can be handed out, and what is odd about it."""
+
+    assignments: Mapping[str, Assignment]  # every member has an entry
+    warnings: tuple[str, ...] = ()
+    foreign_topics: frozenset[str] = frozenset()  # given but subscribed by nobody: to be watched from now on
+
+
+def assign_and_check(
+    assignor: Assignor, protocol: RebalanceProtocol, cluster: ClusterView, group: GroupView
+) -> CheckedAssignment:
+    """Ask the assignor, and refuse what would break the group."""
+    return check_assignment(assignor, protocol, cluster, group, assignor.assign(cluster, group))
+
+
+def check_assignment(
+    assignor: Assignor,
+    protocol: RebalanceProtocol,
+    cluster: ClusterView,
+    group: GroupView,
+    assignments: Mapping[str, Assignment],
+) -> CheckedAssignment:
+    """Refuse strangers, partitions that do not exist, and breaches of the cooperative promise.
+
+    A partition given to several members is allowed: that is what a broadcast is.
+    """
+    strangers = sorted(set(assignments) - set(group.members))
+    if strangers:
+        raise IllegalStateError(f"assignor {assignor.name} gives to {strangers}, who are not in the group")
+    missing = sorted(
+        {str(each) for given in assignments.values() for each in given.partitions if not cluster.has(each)}
+    )
+    if missing:
+        raise IllegalStateError(f"assignor {assignor.name} gives {missing}, which do not exist")
+    # cooperative-sticky compares generations: it may pass over a claim that is out of date.
+    if protocol is COOPERATIVE and not isinstance(assignor, CooperativeStickyAssignor):
+        _check_nothing_is_given_away(assignor, group, assignments)
+
+    warnings = []
+    forgotten = sorted(set(group.members) - set(assignments))
+    if forgotten:
+        warnings.append(f"assignor {assignor.name} left out {forgotten}; they get nothing")
+    subscribed = {topic for member in group.members.values() for topic in member.topics}
+    foreign = {each.topic for given in assignments.values() for each in given.partitions} - subscribed
+    if foreign:
+        warnings.append(
+            f"assignor {assignor.name} gives topics that nobody subscribed to: {sorted(foreign)}; "
+            "a member that subscribed by list will refuse them and rejoin"
+        )
+    complete = {member_id: assignments.get(member_id, Assignment()) for member_id in group.members}
+    return CheckedAssignment(complete, tuple(warnings), frozenset(foreign))
+
+
+def _check_nothing_is_given_away(
+    assignor: Assignor, group: GroupView, assignments: Mapping[str, Assignment]
+) -> None:
+    given_up_by = {
+        partition: member_id
+        for member_id, member in group.members.items()
+        for partition in set(member.owned).difference(assignments.get(member_id, Assignment()).partitions)
+    }
+    for member_id, given in assignments.items():
+        added = set(given.partitions).difference(group.members[member_id].owned)
+        for partition in sorted(added.intersection(given_up_by)):
+            raise IllegalStateError(
+                f"assignor {assignor.name} gives {partition} to {member_id} while {given_up_by[partition]} "
+                "still owns it; a COOPERATIVE assignor takes it away first and gives it out next time"
+            )

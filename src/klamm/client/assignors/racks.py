@@ -1,0 +1,48 @@
+"""When racks matter, and who is near what."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+
+from klamm.client.assignors.base import ClusterView, TopicPartition
+
+
+def racks_matter(member_racks: Collection[str], replica_racks: Collection[frozenset[str]]) -> bool:
+    """Whether nearness can tell members apart.
+
+    Some member must be near some replica, and not all partitions may live in the same racks.
+    """
+    return len(set(replica_racks)) > 1 and any(
+        rack in racks for racks in set(replica_racks) for rack in member_racks
+    )
+
+
+class Racks:
+    """Who is near which partition, over all topics of a group; nobody, where racks do not matter."""
+
+    def __init__(
+        self, cluster: ClusterView, topics: Iterable[str], rack_by_member: Mapping[str, str | None]
+    ) -> None:
+        replica_racks = {topic: [view.replica_racks for view in cluster.topics[topic]] for topic in topics}
+        known = {member_id: rack for member_id, rack in rack_by_member.items() if rack}
+        everywhere = [racks for of_topic in replica_racks.values() for racks in of_topic]
+        self.matter = bool(known) and racks_matter(set(known.values()), everywhere)
+        self._rack_by_member = known if self.matter else {}
+        self._replica_racks = replica_racks
+        self._members_in = Counter(self._rack_by_member.values())
+
+    def is_far(self, member_id: str, partition: TopicPartition) -> bool:
+        """The member has a rack and no replica is in it."""
+        rack = self._rack_by_member.get(member_id)
+        return rack is not None and rack not in self._replica_racks[partition.topic][partition.partition]
+
+    def is_local(self, member_id: str, partition: TopicPartition) -> bool:
+        """The member has a rack and a replica is in it."""
+        rack = self._rack_by_member.get(member_id)
+        return rack is not None and rack in self._replica_racks[partition.topic][partition.partition]
+
+    def local_member_count(self, partition: TopicPartition) -> int:
+        """How many members are near."""
+        racks = self._replica_racks[partition.topic][partition.partition]
+        return sum(self._members_in[rack] for rack in racks)
