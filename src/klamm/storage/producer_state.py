@@ -1,0 +1,264 @@
+"""What a partition remembers of its producers: epochs, sequences, open transactions.
+
+The memory is rebuilt by replay: `check` decides, `update` changes, and a log that is loaded calls `update`
+alone for every batch it finds. Times are record times, offsets are the log's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from klamm.protocol.errors import ErrorCode
+from klamm.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
+from klamm.records.markers import EndMarker
+from klamm.storage.log import AppendOrigin, LogError, ProducerStatus
+
+WINDOW_BATCHES: Final = 5
+MAX_SEQUENCE: Final = (1 << 31) - 1
+NONE: Final = -1
+
+
+class BatchSummary(NamedTuple):
+    """One remembered batch, by which a repeat is known."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) & MAX_SEQUENCE
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+@dataclass(slots=True)
+class ProducerEntry:
+    """One producer as this partition knows it."""
+
+    producer_id: int
+    epoch: int
+    batches: deque[BatchSummary] = field(default_factory=lambda: deque(maxlen=WINDOW_BATCHES))
+    last_timestamp_ms: int = NONE
+    coordinator_epoch: int = NONE
+    txn_first_offset: int = NONE  # -1: no transaction is open
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NONE
+
+    def duplicate_of(self, header: BatchHeader) -> BatchSummary | None:
+        """The remembered batch that this one repeats, sequence for sequence."""
+        if header.producer_epoch != self.epoch:
+            return None
+        last_sequence = header.last_sequence
+        for batch in self.batches:
+            if batch.last_sequence == last_sequence and batch.first_sequence == header.base_sequence:
+                return batch
+        return None
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction that a marker ended."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int  # the marker's
+    is_aborted: bool
+    last_stable_offset: int  # the first offset of the oldest one still open, else behind the marker
+
+
+class ProducerState:
+    """The producers of one partition."""
+
+    __slots__ = ("_completed", "_entries", "_open")
+
+    def __init__(self, entries: Iterable[ProducerEntry] = ()) -> None:
+        self._entries = {entry.producer_id: entry for entry in entries}
+        # First offsets of open transactions, oldest first: they are appended in order.
+        self._open = {
+            entry.txn_first_offset: entry.producer_id
+            for entry in sorted(self._entries.values(), key=lambda entry: entry.txn_first_offset)
+            if entry.txn_first_offset >= 0
+        }
+        # Ended, but by markers that readers may not see yet; in the order of their markers.
+        self._completed: deque[CompletedTransaction] = deque()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[ProducerEntry]:
+        return iter(self._entries.values())
+
+    def get(self, producer_id: int) -> ProducerEntry | None:
+        return self._entries.get(producer_id)
+
+    # -- deciding
+
+    def check(self, header: BatchHeader, origin: AppendOrigin) -> BatchSummary | None:
+        """Whether a batch of data may be appended; the batch that it repeats, if it is a repeat.
+
+        Raises LogError: a stale epoch, a sequence out of order, or a batch outside its open transaction.
+        """
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            return None  # never seen, or forgotten: any sequence will do
+        if origin is AppendOrigin.CLIENT and (duplicate := entry.duplicate_of(header)) is not None:
+            return duplicate
+        if header.producer_epoch < entry.epoch:
+            raise _stale_epoch(header, entry)
+        if origin is AppendOrigin.CLIENT:
+            _check_sequence(header, entry)
+        if entry.txn_first_offset >= 0 and not header.attributes & TRANSACTIONAL_BIT:
+            raise LogError(
+                ErrorCode.invalid_txn_state,
+                f"producer {header.producer_id} has a transaction open since {entry.txn_first_offset} "
+                "and sent a batch outside it",
+            )
+        return None
+
+    def check_marker(self, header: BatchHeader, marker: EndMarker, *, epoch_was_bumped: bool) -> None:
+        """Whether a marker may be appended. Raises LogError.
+
+        `epoch_was_bumped`: the coordinator raises the epoch with each transaction it ends, so a marker
+        that meets an open transaction of its own epoch is an old one come late.
+        """
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            return
+        if header.producer_epoch < entry.epoch or (
+            epoch_was_bumped and header.producer_epoch == entry.epoch and entry.txn_first_offset >= 0
+        ):
+            raise _stale_epoch(header, entry)
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            raise LogError(
+                ErrorCode.transaction_coordinator_fenced,
+                f"a marker of coordinator epoch {marker.coordinator_epoch} for producer "
+                f"{header.producer_id}, whose last marker came from epoch {entry.coordinator_epoch}",
+            )
+
+    # -- remembering
+
+    def update(self, header: BatchHeader, marker: EndMarker | None) -> CompletedTransaction | None:
+        """Remember an appended batch of a producer; the transaction it ended, if any.
+
+        `marker` is what a control batch says; None for data and for control batches of other kinds.
+        """
+        if header.attributes & CONTROL_BIT:
+            return self._end(header, marker) if marker is not None else None
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            entry = ProducerEntry(header.producer_id, header.producer_epoch)
+            self._entries[header.producer_id] = entry
+        elif entry.epoch != header.producer_epoch:
+            entry.epoch = header.producer_epoch
+            entry.batches.clear()
+        last_offset = header.base_offset + header.last_offset_delta
+        entry.batches.append(
+            BatchSummary(
+                header.last_sequence, last_offset, header.last_offset_delta, header.max_timestamp_ms
+            )
+        )
+        entry.last_timestamp_ms = header.max_timestamp_ms
+        if header.attributes & TRANSACTIONAL_BIT and entry.txn_first_offset < 0:
+            entry.txn_first_offset = header.base_offset
+            self._open[header.base_offset] = header.producer_id
+        return None
+
+    def _end(self, header: BatchHeader, marker: EndMarker) -> CompletedTransaction | None:
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            # Written all the same, so that the epoch is known and older ones stay fenced.
+            entry = ProducerEntry(header.producer_id, header.producer_epoch)
+            self._entries[header.producer_id] = entry
+        elif entry.epoch != header.producer_epoch:
+            entry.epoch = header.producer_epoch
+            entry.batches.clear()
+        first_offset, entry.txn_first_offset = entry.txn_first_offset, NONE
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp_ms = header.max_timestamp_ms
+        if first_offset < 0:
+            return None
+        del self._open[first_offset]
+        completed = CompletedTransaction(
+            header.producer_id,
+            first_offset,
+            header.last_offset,
+            not marker.is_commit,
+            next(iter(self._open), header.last_offset + 1),
+        )
+        self._completed.append(completed)
+        return completed
+
+    def expire(self, timestamp_ms: int, expiration_ms: int) -> int:
+        """Forget producers that were silent for long; never one with an open transaction."""
+        expired = [
+            entry.producer_id
+            for entry in self._entries.values()
+            if entry.txn_first_offset < 0 and timestamp_ms - entry.last_timestamp_ms >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self._entries[producer_id]
+        return len(expired)
+
+    # -- transactions
+
+    def advance(self, high_watermark: int) -> None:
+        """Markers below the high watermark count from now on."""
+        completed = self._completed
+        while completed and completed[0].last_offset < high_watermark:
+            completed.popleft()
+
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest transaction begins that readers may not see decided; None without any."""
+        first_open = next(iter(self._open), None)
+        if not self._completed:
+            return first_open
+        first_completed = min(transaction.first_offset for transaction in self._completed)
+        return first_completed if first_open is None else min(first_open, first_completed)
+
+    def statuses(self) -> Sequence[ProducerStatus]:
+        """Every producer as DescribeProducers shows it."""
+        return [
+            ProducerStatus(
+                producer_id=entry.producer_id,
+                producer_epoch=entry.epoch,
+                last_sequence=entry.last_sequence,
+                last_timestamp_ms=entry.last_timestamp_ms,
+                coordinator_epoch=entry.coordinator_epoch,
+                current_txn_start_offset=entry.txn_first_offset,
+            )
+            for entry in self._entries.values()
+        ]
+
+
+def _check_sequence(header: BatchHeader, entry: ProducerEntry) -> None:
+    if header.producer_epoch != entry.epoch:
+        if header.base_sequence != 0:
+            raise LogError(
+                ErrorCode.out_of_order_sequence_number,
+                f"producer {header.producer_id} begins epoch {header.producer_epoch} at sequence "
+                f"{header.base_sequence}, a new epoch begins at 0",
+            )
+        return
+    # Wraps to 0; and to 0 as well when the epoch is known from a marker alone.
+    expected_sequence = (entry.last_sequence + 1) & MAX_SEQUENCE
+    if header.base_sequence != expected_sequence:
+        raise LogError(
+            ErrorCode.out_of_order_sequence_number,
+            f"producer {header.producer_id} epoch {header.producer_epoch} sent sequence "
+            f"{header.base_sequence}, {expected_sequence} comes next",
+        )
+
+
+def _stale_epoch(header: BatchHeader, entry: ProducerEntry) -> LogError:
+    return LogError(
+        ErrorCode.invalid_producer_epoch,
+        f"producer {header.producer_id} came with epoch {header.producer_epoch}, {entry.epoch} is known",
+    )
