@@ -6,14 +6,23 @@ snapshot for its hot paths.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+from random import Random
+from typing import Final, Protocol
+
+FIRST_PRODUCER_ID: Final = 0
+LAST_PRODUCER_ID: Final = 2**63 - 1
 
 
 class ConflictError(Exception):
     """Somebody else changed this first: read again and decide again."""
+
+
+class ClusterStoreError(Exception):
+    """The store cannot be read or written; the message says which file and why."""
 
 
 class ResourceType(IntEnum):
@@ -59,6 +68,10 @@ class ClusterStore(Protocol):
         """A base64url UUID of 22 characters, made once."""
         ...
 
+    def version(self) -> int:
+        """Rises with every change, by whomever: a snapshot taken at another version is stale."""
+        ...
+
     def register_broker(self, registration: BrokerRegistration) -> None: ...
     def brokers(self) -> Sequence[BrokerRegistration]: ...
     def topics(self) -> Mapping[str, TopicState]: ...
@@ -70,20 +83,55 @@ class ClusterStore(Protocol):
         """Topic and its configuration; ConflictError when this id does not hold the name."""
         ...
 
-    def add_partitions(self, name: str, topic_id: bytes, added: Sequence[PartitionState]) -> None: ...
+    def add_partitions(self, name: str, topic_id: bytes, added: Sequence[PartitionState]) -> None:
+        """Partitions that follow the last one; ConflictError when they no longer do."""
+        ...
+
     def lead(
         self, broker_id: int, partitions: Sequence[tuple[str, int]] | None = None
     ) -> Mapping[tuple[str, int], int]:
-        """Take leadership at last epoch + 1, of these or of all that the broker keeps; the new epochs."""
+        """Take leadership at last epoch + 1, of these or of all that the broker keeps; the new epochs.
+
+        Raises ConflictError, and takes none, when the broker does not keep one of these.
+        """
         ...
 
     def configs(self, resource_type: ResourceType, name: str) -> Mapping[str, str]: ...
     def all_configs(self) -> Mapping[tuple[ResourceType, str], Mapping[str, str]]: ...
     def replace_configs(
-        self, resource_type: ResourceType, name: str, configs: Mapping[str, str]
-    ) -> None: ...
+        self,
+        resource_type: ResourceType,
+        name: str,
+        configs: Mapping[str, str],
+        *,
+        expected: Mapping[str, str] | None = None,
+    ) -> None:
+        """Raises ConflictError when the topic is gone, or another set than `expected` is found."""
+        ...
+
     def allocate_producer_ids(self, count: int) -> range:
-        """Ids that nobody ever got and nobody else will get."""
+        """Ids that nobody ever got and nobody else will get. Raises OverflowError when none are left."""
         ...
 
     def close(self) -> None: ...
+
+
+def new_topic_id(random: Random) -> bytes:
+    """A random UUID as Kafka makes them: not 0 or 1, and its text does not look like an option."""
+    while True:
+        drawn = random.getrandbits(128)
+        drawn = drawn & ~(0xF << 76) | (4 << 76)  # version 4
+        drawn = drawn & ~(0x3 << 62) | (2 << 62)  # variant 1
+        topic_id = drawn.to_bytes(16, "big")
+        if not uuid_text(topic_id).startswith("-"):
+            return topic_id
+
+
+def uuid_text(uuid: bytes) -> str:
+    """A UUID as Kafka writes it: base64 for URLs, 22 characters."""
+    return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode("ascii")
+
+
+def follow_on(present: int, added: Sequence[PartitionState]) -> bool:
+    """Whether these partitions continue the numbers 0 to present - 1."""
+    return [state.partition for state in added] == list(range(present, present + len(added)))

@@ -1,0 +1,155 @@
+"""A cluster's memory that ends with the process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from random import Random, SystemRandom
+from threading import Lock
+
+from klamm.storage.cluster import (
+    FIRST_PRODUCER_ID,
+    LAST_PRODUCER_ID,
+    BrokerRegistration,
+    ConflictError,
+    PartitionState,
+    ResourceType,
+    TopicState,
+    follow_on,
+    new_topic_id,
+    uuid_text,
+)
+
+
+class MemoryCluster:
+    """ClusterStore in dictionaries; several threads may share it."""
+
+    def __init__(self, *, random: Random | None = None) -> None:
+        self._cluster_id = uuid_text(new_topic_id(random or SystemRandom()))
+        self._lock = Lock()
+        self._version = 0
+        self._brokers: dict[int, BrokerRegistration] = {}
+        self._topics: dict[str, TopicState] = {}
+        self._configs: dict[tuple[ResourceType, str], dict[str, str]] = {}
+        self._next_producer_id = FIRST_PRODUCER_ID
+
+    @property
+    def cluster_id(self) -> str:
+        return self._cluster_id
+
+    def version(self) -> int:
+        return self._version
+
+    def register_broker(self, registration: BrokerRegistration) -> None:
+        with self._lock:
+            self._brokers[registration.broker_id] = replace(
+                registration, listeners=dict(registration.listeners)
+            )
+            self._version += 1
+
+    def brokers(self) -> Sequence[BrokerRegistration]:
+        with self._lock:
+            return [self._brokers[broker_id] for broker_id in sorted(self._brokers)]
+
+    def topics(self) -> Mapping[str, TopicState]:
+        with self._lock:
+            return dict(self._topics)
+
+    def create_topic(self, topic: TopicState, configs: Mapping[str, str]) -> None:
+        if not follow_on(0, topic.partitions):
+            raise ValueError(f"partitions of {topic.name} are not numbered from 0")
+        with self._lock:
+            if topic.name in self._topics:
+                raise ConflictError(f"topic {topic.name} exists")
+            if any(topic.topic_id == other.topic_id for other in self._topics.values()):
+                raise ConflictError(f"topic id {uuid_text(topic.topic_id)} exists")
+            self._topics[topic.name] = topic
+            self._set_configs(ResourceType.TOPIC, topic.name, configs)
+            self._version += 1
+
+    def delete_topic(self, name: str, topic_id: bytes) -> None:
+        with self._lock:
+            self._topic(name, topic_id)
+            del self._topics[name]
+            self._configs.pop((ResourceType.TOPIC, name), None)
+            self._version += 1
+
+    def add_partitions(self, name: str, topic_id: bytes, added: Sequence[PartitionState]) -> None:
+        with self._lock:
+            topic = self._topic(name, topic_id)
+            if not follow_on(len(topic.partitions), added):
+                raise ConflictError(f"topic {name} has {len(topic.partitions)} partitions by now")
+            self._topics[name] = replace(topic, partitions=(*topic.partitions, *added))
+            self._version += 1
+
+    def lead(
+        self, broker_id: int, partitions: Sequence[tuple[str, int]] | None = None
+    ) -> Mapping[tuple[str, int], int]:
+        with self._lock:
+            kept = {
+                (topic.name, state.partition): state
+                for topic in self._topics.values()
+                for state in topic.partitions
+                if broker_id in state.replicas
+            }
+            wanted = kept if partitions is None else {(topic, partition) for topic, partition in partitions}
+            for key in wanted:
+                if key not in kept:
+                    raise ConflictError(f"broker {broker_id} does not keep {key[0]}-{key[1]}")
+            epochs = {key: kept[key].leader_epoch + 1 for key in wanted}
+            for (name, partition), epoch in epochs.items():
+                states = list(self._topics[name].partitions)
+                states[partition] = replace(states[partition], leader_id=broker_id, leader_epoch=epoch)
+                self._topics[name] = replace(self._topics[name], partitions=tuple(states))
+            self._version += 1
+            return epochs
+
+    def configs(self, resource_type: ResourceType, name: str) -> Mapping[str, str]:
+        with self._lock:
+            return dict(self._configs.get((resource_type, name), {}))
+
+    def all_configs(self) -> Mapping[tuple[ResourceType, str], Mapping[str, str]]:
+        with self._lock:
+            return {resource: dict(configs) for resource, configs in self._configs.items()}
+
+    def replace_configs(
+        self,
+        resource_type: ResourceType,
+        name: str,
+        configs: Mapping[str, str],
+        *,
+        expected: Mapping[str, str] | None = None,
+    ) -> None:
+        with self._lock:
+            if resource_type is ResourceType.TOPIC and name not in self._topics:
+                raise ConflictError(f"there is no topic {name}")
+            if expected is not None and self._configs.get((resource_type, name), {}) != expected:
+                raise ConflictError(f"the configuration of {name} changed meanwhile")
+            self._set_configs(resource_type, name, configs)
+            self._version += 1
+
+    def allocate_producer_ids(self, count: int) -> range:
+        if count < 1:
+            raise ValueError(f"no block of {count} producer ids")
+        with self._lock:
+            first = self._next_producer_id
+            if first + count > LAST_PRODUCER_ID:
+                raise OverflowError("no producer ids are left")
+            self._next_producer_id = first + count
+            self._version += 1
+            return range(first, first + count)
+
+    def close(self) -> None:
+        """Nothing to close; what was remembered stays readable."""
+
+    def _topic(self, name: str, topic_id: bytes) -> TopicState:
+        topic = self._topics.get(name)
+        if topic is None or topic.topic_id != topic_id:
+            raise ConflictError(f"{name} is not the topic with id {uuid_text(topic_id)}")
+        return topic
+
+    def _set_configs(self, resource_type: ResourceType, name: str, configs: Mapping[str, str]) -> None:
+        if configs:
+            self._configs[resource_type, name] = dict(configs)
+        else:
+            self._configs.pop((resource_type, name), None)

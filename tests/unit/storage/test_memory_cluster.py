@@ -1,0 +1,16 @@
+"""The cluster's memory in dictionaries."""
+
+from __future__ import annotations
+
+import pytest
+
+from klamm.storage.engines.memory_cluster import MemoryCluster
+from unit.storage.cluster_contract import ClusterContract
+
+
+class TestMemoryCluster(ClusterContract):
+    """The contract, in memory."""
+
+    @pytest.fixture
+    def store(self) -> MemoryCluster:
+        return MemoryCluster()

@@ -1,0 +1,127 @@
+"""The cluster's memory in a file: what it keeps over restarts and kills."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from klamm.storage.cluster import BrokerRegistration, ClusterStoreError, ResourceType
+from klamm.storage.engines.sqlite_cluster import FILE_NAME, SqliteCluster
+from unit.storage.cluster_contract import ClusterContract, a_topic
+
+
+class TestSqliteCluster(ClusterContract):
+    """The contract, on disk."""
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Iterator[SqliteCluster]:
+        store = SqliteCluster(tmp_path)
+        yield store
+        store.close()
+
+
+def test_a_restart_finds_everything_and_leads_at_higher_epochs(tmp_path: Path) -> None:
+    # Given a store that was filled and closed
+    store = SqliteCluster(tmp_path, random=Random(1))
+    cluster_id = store.cluster_id
+    registration = BrokerRegistration(1, "rack", {"PLAINTEXT": ("localhost", 9092)})
+    store.register_broker(registration)
+    store.create_topic(a_topic(), {"retention.ms": "5"})
+    assert store.lead(1) == {("orders", 0): 1, ("orders", 1): 1}
+    version = store.version()
+    store.close()
+    # When it is opened again
+    store = SqliteCluster(tmp_path / FILE_NAME, random=Random(2))
+    # Then it is the same cluster, and leadership goes on
+    assert (store.cluster_id, store.version()) == (cluster_id, version)
+    assert list(store.brokers()) == [registration]
+    assert store.configs(ResourceType.TOPIC, "orders") == {"retention.ms": "5"}
+    assert store.lead(1) == {("orders", 0): 2, ("orders", 1): 2}
+    store.close()
+
+
+def test_producer_ids_are_never_given_twice_over_restarts(tmp_path: Path) -> None:
+    seen: set[int] = set()
+    for _ in range(5):
+        store = SqliteCluster(tmp_path)
+        block = store.allocate_producer_ids(1000)
+        store.close()
+        assert seen.isdisjoint(block)
+        seen.update(block)
+
+
+def test_what_was_answered_survives_a_killed_process(tmp_path: Path) -> None:
+    # Given a process that changes the store, says so, and is killed at once
+    script = (
+        "import os, signal, sys\n"
+        "from klamm.storage.engines.sqlite_cluster import SqliteCluster\n"
+        "store = SqliteCluster(sys.argv[1])\n"
+        "block = store.allocate_producer_ids(1000)\n"
+        "store._connection.execute('BEGIN IMMEDIATE')\n"
+        "store._connection.execute(\"UPDATE facts SET value = 7 WHERE name = 'next_producer_id'\")\n"
+        "print(block.stop, store.cluster_id, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)],
+        env={"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    stop, cluster_id = killed.stdout.split()
+    # When the store is opened afterwards
+    store = SqliteCluster(tmp_path)
+    # Then the answered change is there, and the unfinished one is not
+    assert store.cluster_id == cluster_id
+    assert store.allocate_producer_ids(1).start == int(stop)
+    store.close()
+
+
+def test_two_processes_may_share_the_file(tmp_path: Path) -> None:
+    first, second = SqliteCluster(tmp_path), SqliteCluster(tmp_path)
+    version = first.version()
+    assert first.cluster_id == second.cluster_id
+    assert set(first.allocate_producer_ids(10)).isdisjoint(second.allocate_producer_ids(10))
+    assert first.version() == second.version() == version + 2
+    first.close()
+    second.close()
+
+
+def test_commits_wait_for_the_disk(tmp_path: Path) -> None:
+    store = SqliteCluster(tmp_path)
+    assert store._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert store._connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    store.close()
+
+
+def test_a_newer_schema_is_refused_by_name(tmp_path: Path) -> None:
+    SqliteCluster(tmp_path).close()
+    connection = sqlite3.connect(tmp_path / FILE_NAME)
+    with connection:
+        connection.execute("UPDATE facts SET value = 99 WHERE name = 'schema_version'")
+    connection.close()
+    with pytest.raises(ClusterStoreError, match="version 99"):
+        SqliteCluster(tmp_path)
+
+
+def test_a_file_that_is_no_database_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_bytes(b"not a database at all" * 100)
+    with pytest.raises(ClusterStoreError, match=FILE_NAME):
+        SqliteCluster(tmp_path)
+    with pytest.raises(ClusterStoreError, match="absent"):
+        SqliteCluster(tmp_path / "absent" / FILE_NAME)
+
+
+def test_a_store_that_fails_says_which_file(tmp_path: Path) -> None:
+    store = SqliteCluster(tmp_path)
+    store.close()
+    with pytest.raises(ClusterStoreError, match=FILE_NAME):
+        store.topics()
