@@ -1,0 +1,161 @@
+"""Keeping the cluster snapshot fresh: what to ask for, when, and whom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from klamm.client.errors import KlammError, NoBrokersError
+from klamm.client.net.cluster import Cluster
+from klamm.client.net.network import Network, Node, backoff_ms
+from klamm.client.net.wire import Call
+from klamm.protocol.api import ApiKey
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataConfig:
+    """The settings that concern metadata."""
+
+    max_age_ms: int = 300_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    allow_auto_topic_creation: bool = True
+
+
+class Metadata:
+    """Asks one request at a time; whoever needs more says so and is told when the answer is there."""
+
+    def __init__(self, network: Network, config: MetadataConfig) -> None:
+        self._network = network
+        self._config = config
+        self.cluster = Cluster()
+        self.version = 0  # +1 per answer
+        self.error: KlammError | None = None  # the last attempt's, None after a success
+        self._topics: set[str] | None = set()  # None: all topics
+        self._is_wanted = True
+        self._in_flight = False
+        self._refreshed_at_ms: int | None = None
+        self._attempt = 0
+        self._retry_at_ms = 0
+        self._listeners: list[Callable[[Cluster], None]] = []
+
+    def listen(self, listener: Callable[[Cluster], None]) -> None:
+        """Be told of every new snapshot."""
+        self._listeners.append(listener)
+
+    def want(self, topics: Iterable[str]) -> None:
+        """Keep these topics in the snapshot, beside those wanted already."""
+        if self._topics is None:
+            return
+        added = set(topics) - self._topics
+        if added:
+            self._topics |= added
+            self.request_update()
+
+    def want_only(self, topics: Iterable[str]) -> None:
+        """Keep just these topics."""
+        wanted = set(topics)
+        if self._topics is None or wanted - self._topics:
+            self.request_update()
+        self._topics = wanted
+
+    def want_all(self) -> None:
+        """Keep every topic there is: pattern subscriptions need it."""
+        if self._topics is not None:
+            self._topics = None
+            self.request_update()
+
+    def request_update(self) -> int:
+        """Ask again soon; the version that an answer to this request will have at least."""
+        self._is_wanted = True
+        return self.version + (2 if self._in_flight else 1)
+
+    def tick(self, now_ms: int) -> int | None:
+        """Send what is due; when to be called again."""
+        if self._in_flight:
+            return None
+        due_ms = self._due_ms(now_ms)
+        if now_ms < due_ms:
+            return due_ms
+        node = self._network.least_loaded()
+        if node is None:
+            return self._network.retry_at_ms()
+        self._ask(node)
+        return None
+
+    def _due_ms(self, now_ms: int) -> int:
+        if self._is_wanted or self._refreshed_at_ms is None:
+            return max(self._retry_at_ms, 0) if self._retry_at_ms > now_ms else now_ms
+        return self._refreshed_at_ms + self._config.max_age_ms
+
+    def _ask(self, node: Node) -> None:
+        asked = None if self._topics is None else frozenset(self._topics)
+        topics = None if asked is None else [MetadataRequestTopic(name=name) for name in sorted(asked)]
+        request = MetadataRequest(
+            topics=topics, allow_auto_topic_creation=self._config.allow_auto_topic_creation
+        )
+        self._in_flight = True
+        self._is_wanted = False
+
+        def done(response: MetadataResponse | None, error: KlammError | None) -> None:
+            self._answered(response, error, is_complete=asked is None)
+
+        timeout_ms = self._network.config.request_timeout_ms
+        self._network.call(node, Call(ApiKey.METADATA, request, done, timeout_ms))
+
+    def _answered(
+        self, response: MetadataResponse | None, error: KlammError | None, *, is_complete: bool
+    ) -> None:
+        self._in_flight = False
+        now_ms = self._network.now_ms
+        if response is None or not response.brokers:
+            self.error = self._explain(error)
+            self._back_off(now_ms)
+            self._is_wanted = True
+            return
+        self.error = None
+        self._refreshed_at_ms = now_ms
+        self.version += 1
+        self.cluster = self.cluster.updated(response, is_complete=is_complete)
+        self._network.set_brokers(
+            {broker.broker_id: (broker.host, broker.port) for broker in self.cluster.brokers.values()}
+        )
+        if self._has_retriable_errors():
+            self._back_off(now_ms)
+            self._is_wanted = True
+        else:
+            self._attempt = 0
+            self._retry_at_ms = 0
+        for listener in self._listeners:
+            listener(self.cluster)
+
+    def _back_off(self, now_ms: int) -> None:
+        wait_ms = backoff_ms(
+            self._config.retry_backoff_ms,
+            self._config.retry_backoff_max_ms,
+            self._attempt,
+            self._network.random,
+        )
+        self._attempt += 1
+        self._retry_at_ms = now_ms + wait_ms
+
+    def _has_retriable_errors(self) -> bool:
+        if any(
+            code in (ErrorCode.leader_not_available, ErrorCode.unknown_topic_or_partition)
+            for code in self.cluster.errors.values()
+        ):
+            return True
+        return any(
+            partition.leader_id < 0
+            for topic in self.cluster.topics.values()
+            for partition in topic.partitions.values()
+        )
+
+    def _explain(self, error: KlammError | None) -> KlammError:
+        causes = self._network.failures
+        if self.cluster.brokers or not causes:
+            return error or NoBrokersError("the cluster answered without any broker")
+        lines = "; ".join(str(failure) for failure in causes.values())
+        return NoBrokersError(f"no bootstrap server can be reached: {lines}")

@@ -1,0 +1,341 @@
+"""Connections to the brokers of one cluster.
+
+Opened when needed, backed off when they fail, timed out when silent.
+
+Sans-IO: sockets are behind the `Transport` port, time is an argument, and nothing here blocks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+from typing import Final, Protocol
+
+from klamm.client.errors import DisconnectedError, KlammError, KlammTimeoutError
+from klamm.client.net.wire import Call, Wire
+from klamm.protocol.api import ApiKey
+from klamm.protocol.types import Buffer
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One connection's other end. A coordinator gets a connection of its own, so that a long fetch cannot
+    delay a heartbeat."""
+
+    kind: str  # "bootstrap", "broker" or "coordinator"
+    number: int  # position in the bootstrap list, or broker id
+
+
+class Link(Protocol):
+    """An open or opening connection."""
+
+    def send(self, parts: Sequence[Buffer]) -> None: ...
+    def close(self) -> None: ...
+
+
+class LinkEvents(Protocol):
+    """What a connection reports; always from the owner's thread, never from inside `connect` or `send`."""
+
+    def connected(self) -> None: ...
+    def received(self, data: bytes) -> None: ...
+    def lost(self, error: OSError | None) -> None: ...
+
+
+class Transport(Protocol):
+    """Makes connections; must not block."""
+
+    def connect(self, address: Address, events: LinkEvents) -> Link: ...
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkConfig:
+    """The settings that concern connections."""
+
+    bootstrap: tuple[Address, ...]
+    client_id: str
+    request_timeout_ms: int = 30_000
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1_000
+    connections_max_idle_ms: int = 540_000
+    max_response_bytes: int = 256 * 1024 * 1024
+
+
+class _State(Enum):
+    CLOSED = "closed"
+    OPENING = "opening"  # connecting, then negotiating versions
+    READY = "ready"
+
+
+MAX_EXPONENT: Final = 30
+
+
+def backoff_ms(base_ms: int, max_ms: int, attempt: int, random: Random) -> int:
+    """Kafka's exponential backoff with a fifth of jitter to both sides, never above the maximum."""
+    term = min(max_ms, base_ms * 2 ** min(attempt, MAX_EXPONENT))
+    return int(min(max_ms, term * random.uniform(0.8, 1.2)))
+
+
+class _Connection:
+    """One node's connection, through its lives."""
+
+    def __init__(self, network: Network, node: Node) -> None:
+        self.network = network
+        self.node = node
+        self.state = _State.CLOSED
+        self.wire: Wire | None = None
+        self.link: Link | None = None
+        self.waiting: deque[Call] = deque()
+        self.failures = 0
+        self.retry_at_ms = 0
+        self.last_used_ms = 0
+        self.opened_at_ms = 0
+
+    @property
+    def load(self) -> int:
+        return len(self.waiting) + (len(self.wire.in_flight) if self.wire else 0)
+
+    def submit(self, call: Call, now_ms: int) -> None:
+        call.due_at_ms = now_ms + call.timeout_ms
+        self.last_used_ms = now_ms
+        if self.state is _State.READY:
+            self._send(call, now_ms)
+        else:
+            self.waiting.append(call)
+            self.open_if_due(now_ms)
+
+    def open_if_due(self, now_ms: int) -> None:
+        if self.state is not _State.CLOSED or not self.waiting or now_ms < self.retry_at_ms:
+            return
+        address = self.network.address_of(self.node)
+        if address is None:
+            self._fail_all(DisconnectedError(f"broker {self.node.number} is not in the metadata any more"))
+            return
+        self.state = _State.OPENING
+        self.opened_at_ms = now_ms
+        self.wire = Wire(self.network.config.client_id, self.network.config.max_response_bytes)
+        self.link = self.network.transport.connect(address, self)
+
+    def connected(self) -> None:
+        assert self.wire is not None
+        assert self.link is not None
+        self.link.send(self.wire.open(self.network.config.request_timeout_ms, self.network.now_ms))
+
+    def received(self, data: bytes) -> None:
+        wire, link = self.wire, self.link
+        if wire is None or link is None:
+            return
+        self.last_used_ms = self.network.now_ms
+        try:
+            answered, to_send = wire.receive(data, self.network.now_ms)
+        except KlammError as error:
+            self.close(error)
+            return
+        if to_send:
+            link.send(to_send)
+        if wire.is_ready and self.state is _State.OPENING:
+            self._ready()
+        for call, response in answered:
+            call.finish(response, None)
+
+    def _ready(self) -> None:
+        self.state = _State.READY
+        self.failures = 0
+        waiting, self.waiting = self.waiting, deque()
+        for call in waiting:
+            if not call.is_done:
+                self._send(call, self.network.now_ms)
+
+    def _send(self, call: Call, now_ms: int) -> None:
+        assert self.wire is not None
+        assert self.link is not None
+        due_at_ms = call.due_at_ms
+        try:
+            parts = self.wire.send(call, now_ms)
+        except KlammError as error:
+            call.finish(None, error)
+            return
+        call.due_at_ms = due_at_ms  # waiting for the connection counts
+        self.link.send(parts)
+        if not call.has_answer:
+            call.finish(None, None)
+
+    def lost(self, error: OSError | None) -> None:
+        if self.state is _State.CLOSED:
+            return
+        address = self.network.address_of(self.node)
+        place = f"{address[0]}:{address[1]}" if address else f"broker {self.node.number}"
+        if error is None and self.state is _State.OPENING:
+            cause = "it closed the connection at once; is this a Kafka listener without TLS?"
+        else:
+            cause = str(error or "the broker closed the connection")
+        self.close(DisconnectedError(f"{place}: {cause}"))
+
+    def close(self, error: KlammError) -> None:
+        """Drop the connection; everything under way fails with this error."""
+        link, wire, was = self.link, self.wire, self.state
+        self.state = _State.CLOSED
+        self.link = self.wire = None
+        if link is not None:
+            link.close()
+        config = self.network.config
+        wait_ms = backoff_ms(
+            config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, self.failures, self.network.random
+        )
+        self.retry_at_ms = self.network.now_ms + wait_ms
+        self.failures += 1
+        if was is not _State.CLOSED:
+            self.network.note_failure(self.node, error)
+        if wire is not None:
+            for _, call in wire.in_flight:
+                call.finish(None, error)
+        self._fail_all(error)
+
+    def _fail_all(self, error: KlammError) -> None:
+        waiting, self.waiting = self.waiting, deque()
+        for call in waiting:
+            call.finish(None, error)
+
+    def tick(self, now_ms: int) -> int | None:
+        """Time out what is due; when to look again."""
+        self._expire_waiting(now_ms)
+        if self.wire is not None and self.wire.in_flight:
+            _, oldest = self.wire.in_flight[0]
+            # Answers come in order: the first one missing says that the connection is dead.
+            late = next((call for _, call in self.wire.in_flight if call.due_at_ms <= now_ms), None)
+            if late is not None:
+                asked = ApiKey(oldest.api_key).name
+                self.close(KlammTimeoutError(f"no answer to {asked} within {late.timeout_ms} ms"))
+        idle_ms = self.network.config.connections_max_idle_ms
+        if self.state is _State.READY and not self.load and now_ms - self.last_used_ms >= idle_ms:
+            self._close_idle()
+        self.open_if_due(now_ms)
+        return self._next_due()
+
+    def _close_idle(self) -> None:
+        link, self.link, self.wire = self.link, None, None
+        self.state = _State.CLOSED
+        self.retry_at_ms = 0
+        if link is not None:
+            link.close()
+
+    def _expire_waiting(self, now_ms: int) -> None:
+        if not any(call.due_at_ms <= now_ms for call in self.waiting):
+            return
+        kept: deque[Call] = deque()
+        late: list[Call] = []
+        for call in self.waiting:
+            (late if call.due_at_ms <= now_ms else kept).append(call)
+        self.waiting = kept
+        for call in late:
+            cause = self.network.failures.get(self.node)
+            reason = f"; last error: {cause}" if cause else ""
+            call.finish(None, KlammTimeoutError(f"no connection within {call.timeout_ms} ms{reason}"))
+
+    def _next_due(self) -> int | None:
+        dues = [call.due_at_ms for call in self.waiting]
+        if self.waiting and self.state is _State.CLOSED:
+            dues.append(self.retry_at_ms)
+        if self.wire is not None:
+            dues += [call.due_at_ms for _, call in self.wire.in_flight]
+        if self.state is _State.READY:
+            dues.append(self.last_used_ms + self.network.config.connections_max_idle_ms)
+        return min(dues, default=None)
+
+
+class Network:
+    """All connections of one client. `now_ms` is set by whoever drives it, before each event and tick."""
+
+    def __init__(self, config: NetworkConfig, transport: Transport, random: Random, now_ms: int) -> None:
+        self.config = config
+        self.transport = transport
+        self.random = random
+        self.now_ms = now_ms
+        self.failures: dict[Node, KlammError] = {}  # the last one of each node since it last answered
+        self._brokers: dict[int, Address] = {}
+        self._connections: dict[Node, _Connection] = {}
+
+    def address_of(self, node: Node) -> Address | None:
+        """Where a node is now; None when the metadata does not know it any more."""
+        if node.kind == "bootstrap":
+            return self.config.bootstrap[node.number]
+        return self._brokers.get(node.number)
+
+    def set_brokers(self, brokers: Mapping[int, Address]) -> None:
+        """What the metadata says; connections to addresses that changed are dropped."""
+        moved = {
+            number for number, address in self._brokers.items() if brokers.get(number, address) != address
+        }
+        self._brokers = dict(brokers)
+        for node, connection in list(self._connections.items()):
+            if node.kind != "bootstrap" and node.number in moved and connection.link is not None:
+                connection.close(DisconnectedError(f"broker {node.number} moved to another address"))
+
+    def call(self, node: Node, call: Call) -> None:
+        """Send when the connection is there; it is opened if need be. The answer comes to `on_done`."""
+        connection = self._connections.get(node)
+        if connection is None:
+            connection = self._connections[node] = _Connection(self, node)
+        connection.submit(call, self.now_ms)
+
+    def is_ready(self, node: Node) -> bool:
+        connection = self._connections.get(node)
+        return connection is not None and connection.state is _State.READY
+
+    def in_flight(self, node: Node) -> int:
+        connection = self._connections.get(node)
+        return connection.load if connection else 0
+
+    def features(self, node: Node) -> Mapping[str, int]:
+        """The finalised features of a node, once it is ready."""
+        connection = self._connections.get(node)
+        return connection.wire.features if connection and connection.wire else {}
+
+    def disconnect(self, node: Node, reason: str) -> None:
+        connection = self._connections.get(node)
+        if connection is not None and connection.link is not None:
+            connection.close(DisconnectedError(reason))
+
+    def note_failure(self, node: Node, error: KlammError) -> None:
+        self.failures[node] = error
+
+    def least_loaded(self) -> Node | None:
+        """Ready with fewest in flight, else opening, else the longest not tried; never one backing off."""
+        nodes = [Node("broker", number) for number in self._brokers]
+        if not nodes:
+            nodes = [Node("bootstrap", index) for index in range(len(self.config.bootstrap))]
+        best: tuple[int, int, float] | None = None
+        chosen = None
+        for node in nodes:
+            connection = self._connections.get(node)
+            if connection is None:
+                rank = (2, 0, self.random.random() - 2)
+            elif connection.state is _State.READY:
+                rank = (0, connection.load, 0.0)
+            elif connection.state is _State.OPENING:
+                rank = (1, connection.load, 0.0)
+            elif self.now_ms < connection.retry_at_ms:
+                continue
+            else:
+                rank = (2, 0, float(connection.opened_at_ms))
+            if best is None or rank < best:
+                best, chosen = rank, node
+        return chosen
+
+    def retry_at_ms(self) -> int | None:
+        """When the first node that is backing off may be tried again."""
+        waits = [item.retry_at_ms for item in self._connections.values() if item.state is _State.CLOSED]
+        return min((at_ms for at_ms in waits if at_ms > self.now_ms), default=None)
+
+    def tick(self) -> int | None:
+        """Time out and reopen; the instant at which to be called again."""
+        dues = [connection.tick(self.now_ms) for connection in list(self._connections.values())]
+        return min((due for due in dues if due is not None), default=None)
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close(DisconnectedError("the client was closed"))

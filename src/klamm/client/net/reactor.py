@@ -1,0 +1,259 @@
+"""The one thread of a client that owns its sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import selectors
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from itertools import islice
+from typing import Final, TypeVar
+
+from klamm.client.errors import IllegalStateError
+from klamm.client.net.network import Address, LinkEvents
+from klamm.clock import Clock
+from klamm.protocol.types import Buffer
+
+T = TypeVar("T")
+
+CHUNK_BYTES: Final = 1024 * 1024
+MAX_PARTS: Final = 512  # of one sendmsg; the kernel takes 1024
+
+
+class Reactor:
+    """Runs work handed to it, ticks its components, waits for sockets; all in one thread.
+
+    `on_time` hears what time it is before anything else happens; `on_tick` is called after every round of
+    events and returns the instant at which it wants to be called again at the latest. Everything that the
+    components own is touched from this thread only.
+    """
+
+    def __init__(self, clock: Clock, name: str) -> None:
+        self._clock = clock
+        self._selector = selectors.DefaultSelector()
+        self._work: deque[Callable[[], None]] = deque()
+        self._wake_receiver, self._wake_sender = socket.socketpair()
+        self._wake_receiver.setblocking(False)
+        self._wake_sender.setblocking(False)
+        self._selector.register(self._wake_receiver, selectors.EVENT_READ, None)
+        self._is_stopping = False
+        self._woken = False
+        self._pid = os.getpid()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.on_time: Callable[[int], None] = lambda _now_ms: None
+        self.on_tick: Callable[[int], int | None] = lambda _now_ms: None
+        self.failure: BaseException | None = None  # what ended the thread, if it was not `stop`
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def check_fork(self) -> None:
+        """A forked child has the object but not the thread."""
+        if os.getpid() != self._pid:
+            raise IllegalStateError("this client was made before fork(); make a new one in the child process")
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """Run something on the thread soon; from any thread."""
+        self._work.append(work)
+        if not self._woken:
+            self._woken = True
+            with contextlib.suppress(BlockingIOError, OSError):  # full or closed: it is awake or gone
+                self._wake_sender.send(b"\0")
+
+    def ask(self, work: Callable[[], T]) -> Future[T]:
+        """As `submit`, with the result as a future."""
+        future: Future[T] = Future()
+
+        def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                future.set_result(work())
+            except BaseException as error:  # handed to whoever waits
+                future.set_exception(error)
+
+        if self.failure is not None or self._is_stopping:
+            future.set_exception(IllegalStateError("the client is closed"))
+        else:
+            self.submit(run)
+        return future
+
+    def stop(self) -> None:
+        """End the thread; sockets are closed."""
+        self._is_stopping = True
+        self.submit(lambda: None)
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def connect(self, address: Address, events: LinkEvents) -> _SocketLink:
+        return _SocketLink(self, address, events)
+
+    def _run(self) -> None:
+        try:
+            while not self._is_stopping:
+                self._round()
+            self._drain_work()
+        except BaseException as error:
+            self.failure = error
+            raise
+        finally:
+            for key in list(self._selector.get_map().values()):
+                if isinstance(key.data, _SocketLink):
+                    key.data.close()
+            self._selector.close()
+            self._wake_receiver.close()
+            self._wake_sender.close()
+
+    def _round(self) -> None:
+        now_ms = self._clock.now_ms()
+        self.on_time(now_ms)
+        self._drain_work()
+        due_ms = self.on_tick(now_ms)
+        wait_s = None if due_ms is None else max(0, due_ms - self._clock.now_ms()) / 1000
+        if self._work:
+            wait_s = 0
+        ready = self._selector.select(wait_s)
+        self.on_time(self._clock.now_ms())
+        for key, mask in ready:
+            if key.data is None:
+                self._woken = False
+                with contextlib.suppress(BlockingIOError):
+                    self._wake_receiver.recv(4096)
+            else:
+                key.data.handle(mask)
+
+    def _drain_work(self) -> None:
+        while self._work:
+            self._work.popleft()()
+
+
+class _SocketLink:
+    """One non-blocking TCP connection."""
+
+    def __init__(self, reactor: Reactor, address: Address, events: LinkEvents) -> None:
+        self._reactor = reactor
+        self._events = events
+        self._outgoing: deque[memoryview] = deque()
+        self._socket: socket.socket | None = None
+        self._is_connected = False
+        self._is_closed = False
+        if _is_numeric(address[0]):
+            self._connect([address])
+        else:
+            # A name server that takes its time must not hold up heartbeats.
+            threading.Thread(target=self._resolve, args=(address,), daemon=True).start()
+
+    def _resolve(self, address: Address) -> None:
+        try:
+            found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
+            # IPv4 first: a broker on localhost often listens there alone.
+            found.sort(key=lambda item: item[0] != socket.AF_INET)
+            places = [(str(item[4][0]), int(item[4][1])) for item in found]
+            self._reactor.submit(lambda: self._connect(places))
+        except OSError as error:
+            cause = OSError(error.errno, f"cannot resolve {address[0]}: {error.strerror or error}")
+            self._reactor.submit(lambda: self._lose(cause))
+
+    def _connect(self, places: Sequence[Address]) -> None:
+        if self._is_closed:
+            return
+        host, port = places[0]
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = opened = socket.socket(family, socket.SOCK_STREAM)
+        opened.setblocking(False)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        result = opened.connect_ex((host, port))
+        if result not in (0, errno.EINPROGRESS):
+            cause = OSError(result, os.strerror(result))
+            self._reactor.submit(lambda: self._lose(cause))
+            return
+        self._reactor._selector.register(opened, selectors.EVENT_WRITE, self)
+
+    def handle(self, mask: int) -> None:
+        if self._socket is None:
+            return
+        if not self._is_connected:
+            self._finish_connect(self._socket)
+            return
+        if mask & selectors.EVENT_WRITE:
+            self._write()
+        if mask & selectors.EVENT_READ and self._socket is not None:
+            self._read(self._socket)
+
+    def _finish_connect(self, opened: socket.socket) -> None:
+        result = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if result:
+            self._lose(OSError(result, os.strerror(result)))
+            return
+        self._is_connected = True
+        self._reactor._selector.modify(opened, selectors.EVENT_READ, self)
+        self._events.connected()
+
+    def _read(self, opened: socket.socket) -> None:
+        try:
+            data = opened.recv(CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._lose(error)
+            return
+        if data:
+            self._events.received(data)
+        else:
+            self._lose(None)
+
+    def send(self, parts: Sequence[Buffer]) -> None:
+        was_idle = not self._outgoing
+        self._outgoing.extend(memoryview(part).cast("B") for part in parts if len(part))
+        if was_idle and self._is_connected:
+            self._write()
+
+    def _write(self) -> None:
+        opened = self._socket
+        if opened is None:
+            return
+        try:
+            while self._outgoing:
+                sent = opened.sendmsg(list(islice(self._outgoing, MAX_PARTS)))
+                while sent:
+                    first = self._outgoing[0]
+                    if sent < len(first):
+                        self._outgoing[0] = first[sent:]
+                        break
+                    sent -= len(self._outgoing.popleft())
+        except BlockingIOError:
+            self._reactor._selector.modify(opened, selectors.EVENT_READ | selectors.EVENT_WRITE, self)
+            return
+        except OSError as error:
+            # Not from inside the caller's `send`: events come from the loop.
+            cause = error
+            self._reactor.submit(lambda: self._lose(cause))
+            return
+        self._reactor._selector.modify(opened, selectors.EVENT_READ, self)
+
+    def _lose(self, error: OSError | None) -> None:
+        if not self._is_closed:
+            self.close()
+            self._events.lost(error)
+
+    def close(self) -> None:
+        self._is_closed = True
+        opened, self._socket = self._socket, None
+        self._outgoing.clear()
+        if opened is not None:
+            with contextlib.suppress(KeyError, ValueError):  # not registered yet, or the selector is gone
+                self._reactor._selector.unregister(opened)
+            opened.close()
+
+
+def _is_numeric(host: str) -> bool:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with contextlib.suppress(OSError):
+            socket.inet_pton(family, host)
+            return True
+    return False

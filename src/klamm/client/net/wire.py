@@ -1,0 +1,145 @@
+"""One connection's conversation: version negotiation, requests out, responses in, in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import klamm
+from klamm.client.errors import KlammError, ProtocolError, UnsupportedVersionError, broker_error
+from klamm.protocol.api import ApiKey
+from klamm.protocol.codec import request_encoder, response_decoder
+from klamm.protocol.errors import DecodeError, ErrorCode
+from klamm.protocol.framing import FrameReader
+from klamm.protocol.headers import read_response_header, request_frame, response_has_tags
+from klamm.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from klamm.protocol.schema import schema_versions
+from klamm.protocol.types import Buffer
+
+NEGOTIATION_VERSION: Final = 4
+
+Done = Callable[[Any, KlammError | None], None]
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One request on its way: `on_done` gets the response or the error, exactly once."""
+
+    api_key: ApiKey
+    request: Any  # a message, or a function of the negotiated version that makes it
+    on_done: Done
+    timeout_ms: int
+    max_version: int = 32767
+    has_answer: bool = True  # Produce with acks=0 has none
+    version: int = field(default=-1, init=False)
+    due_at_ms: int = field(default=0, init=False)
+    is_done: bool = field(default=False, init=False)
+
+    def finish(self, response: Any, error: KlammError | None) -> None:
+        """Tell the caller, once."""
+        if not self.is_done:
+            self.is_done = True
+            self.on_done(response, error)
+
+
+class Wire:
+    """Bytes of one connection. Sans-IO: `receive` takes what came, everything else returns what to send."""
+
+    def __init__(self, client_id: str, max_response_bytes: int) -> None:
+        self._client_id = client_id
+        self._frames = FrameReader(max_response_bytes, smallest=4, are_requests=False)
+        self._correlation_id = 0
+        self._versions: dict[int, tuple[int, int]] = {}
+        self.features: Mapping[str, int] = {}
+        self.is_ready = False
+        self.in_flight: deque[tuple[int, Call]] = deque()
+
+    def open(self, timeout_ms: int, now_ms: int) -> list[Buffer]:
+        """The first request of every connection: which versions does the broker speak?"""
+        return self._negotiate(NEGOTIATION_VERSION, timeout_ms, now_ms)
+
+    def version_for(self, api_key: ApiKey, max_version: int = 32767) -> int:
+        """The highest version that both sides know; UnsupportedVersionError when there is none."""
+        ours = schema_versions(api_key)
+        theirs = self._versions.get(api_key)
+        if theirs is None:
+            raise UnsupportedVersionError(f"the broker does not offer {api_key.name}")
+        version = min(ours[-1], theirs[1], max_version)
+        if version < max(ours[0], theirs[0]):
+            raise UnsupportedVersionError(
+                f"{api_key.name}: the broker offers versions {theirs[0]}-{theirs[1]}, "
+                f"this call needs {ours[0]}-{min(ours[-1], max_version)}"
+            )
+        return version
+
+    def send(self, call: Call, now_ms: int) -> list[Buffer]:
+        """The bytes of a request; its answer is expected from now on. Needs a ready connection."""
+        version = self.version_for(call.api_key, call.max_version)
+        return self._send(call, version, now_ms)
+
+    def _send(self, call: Call, version: int, now_ms: int) -> list[Buffer]:
+        call.version = version
+        message = call.request(version) if callable(call.request) else call.request
+        body = request_encoder(call.api_key, version)(message)
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        if call.has_answer:
+            call.due_at_ms = now_ms + call.timeout_ms
+            self.in_flight.append((self._correlation_id, call))
+        return request_frame(call.api_key, version, self._correlation_id, self._client_id, body)
+
+    def _negotiate(self, version: int, timeout_ms: int, now_ms: int) -> list[Buffer]:
+        request = ApiVersionsRequest(client_software_name="klamm", client_software_version=klamm.__version__)
+        call = Call(ApiKey.API_VERSIONS, request, lambda _response, _error: None, timeout_ms)
+        return self._send(call, version, now_ms)
+
+    def receive(self, data: bytes, now_ms: int) -> tuple[list[tuple[Call, Any]], list[Buffer]]:
+        """Answered calls with their responses, and what must be sent in reaction.
+
+        Raises ProtocolError when the other side breaks the protocol, or a broker error when it refuses to
+        negotiate; the connection is of no use then.
+        """
+        answered: list[tuple[Call, Any]] = []
+        to_send: list[Buffer] = []
+        try:
+            for frame in self._frames.feed(data):
+                call, response = self._response(frame)
+                if self.is_ready:
+                    answered.append((call, response))
+                else:
+                    to_send += self._negotiated(call, response, now_ms)
+        except DecodeError as error:
+            raise ProtocolError(f"the broker's answer makes no sense: {error}") from error
+        return answered, to_send
+
+    def _response(self, frame: bytes) -> tuple[Call, Any]:
+        if not self.in_flight:
+            raise ProtocolError("the broker answered what was not asked")
+        # It leaves the queue only once it is understood: a broken answer fails it with all the others.
+        expected, call = self.in_flight[0]
+        version = call.version
+        correlation_id, position = read_response_header(
+            frame, has_tags=response_has_tags(call.api_key, version)
+        )
+        if correlation_id != expected:
+            raise ProtocolError(f"answer {correlation_id} came where {expected} was expected")
+        if call.api_key is ApiKey.API_VERSIONS and frame[position : position + 2] == b"\x00\x23":
+            version = 0  # UNSUPPORTED_VERSION always comes in the oldest layout
+        response = response_decoder(call.api_key, version)(frame, position)
+        self.in_flight.popleft()
+        return call, response
+
+    def _negotiated(self, call: Call, response: ApiVersionsResponse, now_ms: int) -> list[Buffer]:
+        if response.error_code == ErrorCode.unsupported_version and call.version > 0:
+            offered = {entry.api_key: entry.max_version for entry in response.api_keys}
+            lower = min(offered.get(ApiKey.API_VERSIONS, 0), call.version - 1)
+            return self._negotiate(lower, call.timeout_ms, now_ms)
+        if response.error_code != ErrorCode.none:
+            raise broker_error(response.error_code, "ApiVersions")
+        self._versions = {
+            entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys
+        }
+        self.features = {item.name: item.max_version_level for item in response.finalized_features}
+        self.is_ready = True
+        return []

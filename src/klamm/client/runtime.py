@@ -1,0 +1,92 @@
+"""What every client is made of: one thread, one network, one view of the cluster, and components on top."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from random import Random
+from typing import Protocol, TypeVar
+
+from klamm.client.net.metadata import Metadata, MetadataConfig
+from klamm.client.net.network import Network, NetworkConfig, Transport
+from klamm.client.net.reactor import Reactor
+from klamm.clock import Clock
+
+T = TypeVar("T")
+
+
+class Component(Protocol):
+    """A part of a client that lives on its thread: group membership, fetching, batching, ..."""
+
+    def tick(self, now_ms: int) -> int | None:
+        """Do what is due; the instant at which to be called again at the latest, None for "when asked"."""
+        ...
+
+
+class Core:
+    """Network, metadata and components, driven by `on_time` and `tick`: sans-IO, so a test drives it too."""
+
+    def __init__(
+        self,
+        network_config: NetworkConfig,
+        metadata_config: MetadataConfig,
+        *,
+        transport: Transport,
+        random: Random,
+        now_ms: int,
+    ) -> None:
+        self.random = random
+        self.network = Network(network_config, transport, random, now_ms)
+        self.metadata = Metadata(self.network, metadata_config)
+        self.components: list[Component] = []
+
+    @property
+    def now_ms(self) -> int:
+        return self.network.now_ms
+
+    def on_time(self, now_ms: int) -> None:
+        """Hear what time it is."""
+        self.network.now_ms = now_ms
+
+    def tick(self, now_ms: int) -> int | None:
+        """One round: time-outs, metadata, every component; when to come back."""
+        self.network.now_ms = now_ms
+        dues = [self.network.tick(), self.metadata.tick(now_ms)]
+        dues += [component.tick(now_ms) for component in self.components]
+        # What the components asked for may have opened connections with deadlines of their own.
+        dues.append(self.network.tick())
+        return min((due for due in dues if due is not None), default=None)
+
+
+class ClientThread:
+    """A core on a thread of its own. `ask` is the door: it runs a function there and gives its result."""
+
+    def __init__(
+        self,
+        network_config: NetworkConfig,
+        metadata_config: MetadataConfig,
+        *,
+        clock: Clock,
+        random: Random,
+        name: str,
+    ) -> None:
+        self.clock = clock
+        self.reactor = Reactor(clock, name)
+        self.core = Core(
+            network_config, metadata_config, transport=self.reactor, random=random, now_ms=clock.now_ms()
+        )
+        self.reactor.on_time = self.core.on_time
+        self.reactor.on_tick = self.core.tick
+
+    def start(self) -> None:
+        self.reactor.start()
+
+    def ask(self, work: Callable[[], T]) -> Future[T]:
+        """Run `work` on the client's thread; its result or error as a future."""
+        self.reactor.check_fork()
+        return self.reactor.ask(work)
+
+    def stop(self) -> None:
+        """Close every connection and end the thread."""
+        self.reactor.submit(self.core.network.close)
+        self.reactor.stop()
