@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Final
+from typing import Final, NoReturn
 
 from klamm.broker.config import BrokerConfig
 from klamm.broker.image import ClusterImage
@@ -23,7 +23,7 @@ from klamm.config import ConfigError
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.create_partitions import CreatePartitionsTopic
 from klamm.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic
-from klamm.storage.cluster import PartitionState, TopicState
+from klamm.storage.cluster import PartitionState, TopicState, new_topic_id
 from klamm.storage.topic_config import TopicConfig
 
 MOST_PARTITIONS_PER_REQUEST: Final = 10_000
@@ -41,9 +41,17 @@ class Refusal:
 class RefusedError(Exception):
     """A check failed; carries its refusal up to the plan."""
 
-    def __init__(self, error_code: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.refusal = Refusal(error_code, message)
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
+def no_such_topic(name: str) -> Refusal:
+    return Refusal(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
+
+
+def _refuse(error_code: ErrorCode, message: str) -> NoReturn:
+    raise RefusedError(Refusal(error_code, message))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +116,7 @@ def plan_auto_creation(
             plan = _plan_topic(image, config, wanted, taken, random, configs)
             budget -= len(plan.topic.partitions)
             if budget < 0:
-                raise RefusedError(ErrorCode.policy_violation, _TOO_MANY)
+                _refuse(ErrorCode.policy_violation, _TOO_MANY)
             plans[name] = plan
         except RefusedError as refused:
             plans[name] = refused.refusal
@@ -136,16 +144,14 @@ def duplicates(names: Iterable[str]) -> set[str]:
 
 def _check_creatable(image: ClusterImage, name: str) -> None:
     if name == FORBIDDEN_TOPIC:
-        raise RefusedError(
-            ErrorCode.invalid_request, f"Creation of internal topic {FORBIDDEN_TOPIC} is prohibited."
-        )
+        _refuse(ErrorCode.invalid_request, f"Creation of internal topic {FORBIDDEN_TOPIC} is prohibited.")
     if is_internal(name):
-        raise RefusedError(
+        _refuse(
             ErrorCode.invalid_topic_exception,
             f"Topic '{name}' is internal: the broker creates it by itself when it is first needed.",
         )
     if name in image.topics:
-        raise RefusedError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
+        _refuse(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
 
 
 def _plan_topic(
@@ -158,10 +164,10 @@ def _plan_topic(
 ) -> TopicPlan:
     problem = name_problem(wanted.name)
     if problem is not None:
-        raise RefusedError(ErrorCode.invalid_topic_exception, problem)
+        _refuse(ErrorCode.invalid_topic_exception, problem)
     other = taken.get(collision_key(wanted.name))
     if other is not None:
-        raise RefusedError(
+        _refuse(
             ErrorCode.invalid_topic_exception,
             f"Topic '{wanted.name}' collides with existing topic: {other}",
         )
@@ -169,7 +175,7 @@ def _plan_topic(
     try:
         topic_config = config.topic_config(overrides)
     except ConfigError as error:
-        raise RefusedError(ErrorCode.invalid_config, str(error)) from error
+        raise RefusedError(Refusal(ErrorCode.invalid_config, str(error))) from error
     replicas = _replicas(image, config, wanted, random)
     topic = TopicState(wanted.name, new_topic_id(random), _first_leaders(0, replicas))
     return TopicPlan(topic, overrides, topic_config, len(replicas[0]))
@@ -179,7 +185,7 @@ def _overrides(wanted: CreatableTopic) -> dict[str, str]:
     overrides = {setting.name: setting.value for setting in wanted.configs}
     without_value = [name for name, value in overrides.items() if value is None]
     if without_value:
-        raise RefusedError(
+        _refuse(
             ErrorCode.invalid_config,
             "Null value not supported for topic configs: " + ",".join(without_value),
         )
@@ -192,23 +198,23 @@ def _replicas(
     """Who keeps each partition, from what the client wrote."""
     if wanted.assignments:
         if wanted.replication_factor != -1:
-            raise RefusedError(
+            _refuse(
                 ErrorCode.invalid_request,
                 "A manual partition assignment was specified, but replication factor was not set to -1.",
             )
         if wanted.num_partitions != -1:
-            raise RefusedError(
+            _refuse(
                 ErrorCode.invalid_request,
                 "A manual partition assignment was specified, but numPartitions was not set to -1.",
             )
         return _manual_replicas(image, wanted.assignments)
     if wanted.replication_factor < -1 or wanted.replication_factor == 0:
-        raise RefusedError(
+        _refuse(
             ErrorCode.invalid_replication_factor,
             "Replication factor must be larger than 0, or -1 to use the default value.",
         )
     if wanted.num_partitions < -1 or wanted.num_partitions == 0:
-        raise RefusedError(
+        _refuse(
             ErrorCode.invalid_partitions,
             "Number of partitions was set to an invalid non-positive value.",
         )
@@ -225,13 +231,13 @@ def _manual_replicas(
     by_index: dict[int, tuple[int, ...]] = {}
     for assignment in assignments:
         if assignment.partition_index in by_index:
-            raise RefusedError(
+            _refuse(
                 ErrorCode.invalid_replica_assignment,
                 f"Found multiple manual partition assignments for partition {assignment.partition_index}",
             )
         by_index[assignment.partition_index] = tuple(assignment.broker_ids)
     if sorted(by_index) != list(range(len(by_index))):
-        raise RefusedError(
+        _refuse(
             ErrorCode.invalid_replica_assignment,
             "partitions should be a consecutive 0-based integer sequence",
         )
@@ -244,7 +250,7 @@ def _check_rows(image: ClusterImage, rows: Iterable[tuple[int, ...]], factor: in
     for row in rows:
         problem = _row_problem(image, row, factor)
         if problem is not None:
-            raise RefusedError(ErrorCode.invalid_replica_assignment, problem)
+            _refuse(ErrorCode.invalid_replica_assignment, problem)
 
 
 def _row_problem(image: ClusterImage, row: tuple[int, ...], factor: int) -> str | None:
@@ -269,7 +275,7 @@ def _row_problem(image: ClusterImage, row: tuple[int, ...], factor: int) -> str 
 def spread(broker_ids: Sequence[int], count: int, factor: int, random: Random) -> list[tuple[int, ...]]:
     """Partitions around the ring of brokers, so that each leads about as many."""
     if factor > len(broker_ids):
-        raise RefusedError(
+        _refuse(
             ErrorCode.invalid_replication_factor,
             f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} "
             f"cannot be reached because only {len(broker_ids)} broker(s) are registered.",
@@ -288,17 +294,6 @@ def _first_leaders(first: int, replicas: Sequence[tuple[int, ...]]) -> tuple[Par
     )
 
 
-def new_topic_id(random: Random) -> bytes:
-    """A random id as Kafka makes it: a version 4 UUID whose text does not start with a dash."""
-    while True:
-        raw = bytearray(random.randbytes(16))
-        raw[6] = raw[6] & 0x0F | 0x40
-        raw[8] = raw[8] & 0x3F | 0x80
-        # A tool would take "-x…" for an option: base64url begins so when the first six bits are 62.
-        if raw[0] >> 2 != 62:
-            return bytes(raw)
-
-
 def plan_growth(
     image: ClusterImage, wanted: Sequence[CreatePartitionsTopic], random: Random
 ) -> dict[str, GrowthPlan | Refusal]:
@@ -314,7 +309,7 @@ def plan_growth(
             state = _growing(image, topic)
             budget -= topic.count - len(state.partitions)
             if budget < 0:
-                raise RefusedError(ErrorCode.policy_violation, _TOO_MANY)
+                _refuse(ErrorCode.policy_violation, _TOO_MANY)
             replicas = _added_replicas(image, state, topic, random)
             plans[topic.name] = GrowthPlan(state, _first_leaders(len(state.partitions), replicas))
         except RefusedError as refused:
@@ -325,17 +320,17 @@ def plan_growth(
 def _growing(image: ClusterImage, wanted: CreatePartitionsTopic) -> TopicState:
     state = image.topic(wanted.name)
     if state is None:
-        raise RefusedError(ErrorCode.unknown_topic_or_partition, f"The topic '{wanted.name}' does not exist.")
+        _refuse(ErrorCode.unknown_topic_or_partition, f"The topic '{wanted.name}' does not exist.")
     if is_internal(wanted.name):
-        raise RefusedError(
+        _refuse(
             ErrorCode.invalid_topic_exception,
             f"Topic '{wanted.name}' is internal: what its records belong to depends on its partition count.",
         )
     present = len(state.partitions)
     if wanted.count == present:
-        raise RefusedError(ErrorCode.invalid_partitions, f"Topic already has {present} partition(s).")
+        _refuse(ErrorCode.invalid_partitions, f"Topic already has {present} partition(s).")
     if wanted.count < present:
-        raise RefusedError(
+        _refuse(
             ErrorCode.invalid_partitions,
             f"The topic {wanted.name} currently has {present} partition(s); {wanted.count} would not be an "
             "increase.",
@@ -351,7 +346,7 @@ def _added_replicas(
     if wanted.assignments is None:
         return spread(sorted(image.brokers), count, factor, random)
     if len(wanted.assignments) != count:
-        raise RefusedError(
+        _refuse(
             ErrorCode.invalid_replica_assignment,
             f"Attempted to add {count} additional partition(s), but only {len(wanted.assignments)} "
             "assignment(s) were specified.",
