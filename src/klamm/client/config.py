@@ -1,0 +1,205 @@
+"""The client's settings: Kafka's names, as a dictionary or as keywords (`group_id` is `group.id`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from klamm.client.net.metadata import MetadataConfig
+from klamm.client.net.network import Address, NetworkConfig
+from klamm.config import (
+    INT_MAX,
+    ConfigError,
+    Definition,
+    Kind,
+    Setting,
+    Values,
+    at_least,
+    between,
+    one_of,
+    unknown_name,
+)
+
+_COMMON: Final = (
+    Setting(name="bootstrap.servers", kind=Kind.LIST, default=None, required=True, doc="host:port, ..."),
+    Setting(name="client.id", kind=Kind.STRING, default=""),
+    Setting(name="client.rack", kind=Kind.STRING, default=""),
+    Setting(name="request.timeout.ms", kind=Kind.INT, default=30_000, check=at_least(0)),
+    Setting(name="retry.backoff.ms", kind=Kind.LONG, default=100, check=at_least(0)),
+    Setting(name="retry.backoff.max.ms", kind=Kind.LONG, default=1_000, check=at_least(0)),
+    Setting(name="reconnect.backoff.ms", kind=Kind.LONG, default=50, check=at_least(0)),
+    Setting(name="reconnect.backoff.max.ms", kind=Kind.LONG, default=1_000, check=at_least(0)),
+    Setting(name="metadata.max.age.ms", kind=Kind.LONG, default=300_000, check=at_least(0)),
+    Setting(name="connections.max.idle.ms", kind=Kind.LONG, default=540_000, check=at_least(0)),
+    Setting(name="security.protocol", kind=Kind.STRING, default="PLAINTEXT", check=one_of("PLAINTEXT")),
+)
+_API_TIMEOUT: Final = Setting(name="default.api.timeout.ms", kind=Kind.INT, default=60_000, check=at_least(0))
+
+CONSUMER: Final = Definition(
+    (
+        *_COMMON,
+        _API_TIMEOUT,
+        Setting(name="group.id", kind=Kind.STRING, default=None),
+        Setting(name="group.instance.id", kind=Kind.STRING, default=None),
+        Setting(name="group.protocol", kind=Kind.STRING, default="classic", check=one_of("classic")),
+        Setting(name="session.timeout.ms", kind=Kind.INT, default=45_000, check=at_least(0)),
+        Setting(name="heartbeat.interval.ms", kind=Kind.INT, default=3_000, check=at_least(1)),
+        Setting(name="max.poll.interval.ms", kind=Kind.INT, default=300_000, check=at_least(1)),
+        Setting(name="max.poll.records", kind=Kind.INT, default=500, check=at_least(1)),
+        Setting(
+            name="partition.assignment.strategy", kind=Kind.LIST, default=("range", "cooperative-sticky")
+        ),
+        Setting(name="enable.auto.commit", kind=Kind.BOOLEAN, default=True),
+        Setting(name="auto.commit.interval.ms", kind=Kind.INT, default=5_000, check=at_least(0)),
+        Setting(
+            name="auto.offset.reset",
+            kind=Kind.STRING,
+            default="latest",
+            check=one_of("earliest", "latest", "none"),
+        ),
+        Setting(
+            name="isolation.level",
+            kind=Kind.STRING,
+            default="read_uncommitted",
+            check=one_of("read_uncommitted", "read_committed"),
+        ),
+        Setting(name="fetch.min.bytes", kind=Kind.INT, default=1, check=at_least(0)),
+        Setting(name="fetch.max.bytes", kind=Kind.INT, default=52_428_800, check=at_least(0)),
+        Setting(name="max.partition.fetch.bytes", kind=Kind.INT, default=1_048_576, check=at_least(0)),
+        Setting(name="fetch.max.wait.ms", kind=Kind.INT, default=500, check=at_least(0)),
+        Setting(name="check.crcs", kind=Kind.BOOLEAN, default=True),
+        Setting(name="exclude.internal.topics", kind=Kind.BOOLEAN, default=True),
+        Setting(name="allow.auto.create.topics", kind=Kind.BOOLEAN, default=True),
+        Setting(name="random.seed", kind=Kind.LONG, default=None, doc="makes the random assignor repeatable"),
+    )
+)
+
+PRODUCER: Final = Definition(
+    (
+        *_COMMON,
+        Setting(name="acks", kind=Kind.STRING, default="all", check=one_of("all", "-1", "0", "1")),
+        Setting(name="enable.idempotence", kind=Kind.BOOLEAN, default=True),
+        Setting(name="retries", kind=Kind.INT, default=INT_MAX, check=between(0, INT_MAX)),
+        Setting(name="max.in.flight.requests.per.connection", kind=Kind.INT, default=5, check=at_least(1)),
+        Setting(name="delivery.timeout.ms", kind=Kind.INT, default=120_000, check=at_least(0)),
+        Setting(name="linger.ms", kind=Kind.LONG, default=0, check=at_least(0)),
+        Setting(name="batch.size", kind=Kind.INT, default=16_384, check=at_least(0)),
+        Setting(name="buffer.memory", kind=Kind.LONG, default=33_554_432, check=at_least(0)),
+        Setting(name="max.request.size", kind=Kind.INT, default=1_048_576, check=at_least(0)),
+        Setting(name="max.block.ms", kind=Kind.LONG, default=60_000, check=at_least(0)),
+        Setting(
+            name="compression.type",
+            kind=Kind.STRING,
+            default="none",
+            check=one_of("none", "gzip", "snappy", "lz4", "zstd"),
+        ),
+        Setting(name="compression.gzip.level", kind=Kind.INT, default=-1, check=between(-1, 9)),
+        Setting(name="compression.lz4.level", kind=Kind.INT, default=9, check=between(1, 17)),
+        Setting(name="compression.zstd.level", kind=Kind.INT, default=3, check=between(-131_072, 22)),
+        Setting(name="partitioner.ignore.keys", kind=Kind.BOOLEAN, default=False),
+        Setting(name="partitioner.adaptive.partitioning.enable", kind=Kind.BOOLEAN, default=True),
+        Setting(name="partitioner.availability.timeout.ms", kind=Kind.LONG, default=0, check=at_least(0)),
+        Setting(name="metadata.max.idle.ms", kind=Kind.LONG, default=300_000, check=at_least(5_000)),
+    )
+)
+
+ADMIN: Final = Definition((*_COMMON, _API_TIMEOUT))
+
+_ADDRESS: Final = re.compile(r"\[?([0-9A-Za-z._:%-]+?)\]?:([0-9]{1,5})")
+
+
+class ClientConfig:
+    """Settings of one client: typed values, what the caller named, and values that are objects."""
+
+    def __init__(self, values: Values, given: frozenset[str], objects: Mapping[str, Any]) -> None:
+        self.values = values
+        self.given = given  # a default behaves otherwise than the same value written down, sometimes
+        self.objects = objects
+
+    @classmethod
+    def parse(
+        cls,
+        definition: Definition,
+        config: Mapping[str, Any] | None,
+        keywords: Mapping[str, Any],
+        *,
+        object_names: frozenset[str] = frozenset(),
+    ) -> ClientConfig:
+        """Read a dictionary and keywords; a keyword wins. Raises ConfigError that says what to write.
+
+        `object_names` are settings whose value is no text (a partitioner, a deserializer, ...); they may
+        stand under their name beside the text settings.
+        """
+        raw: dict[str, Any] = {}
+        objects: dict[str, Any] = {}
+        for source in (config or {}, keywords):
+            for key, value in source.items():
+                name = _dotted(key, definition, object_names)
+                is_object = name in object_names and not (name in definition and _is_text(value))
+                raw.pop(name, None)
+                objects.pop(name, None)
+                if is_object:
+                    objects[name] = value
+                elif value is not None or definition[name].default is None:
+                    raw[name] = value
+        values = definition.parse(raw)
+        parsed = cls(values, frozenset(raw) | frozenset(objects), objects)
+        parsed.bootstrap()  # wrong addresses are told here, before anything is opened
+        return parsed
+
+    def bootstrap(self) -> tuple[Address, ...]:
+        """The bootstrap servers as (host, port)."""
+        addresses = []
+        for text in self.values.words("bootstrap.servers"):
+            match = _ADDRESS.fullmatch(text.strip())
+            if match is None or not 0 < int(match[2]) < 65536:
+                raise ConfigError(
+                    "bootstrap.servers", f"bootstrap.servers={text}: write host:port, as in localhost:9092"
+                )
+            addresses.append((match[1], int(match[2])))
+        if not addresses:
+            raise ConfigError("bootstrap.servers", "bootstrap.servers is empty: write host:port, ...")
+        return tuple(addresses)
+
+    def network(self, client_id: str, max_response_bytes: int = 256 * 1024 * 1024) -> NetworkConfig:
+        values = self.values
+        return NetworkConfig(
+            bootstrap=self.bootstrap(),
+            client_id=client_id,
+            request_timeout_ms=values.integer("request.timeout.ms"),
+            reconnect_backoff_ms=values.integer("reconnect.backoff.ms"),
+            reconnect_backoff_max_ms=values.integer("reconnect.backoff.max.ms"),
+            connections_max_idle_ms=values.integer("connections.max.idle.ms"),
+            max_response_bytes=max_response_bytes,
+        )
+
+    def metadata(self, *, allow_auto_topic_creation: bool) -> MetadataConfig:
+        values = self.values
+        return MetadataConfig(
+            max_age_ms=values.integer("metadata.max.age.ms"),
+            retry_backoff_ms=values.integer("retry.backoff.ms"),
+            retry_backoff_max_ms=values.integer("retry.backoff.max.ms"),
+            allow_auto_topic_creation=allow_auto_topic_creation,
+        )
+
+
+def _dotted(key: str, definition: Definition, object_names: frozenset[str]) -> str:
+    if key in definition or key in object_names:
+        return key
+    name = key.replace("_", ".")
+    if name in definition or name in object_names:
+        return name
+    raise unknown_name(key, [*definition.settings, *object_names])
+
+
+def _is_text(value: object) -> bool:
+    if isinstance(value, list | tuple):
+        return all(isinstance(item, str) for item in value)
+    return value is None or isinstance(value, str | bool | int | float)
+
+
+def check_together(condition: bool, name: str, message: str) -> None:
+    """Raise ConfigError unless settings fit together."""
+    if not condition:
+        raise ConfigError(name, message)
