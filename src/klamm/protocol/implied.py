@@ -25,7 +25,12 @@ IMPLIED: Final[Mapping[str, Mapping[str, Callable[[int], bool]]]] = {
     },
     "FindCoordinatorRequest": {"is_batched": lambda version: version >= 4},
     "DescribeGroupsRequest": {"knows_group_id_not_found": lambda version: version >= 6},
-    "MetadataRequest": {"empty_means_all": lambda version: version == 0},
+    "MetadataRequest": {
+        "empty_means_all": lambda version: version == 0,
+        "knows_listener_not_found": lambda version: version >= 6,
+        "may_ask_by_id": lambda version: version >= 12,  # 10 and 11 have the field, and may not use it
+    },
+    "DeleteTopicsRequest": {"knows_deletion_disabled": lambda version: version >= 3},
     "ProduceRequest": {
         "allows_zstd": lambda version: version >= 7,
         "uses_topic_ids": lambda version: version >= 13,

@@ -23,6 +23,7 @@ class DeleteTopicsRequest:
     topics: Sequence[DeleteTopicState] = ()
     topic_names: Sequence[str] = ()
     timeout_ms: int = 0
+    knows_deletion_disabled: bool = False  # what the version implies
 
 
 @dataclass(slots=True)

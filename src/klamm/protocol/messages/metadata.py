@@ -25,6 +25,8 @@ class MetadataRequest:
     include_cluster_authorized_operations: bool = False
     include_topic_authorized_operations: bool = False
     empty_means_all: bool = False  # what the version implies
+    knows_listener_not_found: bool = False  # what the version implies
+    may_ask_by_id: bool = False  # what the version implies
 
 
 @dataclass(slots=True)
