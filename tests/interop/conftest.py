@@ -1,0 +1,74 @@
+"""A running broker, and every client library connected to it.
+
+The broker is a real `klamm up` process. KLAMM_INTEROP_BOOTSTRAP names another one instead, for instance an
+Apache Kafka, and KLAMM_INTEROP_DATA its data folder: what fails there too is a fault of the test.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from interop.harness import ClientProcess
+from interop.processes import KlammProcess
+
+ClientFactory = Callable[[str], ClientProcess]
+
+
+@pytest.fixture(scope="session")
+def klamm_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KlammProcess]:
+    """One klamm process for the whole session, its data in a folder of its own."""
+    folder = tmp_path_factory.mktemp("klamm")
+    with KlammProcess(folder / "data", stderr_path=folder / "klamm.log") as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    """The address of the broker under test."""
+    elsewhere = os.environ.get("KLAMM_INTEROP_BOOTSTRAP")
+    if elsewhere is not None:
+        return elsewhere
+    broker: KlammProcess = request.getfixturevalue("klamm_broker")
+    return broker.bootstrap
+
+
+@pytest.fixture(scope="session")
+def data_dir(request: pytest.FixtureRequest) -> Path:
+    """The folder with the segment files of the broker under test."""
+    if "KLAMM_INTEROP_BOOTSTRAP" in os.environ:
+        return Path(os.environ["KLAMM_INTEROP_DATA"])
+    broker: KlammProcess = request.getfixturevalue("klamm_broker")
+    return broker.data_dir
+
+
+@pytest.fixture(scope="session")
+def client(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientFactory]:
+    """Clients by name; each library is started once and asked many times."""
+    folder = tmp_path_factory.mktemp("clients")
+    started: dict[str, ClientProcess] = {}
+
+    def by_name(name: str) -> ClientProcess:
+        if name not in started:
+            started[name] = ClientProcess(name, bootstrap, stderr_path=folder / f"{name}.log")
+        return started[name]
+
+    yield by_name
+    for process in started.values():
+        process.close()
+
+
+@pytest.fixture(scope="session")
+def topic_numbers() -> Iterator[int]:
+    """Numbers that no other test of this session, and no earlier session, has used."""
+    return itertools.count(int.from_bytes(os.urandom(4)) << 16)
+
+
+@pytest.fixture
+def topic(topic_numbers: Iterator[int]) -> str:
+    """A topic name that is free."""
+    return f"t-{next(topic_numbers):x}"

@@ -1,0 +1,167 @@
+"""Apache Kafka itself: its jars, its command-line tools, and a real one-node broker to compare with."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from interop.processes import ROOT
+
+KAFKA_VERSION: Final = "4.3.1"
+# Tools live for a second or two: a quick start matters more than code that is fast in the long run.
+TOOL_FLAGS: Final = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+# What Kafka's own start script gives its broker.
+BROKER_FLAGS: Final = ("-Xms1g", "-Xmx1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
+
+
+def cache_dir() -> Path:
+    """Where fetched and built things live, outside the tree."""
+    default = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "klamm"
+    return Path(os.environ.get("KLAMM_CACHE", default))
+
+
+def kafka_libs() -> Path:
+    """The folder with Kafka's jars, fetched once."""
+    subprocess.run([ROOT / "tools" / "fetch_kafka.sh", str(cache_dir())], check=True)
+    return cache_dir() / f"kafka-{KAFKA_VERSION}" / "libs"
+
+
+def java_command(
+    *arguments: str, flags: Sequence[str] = TOOL_FLAGS, classes: Path | None = None
+) -> list[str]:
+    """The command that runs a Java class with Kafka on its class path."""
+    libs = kafka_libs()
+    class_path = f"{libs}/*" if classes is None else f"{classes}:{libs}/*"
+    logging = f"-Dlog4j2.configurationFile={libs.parent / 'log4j2.properties'}"
+    return ["java", *flags, logging, "-cp", class_path, *arguments]
+
+
+def run_kafka_tool(
+    tool: str, *arguments: str, stdin: str | None = None, timeout_s: float = 60
+) -> subprocess.CompletedProcess[str]:
+    """Run one of Kafka's own tools, e.g. `TopicCommand`; a dotted name is taken as it is."""
+    name = tool if tool.startswith(("kafka.", "org.")) else f"org.apache.kafka.tools.{tool}"
+    return subprocess.run(
+        java_command(name, *arguments),
+        input=stdin,
+        stdin=subprocess.DEVNULL if stdin is None else None,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout_s,
+    )
+
+
+def free_port() -> int:
+    """A port that nobody listened on a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def answers(address: tuple[str, int]) -> bool:
+    """Whether a broker at this address answers an ApiVersions request."""
+    request = struct.pack(">hhih", 18, 0, 1, 5) + b"probe"
+    try:
+        with socket.create_connection(address, timeout=2) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            return len(connection.recv(8)) > 0
+    except OSError:
+        return False
+
+
+def wait_until_answering(
+    address: tuple[str, int], process: subprocess.Popen[bytes], *, timeout_s: float
+) -> None:
+    """Poll until the broker answers its first request; an error if it ends or the time is up."""
+    deadline = time.monotonic() + timeout_s
+    while not answers(address):
+        if process.poll() is not None:
+            raise RuntimeError(f"the broker ended with exit code {process.returncode}")
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the broker at {address} did not answer within {timeout_s} s")
+        time.sleep(0.005)
+
+
+class ApacheKafka:
+    """A real one-node Kafka (KRaft) on a free port, its data in the folder given."""
+
+    def __init__(
+        self, folder: Path, *, settings: Mapping[str, str] | None = None, flags: Sequence[str] = BROKER_FLAGS
+    ) -> None:
+        self.folder = folder
+        self.logs_dir = folder / "logs"
+        self.port = free_port()
+        self.bootstrap = f"127.0.0.1:{self.port}"
+        self.flags = flags
+        self.start_to_first_answer_s = 0.0
+        self._process: subprocess.Popen[bytes] | None = None
+        controller_port = free_port()
+        self._settings: dict[str, str] = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(self.logs_dir),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            "group.min.session.timeout.ms": "100",
+            **(settings or {}),
+        }
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Format the data folder if it is new, then start and wait for the first answer."""
+        self.logs_dir.mkdir(parents=True, exist_ok=True)
+        properties = self.folder / "server.properties"
+        properties.write_text("".join(f"{name}={value}\n" for name, value in self._settings.items()))
+        if not (self.logs_dir / "meta.properties").exists():
+            subprocess.run(
+                java_command("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)),
+                check=True,
+                capture_output=True,
+            )
+        command = java_command("kafka.Kafka", str(properties), flags=self.flags)
+        started_at = time.monotonic()
+        with (self.folder / "broker.log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        wait_until_answering(("127.0.0.1", self.port), self._process, timeout_s=60)
+        self.start_to_first_answer_s = time.monotonic() - started_at
+
+    def stop(self) -> None:
+        """SIGTERM, and SIGKILL if it takes too long."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
