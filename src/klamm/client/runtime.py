@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from random import Random
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from klamm.client.net.metadata import Metadata, MetadataConfig
 from klamm.client.net.network import Network, NetworkConfig, Transport
 from klamm.client.net.reactor import Reactor
+from klamm.client.tasks import Promise, Tasks
 from klamm.clock import Clock
 
 T = TypeVar("T")
@@ -38,7 +39,8 @@ class Core:
         self.random = random
         self.network = Network(network_config, transport, random, now_ms)
         self.metadata = Metadata(self.network, metadata_config)
-        self.components: list[Component] = []
+        self.tasks = Tasks(self.network)
+        self.components: list[Component] = [self.tasks]
 
     @property
     def now_ms(self) -> int:
@@ -85,6 +87,28 @@ class ClientThread:
         """Run `work` on the client's thread; its result or error as a future."""
         self.reactor.check_fork()
         return self.reactor.ask(work)
+
+    def run(self, make: Callable[[], Coroutine[Promise[Any], None, T]]) -> Future[T]:
+        """Run a coroutine on the client's thread; its result or error as a future."""
+        future: Future[T] = Future()
+
+        def settled(promise: Promise[T]) -> None:
+            if future.cancelled():
+                return
+            if promise.error is not None:
+                future.set_exception(promise.error)
+            else:
+                future.set_result(promise.result())
+
+        def start() -> None:
+            self.core.tasks.spawn(make()).when_done(settled)
+
+        def not_started(asked: Future[None]) -> None:
+            if (error := asked.exception()) is not None and not future.done():
+                future.set_exception(error)
+
+        self.ask(start).add_done_callback(not_started)
+        return future
 
     def stop(self) -> None:
         """Close every connection and end the thread."""

@@ -1,0 +1,168 @@
+"""Coroutines on the client's thread, without an event loop: requests and pauses read as a plain sequence.
+
+A coroutine awaits a `Promise`; whoever resolves the promise runs the coroutine on at once. Time is what
+`tick` says it is, so a test drives a whole conversation with a moved clock.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Coroutine, Generator
+from itertools import count
+from typing import Any, Generic, TypeVar
+
+from klamm.client.errors import KlammError, KlammTimeoutError
+from klamm.client.net.network import Network, Node
+from klamm.client.net.wire import Call
+from klamm.protocol.api import ApiKey
+
+T = TypeVar("T")
+
+
+class Promise(Generic[T]):
+    """A value that comes later; settled once, later settlements are ignored."""
+
+    __slots__ = ("_callbacks", "_error", "_value", "is_done")
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self._value: T | None = None
+        self._error: BaseException | None = None
+        self._callbacks: list[Callable[[Promise[T]], None]] = []
+
+    def resolve(self, value: T) -> None:
+        self._settle(value, None)
+
+    def fail(self, error: BaseException) -> None:
+        self._settle(None, error)
+
+    def _settle(self, value: T | None, error: BaseException | None) -> None:
+        if self.is_done:
+            return
+        self.is_done = True
+        self._value, self._error = value, error
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(self)
+
+    def when_done(self, callback: Callable[[Promise[T]], None]) -> None:
+        """Call back when settled, at once if it is."""
+        if self.is_done:
+            callback(self)
+        else:
+            self._callbacks.append(callback)
+
+    def result(self) -> T:
+        """The value, or the error raised; only of a settled promise."""
+        assert self.is_done
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[return-value]  # None only when T allows it
+
+    @property
+    def error(self) -> BaseException | None:
+        return self._error
+
+    def __await__(self) -> Generator[Promise[Any], None, T]:
+        if not self.is_done:
+            yield self
+        return self.result()
+
+
+class Tasks:
+    """Runs coroutines and keeps their alarms; a component of the client's core."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._alarms: list[tuple[int, int, Promise[None]]] = []
+        self._order = count()
+
+    @property
+    def now_ms(self) -> int:
+        return self._network.now_ms
+
+    def spawn(self, coroutine: Coroutine[Promise[Any], None, T]) -> Promise[T]:
+        """Run a coroutine up to its first pause, the rest as its promises settle."""
+        outcome: Promise[T] = Promise()
+
+        def step(_settled: Promise[Any] | None = None) -> None:
+            try:
+                awaited = coroutine.send(None)
+            except StopIteration as stop:
+                outcome.resolve(stop.value)
+            except BaseException as error:
+                outcome.fail(error)
+                if not isinstance(error, Exception):
+                    raise
+            else:
+                awaited.when_done(step)
+
+        step()
+        return outcome
+
+    def sleep(self, duration_ms: int) -> Promise[None]:
+        """Settled after a while."""
+        promise: Promise[None] = Promise()
+        due_at_ms = self.now_ms + max(0, duration_ms)
+        heapq.heappush(self._alarms, (due_at_ms, next(self._order), promise))
+        return promise
+
+    def within(self, promise: Promise[T], timeout_ms: int, what: str) -> Promise[T]:
+        """The same promise, but failed with KlammTimeoutError when it takes too long."""
+        bounded: Promise[T] = Promise()
+
+        def settled(inner: Promise[T]) -> None:
+            if inner.error is not None:
+                bounded.fail(inner.error)
+            else:
+                bounded.resolve(inner.result())
+
+        promise.when_done(settled)
+        if not bounded.is_done:
+            alarm = self.sleep(timeout_ms)
+            alarm.when_done(
+                lambda _alarm: bounded.fail(KlammTimeoutError(f"{what} took longer than {timeout_ms} ms"))
+            )
+        return bounded
+
+    def request(
+        self,
+        node: Node,
+        api_key: ApiKey,
+        message: Any,
+        *,
+        timeout_ms: int | None = None,
+        max_version: int = 32767,
+    ) -> Promise[Any]:
+        """One request; its response, or the KlammError that ended it."""
+        promise: Promise[Any] = Promise()
+
+        def done(response: Any, error: KlammError | None) -> None:
+            if error is not None:
+                promise.fail(error)
+            else:
+                promise.resolve(response)
+
+        wait_ms = self._network.config.request_timeout_ms if timeout_ms is None else timeout_ms
+        self._network.call(node, Call(api_key, message, done, wait_ms, max_version))
+        return promise
+
+    def tick(self, now_ms: int) -> int | None:
+        """Settle the alarms that are due; the next one."""
+        while self._alarms and self._alarms[0][0] <= now_ms:
+            _, _, promise = heapq.heappop(self._alarms)
+            promise.resolve(None)
+        while self._alarms and self._alarms[0][2].is_done:
+            heapq.heappop(self._alarms)
+        return self._alarms[0][0] if self._alarms else None
+
+
+async def gather(promises: list[Promise[T]]) -> list[T | KlammError]:
+    """All of them, each as its value or its error."""
+    results: list[T | KlammError] = []
+    for promise in promises:
+        try:
+            results.append(await promise)
+        except KlammError as error:
+            results.append(error)
+    return results
