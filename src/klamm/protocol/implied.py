@@ -35,5 +35,9 @@ IMPLIED: Final[Mapping[str, Mapping[str, Callable[[int], bool]]]] = {
         "allows_zstd": lambda version: version >= 7,
         "uses_topic_ids": lambda version: version >= 13,
     },
-    "FetchRequest": {"uses_topic_ids": lambda version: version >= 13},
+    "FetchRequest": {
+        "uses_topic_ids": lambda version: version >= 13,
+        "knows_storage_error": lambda version: version >= 6,
+        "knows_leaders": lambda version: version >= 16,  # a refusal names the leader and its address
+    },
 }

@@ -65,6 +65,8 @@ class FetchRequest:
     forgotten_topics_data: Sequence[ForgottenTopic] = ()
     rack_id: str = ""
     uses_topic_ids: bool = False  # what the version implies
+    knows_storage_error: bool = False  # what the version implies
+    knows_leaders: bool = False  # what the version implies
 
 
 @dataclass(slots=True)
