@@ -6,12 +6,13 @@ snapshot for its hot paths.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from random import Random
 from typing import Final, Protocol
+
+from klamm.protocol.types import id_to_text
 
 FIRST_PRODUCER_ID: Final = 0
 LAST_PRODUCER_ID: Final = 2**63 - 1
@@ -123,13 +124,8 @@ def new_topic_id(random: Random) -> bytes:
         drawn = drawn & ~(0xF << 76) | (4 << 76)  # version 4
         drawn = drawn & ~(0x3 << 62) | (2 << 62)  # variant 1
         topic_id = drawn.to_bytes(16, "big")
-        if not uuid_text(topic_id).startswith("-"):
+        if not id_to_text(topic_id).startswith("-"):
             return topic_id
-
-
-def uuid_text(uuid: bytes) -> str:
-    """A UUID as Kafka writes it: base64 for URLs, 22 characters."""
-    return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode("ascii")
 
 
 def follow_on(present: int, added: Sequence[PartitionState]) -> bool:

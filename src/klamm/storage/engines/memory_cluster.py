@@ -7,6 +7,7 @@ from dataclasses import replace
 from random import Random, SystemRandom
 from threading import Lock
 
+from klamm.protocol.types import id_to_text
 from klamm.storage.cluster import (
     FIRST_PRODUCER_ID,
     LAST_PRODUCER_ID,
@@ -17,7 +18,6 @@ from klamm.storage.cluster import (
     TopicState,
     follow_on,
     new_topic_id,
-    uuid_text,
 )
 
 
@@ -25,7 +25,7 @@ class MemoryCluster:
     """ClusterStore in dictionaries; several threads may share it."""
 
     def __init__(self, *, random: Random | None = None) -> None:
-        self._cluster_id = uuid_text(new_topic_id(random or SystemRandom()))
+        self._cluster_id = id_to_text(new_topic_id(random or SystemRandom()))
         self._lock = Lock()
         self._version = 0
         self._brokers: dict[int, BrokerRegistration] = {}
@@ -62,7 +62,7 @@ class MemoryCluster:
             if topic.name in self._topics:
                 raise ConflictError(f"topic {topic.name} exists")
             if any(topic.topic_id == other.topic_id for other in self._topics.values()):
-                raise ConflictError(f"topic id {uuid_text(topic.topic_id)} exists")
+                raise ConflictError(f"topic id {id_to_text(topic.topic_id)} exists")
             self._topics[topic.name] = topic
             self._set_configs(ResourceType.TOPIC, topic.name, configs)
             self._version += 1
@@ -145,7 +145,7 @@ class MemoryCluster:
     def _topic(self, name: str, topic_id: bytes) -> TopicState:
         topic = self._topics.get(name)
         if topic is None or topic.topic_id != topic_id:
-            raise ConflictError(f"{name} is not the topic with id {uuid_text(topic_id)}")
+            raise ConflictError(f"{name} is not the topic with id {id_to_text(topic_id)}")
         return topic
 
     def _set_configs(self, resource_type: ResourceType, name: str, configs: Mapping[str, str]) -> None:

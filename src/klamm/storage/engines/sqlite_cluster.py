@@ -16,6 +16,7 @@ from random import Random, SystemRandom
 from threading import Lock
 from typing import Final
 
+from klamm.protocol.types import id_to_text
 from klamm.storage.cluster import (
     FIRST_PRODUCER_ID,
     LAST_PRODUCER_ID,
@@ -27,7 +28,6 @@ from klamm.storage.cluster import (
     TopicState,
     follow_on,
     new_topic_id,
-    uuid_text,
 )
 
 FILE_NAME: Final = "klamm.sqlite3"
@@ -90,7 +90,7 @@ class SqliteCluster:
                     connection.execute(statement)
                 facts = {
                     "schema_version": SCHEMA_VERSION,
-                    "cluster_id": uuid_text(new_topic_id(random)),
+                    "cluster_id": id_to_text(new_topic_id(random)),
                     "version": 0,
                     "next_producer_id": FIRST_PRODUCER_ID,
                 }
@@ -292,7 +292,7 @@ def _insert_partitions(connection: sqlite3.Connection, topic: str, added: Sequen
 def _require_topic(connection: sqlite3.Connection, name: str, topic_id: bytes) -> None:
     row = connection.execute("SELECT topic_id FROM topics WHERE name = ?", (name,)).fetchone()
     if row is None or row[0] != topic_id:
-        raise ConflictError(f"{name} is not the topic with id {uuid_text(topic_id)}")
+        raise ConflictError(f"{name} is not the topic with id {id_to_text(topic_id)}")
 
 
 def _configs(connection: sqlite3.Connection, resource_type: ResourceType, name: str) -> dict[str, str]:
