@@ -25,6 +25,10 @@ IMPLIED: Final[Mapping[str, Mapping[str, Callable[[int], bool]]]] = {
     },
     "FindCoordinatorRequest": {"is_batched": lambda version: version >= 4},
     "DescribeGroupsRequest": {"knows_group_id_not_found": lambda version: version >= 6},
+    "ApiVersionsRequest": {
+        "names_software": lambda version: version >= 3,
+        "knows_zero_minimum": lambda version: version >= 4,  # older Java clients fail on a feature from 0 on
+    },
     "MetadataRequest": {
         "empty_means_all": lambda version: version == 0,
         "knows_listener_not_found": lambda version: version >= 6,

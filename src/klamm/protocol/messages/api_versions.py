@@ -12,6 +12,8 @@ class ApiVersionsRequest:
 
     client_software_name: str = ""
     client_software_version: str = ""
+    names_software: bool = False  # what the version implies
+    knows_zero_minimum: bool = False  # what the version implies
 
 
 @dataclass(slots=True)
