@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TypeAlias
 
 from klamm.broker.config import BrokerConfig
 from klamm.broker.settings import BROKER_SETTINGS
+from klamm.broker.topic_names import name_problem
 from klamm.config import ConfigError, Definition, Kind, as_text
 from klamm.protocol.errors import ErrorCode
 from klamm.storage.topic_settings import TOPIC_SETTINGS
@@ -39,43 +41,38 @@ class Change:
     value: str | None
 
 
-def alter_topic(
-    config: BrokerConfig, current: Mapping[str, str], changes: Sequence[Change]
-) -> dict[str, str]:
-    """A topic's overrides after these changes. Raises AlterError; then nothing changes."""
-    overrides = _altered(TOPIC_SETTINGS, current, changes)
-    check_topic(config, overrides)
-    return overrides
+# Makes a resource's own settings after a request of those before it. Raises AlterError.
+Make: TypeAlias = Callable[[Definition, Mapping[str, str]], dict[str, str]]
 
 
-def replace_topic(config: BrokerConfig, entries: Iterable[tuple[str, str | None]]) -> dict[str, str]:
-    """A topic's overrides once these replace them all. Raises AlterError."""
-    overrides = _replaced(entries)
-    check_topic(config, overrides)
-    return overrides
+def altering(changes: Sequence[Change]) -> Make:
+    """Change some settings, leave the others (IncrementalAlterConfigs)."""
+    return lambda definition, current: _altered(definition, current, changes)
 
 
-def check_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
-    """Refuse overrides that a topic of this broker cannot have."""
+def replacing(entries: Sequence[tuple[str, str | None]]) -> Make:
+    """These and no others (AlterConfigs)."""
+    return lambda definition, current: _replaced(entries)
+
+
+def alter_topic(config: BrokerConfig, topic: str, current: Mapping[str, str], make: Make) -> dict[str, str]:
+    """A topic's overrides after a request, whether it exists or not. Raises AlterError."""
+    overrides = make(TOPIC_SETTINGS, current)
+    if not topic:
+        raise AlterError(ErrorCode.invalid_request, "Default topic resources are not allowed.")
+    problem = name_problem(topic)
+    if problem is not None:
+        raise AlterError(ErrorCode.invalid_topic_exception, problem)
     try:
         config.topic_config(overrides)
     except ConfigError as error:
         raise AlterError(ErrorCode.invalid_config, str(error)) from error
+    return overrides
 
 
-def alter_broker(config: BrokerConfig, changes: Sequence[Change], *, cluster_wide: bool) -> dict[str, str]:
-    """The settings made while running after these changes, of all brokers or of this one."""
-    layers = config.layers
-    made = _altered(BROKER_SETTINGS, layers.dynamic_default if cluster_wide else layers.dynamic, changes)
-    _check_broker(config, made, cluster_wide=cluster_wide)
-    return made
-
-
-def replace_broker(
-    config: BrokerConfig, entries: Iterable[tuple[str, str | None]], *, cluster_wide: bool
-) -> dict[str, str]:
-    """The settings made while running once these replace them all. Raises AlterError."""
-    made = _replaced(entries)
+def alter_broker(config: BrokerConfig, make: Make, *, cluster_wide: bool) -> dict[str, str]:
+    """The settings made while running after a request, of all brokers or of this one. Raises AlterError."""
+    made = make(BROKER_SETTINGS, config.layers.dynamic_default if cluster_wide else config.layers.dynamic)
     _check_broker(config, made, cluster_wide=cluster_wide)
     return made
 
@@ -96,33 +93,40 @@ def _check_broker(config: BrokerConfig, made: Mapping[str, str], *, cluster_wide
         raise AlterError(ErrorCode.invalid_config, str(error)) from error
 
 
-def _replaced(entries: Iterable[tuple[str, str | None]]) -> dict[str, str]:
+def _replaced(entries: Sequence[tuple[str, str | None]]) -> dict[str, str]:
     made: dict[str, str] = {}
     for name, value in entries:
         if name in made:
-            raise AlterError(ErrorCode.invalid_request, f"{name} is named twice")
+            raise AlterError(ErrorCode.invalid_request, "Error due to duplicate config keys")
         if value is None:
-            raise AlterError(ErrorCode.invalid_request, f"{name} has no value")
+            raise AlterError(ErrorCode.invalid_request, f"Null value not supported for : {name}")
         made[name] = value
     return made
 
 
 def _altered(definition: Definition, current: Mapping[str, str], changes: Sequence[Change]) -> dict[str, str]:
+    _check_changes(changes)
+    settings = dict(current)
+    for change in changes:
+        if change.operation == Operation.DELETE:
+            settings.pop(change.name, None)
+            continue
+        assert change.value is not None, change.name
+        if change.operation == Operation.SET:
+            settings[change.name] = change.value
+        else:
+            settings[change.name] = _with_words(definition, settings, change, change.value.split(","))
+    return settings
+
+
+def _check_changes(changes: Sequence[Change]) -> None:
     if len({change.name for change in changes}) < len(changes):
-        raise AlterError(ErrorCode.invalid_request, "a setting is named twice")
-    altered = dict(current)
+        raise AlterError(ErrorCode.invalid_request, "Error due to duplicate config keys")
     for change in changes:
         if change.operation not in set(Operation):
             raise AlterError(ErrorCode.invalid_request, f"{change.operation} is no operation")
-        if change.operation == Operation.DELETE:
-            altered.pop(change.name, None)
-        elif change.value is None:
-            raise AlterError(ErrorCode.invalid_request, f"{change.name} has no value")
-        elif change.operation == Operation.SET:
-            altered[change.name] = change.value
-        else:
-            altered[change.name] = _with_words(definition, altered, change, change.value.split(","))
-    return altered
+        if change.value is None and change.operation != Operation.DELETE:
+            raise AlterError(ErrorCode.invalid_request, f"Null value not supported for : {change.name}")
 
 
 def _with_words(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeVar
 
 from klamm.broker.config import BrokerConfig
 from klamm.broker.image import ClusterImage
@@ -25,6 +25,8 @@ from klamm.protocol.messages.create_partitions import CreatePartitionsTopic
 from klamm.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic
 from klamm.storage.cluster import PartitionState, TopicState, new_topic_id
 from klamm.storage.topic_config import TopicConfig
+
+Name = TypeVar("Name", str, bytes)
 
 MOST_PARTITIONS_PER_REQUEST: Final = 10_000
 _TOO_MANY: Final = "Excessively large number of partitions per request."
@@ -133,10 +135,10 @@ def _partitions_wanted(wanted: Sequence[CreatableTopic], config: BrokerConfig) -
     )
 
 
-def duplicates(names: Iterable[str]) -> set[str]:
+def duplicates(names: Iterable[Name]) -> set[Name]:
     """What is named more than once."""
-    seen: set[str] = set()
-    repeated: set[str] = set()
+    seen: set[Name] = set()
+    repeated: set[Name] = set()
     for name in names:
         (repeated if name in seen else seen).add(name)
     return repeated

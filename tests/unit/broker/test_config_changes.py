@@ -11,8 +11,8 @@ from klamm.broker.config_changes import (
     Operation,
     alter_broker,
     alter_topic,
-    replace_broker,
-    replace_topic,
+    altering,
+    replacing,
 )
 from klamm.protocol.errors import ErrorCode
 
@@ -20,7 +20,11 @@ SET, DELETE, APPEND, SUBTRACT = Operation
 
 
 def altered(current: dict[str, str], *changes: tuple[str, int, str | None]) -> dict[str, str]:
-    return alter_topic(BrokerConfig(), current, [Change(*change) for change in changes])
+    return alter_topic(BrokerConfig(), "t", current, altering([Change(*change) for change in changes]))
+
+
+def replaced(*entries: tuple[str, str | None], topic: str = "t") -> dict[str, str]:
+    return alter_topic(BrokerConfig(), topic, {"segment.ms": "7"}, replacing(entries))
 
 
 def test_set_replaces_and_delete_removes_also_what_is_not_there() -> None:
@@ -68,14 +72,14 @@ def test_one_bad_change_refuses_all_of_them(
 
 
 def test_replacing_forgets_what_is_not_named() -> None:
-    assert replace_topic(BrokerConfig(), [("retention.ms", "5")]) == {"retention.ms": "5"}
+    assert replaced(("retention.ms", "5")) == {"retention.ms": "5"}
     for entries, error_code in (
         ([("retention.ms", None)], ErrorCode.invalid_request),
         ([("retention.ms", "1"), ("retention.ms", "2")], ErrorCode.invalid_request),
         ([("retention.ms", "x")], ErrorCode.invalid_config),
     ):
         with pytest.raises(AlterError) as refused:
-            replace_topic(BrokerConfig(), entries)
+            replaced(*entries)
         assert refused.value.error_code is error_code
 
 
@@ -83,7 +87,7 @@ def test_broker_settings_change_for_one_or_for_all() -> None:
     config = BrokerConfig.from_settings(
         {}, dynamic_default={"max.connections": "5"}, dynamic={"max.connections": "6"}
     )
-    change = [Change("log.retention.ms", SET, "9")]
+    change = altering([Change("log.retention.ms", SET, "9")])
     assert alter_broker(config, change, cluster_wide=True) == {
         "max.connections": "5",
         "log.retention.ms": "9",
@@ -92,7 +96,8 @@ def test_broker_settings_change_for_one_or_for_all() -> None:
         "max.connections": "6",
         "log.retention.ms": "9",
     }
-    assert replace_broker(config, [("log.retention.ms", "9")], cluster_wide=True) == {"log.retention.ms": "9"}
+    replace = replacing([("log.retention.ms", "9")])
+    assert alter_broker(config, replace, cluster_wide=True) == {"log.retention.ms": "9"}
 
 
 @pytest.mark.parametrize(
@@ -107,5 +112,25 @@ def test_broker_settings_change_for_one_or_for_all() -> None:
 )
 def test_what_a_running_broker_cannot_change_is_refused(name: str, value: str, error_code: ErrorCode) -> None:
     with pytest.raises(AlterError) as refused:
-        alter_broker(BrokerConfig(), [Change(name, SET, value)], cluster_wide=True)
+        alter_broker(BrokerConfig(), altering([Change(name, SET, value)]), cluster_wide=True)
     assert refused.value.error_code is error_code
+
+
+@pytest.mark.parametrize(
+    ("topic", "value", "error_code"),
+    [
+        ("", "x", ErrorCode.invalid_request),
+        ("a b", "x", ErrorCode.invalid_topic_exception),
+        ("no such topic is no matter here".replace(" ", "-"), "x", ErrorCode.invalid_config),
+    ],
+)
+def test_a_topics_name_is_judged_before_its_values(topic: str, value: str, error_code: ErrorCode) -> None:
+    with pytest.raises(AlterError) as refused:
+        replaced(("retention.ms", value), topic=topic)
+    assert refused.value.error_code is error_code
+
+
+def test_a_missing_value_anywhere_is_told_before_a_list_operation_on_no_list() -> None:
+    with pytest.raises(AlterError) as refused:
+        altered({}, ("retention.ms", APPEND, "1"), ("segment.ms", SET, None))
+    assert refused.value.error_code is ErrorCode.invalid_request

@@ -1,0 +1,44 @@
+"""CreateTopics: the topics serve when the answer leaves. Versions 5 and later tell what they became."""
+
+from __future__ import annotations
+
+from klamm.broker.config_entries import describe_topic
+from klamm.broker.context import RequestContext
+from klamm.broker.services import Services
+from klamm.broker.topic_plans import Refusal, TopicPlan
+from klamm.protocol.messages.create_topics import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+
+async def handle(
+    services: Services, context: RequestContext, request: CreateTopicsRequest
+) -> CreateTopicsResponse:
+    """Create what can be created; the rest is told why not."""
+    outcomes = await services.topics.create(request.topics, validate_only=request.validate_only)
+    return CreateTopicsResponse(
+        topics=[
+            CreatableTopicResult(name=name, error_code=each.error_code, error_message=each.message)
+            if isinstance(each, Refusal)
+            else _created(services, each)
+            for name, each in outcomes.items()
+        ]
+    )
+
+
+def _created(services: Services, plan: TopicPlan) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=plan.topic.name,
+        topic_id=plan.topic.topic_id,
+        num_partitions=len(plan.topic.partitions),
+        replication_factor=plan.replication_factor,
+        configs=[
+            CreatableTopicConfigs(
+                entry.name, entry.value, entry.is_read_only, entry.source, entry.is_sensitive
+            )
+            for entry in describe_topic(services.config, plan.configs)
+        ],
+    )

@@ -1,0 +1,44 @@
+"""IncrementalAlterConfigs: single settings are set, deleted, appended to or subtracted from."""
+
+from __future__ import annotations
+
+from klamm.broker.config_changes import Change, altering
+from klamm.broker.configs import Wish, alter
+from klamm.broker.context import RequestContext
+from klamm.broker.services import Services
+from klamm.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+
+async def handle(
+    services: Services, context: RequestContext, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    """Change what can be changed; the rest is told why not."""
+    wishes = [
+        Wish(
+            resource.resource_type,
+            resource.resource_name,
+            altering(
+                [
+                    Change(setting.name, setting.config_operation, setting.value)
+                    for setting in resource.configs
+                ]
+            ),
+        )
+        for resource in request.resources
+    ]
+    outcomes = await alter(services, wishes, validate_only=request.validate_only)
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                0 if refusal is None else refusal.error_code,
+                None if refusal is None else refusal.message,
+                wish.resource_type,
+                wish.name,
+            )
+            for wish, refusal in zip(wishes, outcomes, strict=True)
+        ]
+    )

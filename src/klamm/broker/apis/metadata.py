@@ -1,0 +1,157 @@
+"""Metadata: brokers, topics, leaders; an unknown topic may be created by asking for it.
+
+Version notes: 0 asks for all topics with an empty list, 1 and later with null. 4 lets a client forbid
+creation. 6 tells a missing listener apart from a missing leader. 10 and 11 have topic ids in requests but
+may not use them, 12 and later may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from klamm.broker.context import Answer, RequestContext
+from klamm.broker.leadership import LeadershipView
+from klamm.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from klamm.broker.services import Services
+from klamm.broker.topic_names import is_internal, name_problem
+from klamm.broker.topic_plans import Refusal
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from klamm.protocol.types import ZERO_ID
+from klamm.storage.cluster import TopicState
+
+
+def handle(services: Services, context: RequestContext, request: MetadataRequest) -> Answer[MetadataResponse]:
+    """Describe the cluster, after creating what is missing and wanted."""
+    asked = request.topics
+    if asked is None or (not asked and request.empty_means_all):
+        return _describe(services, context, request, list(services.image.topics.values()))
+    if not request.may_ask_by_id and any(topic.name is None or topic.topic_id != ZERO_ID for topic in asked):
+        return _refused(asked)
+    if any(topic.topic_id != ZERO_ID for topic in asked):
+        # A mixed request is answered for its ids alone, as Kafka does.
+        ids = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_ID)
+        return _describe(services, context, request, [_by_id(services, topic_id) for topic_id in ids])
+    if any(topic.name is None for topic in asked):
+        return _refused(asked)
+    names = list(dict.fromkeys(topic.name for topic in asked if topic.name is not None))
+    if request.allow_auto_topic_creation and services.config.auto_create_topics_enable:
+        missing = [name for name in names if name not in services.image.topics]
+        if missing:
+            return _create_and_describe(services, context, request, names, missing)
+    return _describe_names(services, context, request, names, {})
+
+
+async def _create_and_describe(
+    services: Services,
+    context: RequestContext,
+    request: MetadataRequest,
+    names: Sequence[str],
+    missing: Sequence[str],
+) -> MetadataResponse:
+    refusals = await services.topics.ensure(missing)
+    return _describe_names(services, context, request, names, refusals)
+
+
+def _describe_names(
+    services: Services,
+    context: RequestContext,
+    request: MetadataRequest,
+    names: Iterable[str],
+    refusals: Mapping[str, Refusal],
+) -> MetadataResponse:
+    topics = [services.image.topic(name) or _unknown_name(name, refusals.get(name)) for name in names]
+    return _describe(services, context, request, topics)
+
+
+def _unknown_name(name: str, refusal: Refusal | None) -> MetadataResponseTopic:
+    if refusal is not None:
+        error_code = refusal.error_code
+    elif name_problem(name) is not None:
+        error_code = ErrorCode.invalid_topic_exception
+    else:
+        error_code = ErrorCode.unknown_topic_or_partition
+    return MetadataResponseTopic(error_code=error_code, name=name, is_internal=is_internal(name))
+
+
+def _by_id(services: Services, topic_id: bytes) -> TopicState | MetadataResponseTopic:
+    return services.image.topic_by_id(topic_id) or MetadataResponseTopic(
+        error_code=ErrorCode.unknown_topic_id, name=None, topic_id=topic_id
+    )
+
+
+def _refused(asked: Sequence[MetadataRequestTopic]) -> MetadataResponse:
+    """Nothing but the same error for every topic, where the request makes no sense."""
+    return MetadataResponse(
+        topics=[
+            MetadataResponseTopic(
+                error_code=ErrorCode.invalid_request, name=topic.name or "", topic_id=topic.topic_id
+            )
+            for topic in asked
+        ]
+    )
+
+
+def _describe(
+    services: Services,
+    context: RequestContext,
+    request: MetadataRequest,
+    topics: Sequence[TopicState | MetadataResponseTopic],
+) -> MetadataResponse:
+    image = services.image
+    view = LeadershipView(image, services.partitions, context.listener)
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    brokers = [
+        MetadataResponseBroker(broker_id, *address, image.brokers[broker_id].rack)
+        for broker_id in sorted(image.brokers)
+        if (address := image.address(broker_id, context.listener)) is not None
+    ]
+    return MetadataResponse(
+        brokers=brokers,
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        topics=[
+            topic
+            if isinstance(topic, MetadataResponseTopic)
+            else _topic(view, topic, operations, knows_listener=request.knows_listener_not_found)
+            for topic in topics
+        ],
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
+
+
+def _topic(
+    view: LeadershipView, topic: TopicState, operations: int, *, knows_listener: bool
+) -> MetadataResponseTopic:
+    partitions = []
+    for partition in topic.partitions:
+        error_code, leader_id, in_sync, offline = view.of(topic.name, partition)
+        if error_code is ErrorCode.listener_not_found and not knows_listener:
+            error_code = ErrorCode.leader_not_available
+        partitions.append(
+            MetadataResponsePartition(
+                error_code,
+                partition.partition,
+                leader_id,
+                partition.leader_epoch,
+                partition.replicas,
+                in_sync,
+                offline,
+            )
+        )
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic.name),
+        partitions=partitions,
+        topic_authorized_operations=operations,
+    )
