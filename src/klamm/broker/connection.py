@@ -13,7 +13,7 @@ from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
-from klamm.broker.context import CloseConnection, Held, RequestContext
+from klamm.broker.context import CloseConnectionError, Held, RequestContext
 from klamm.broker.dispatch import Dispatcher, Endpoint, RefusalLog
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import DecodeError, ErrorCode
@@ -44,7 +44,15 @@ _log = logging.getLogger(__name__)
 class Answer:
     """A request that was decided and whose answer has not left yet."""
 
-    __slots__ = ("connection", "correlation_id", "endpoint", "future", "is_parked", "request", "started_at_ms")
+    __slots__ = (
+        "connection",
+        "correlation_id",
+        "endpoint",
+        "future",
+        "is_parked",
+        "request",
+        "started_at_ms",
+    )
 
     def __init__(
         self,
@@ -234,7 +242,7 @@ class Connection(asyncio.Protocol):
 
     def _failure(self, endpoint: Endpoint, request: Any, error: BaseException) -> Any:
         """What a handler that raised answers: its API's error shape, or nothing and a closed connection."""
-        if isinstance(error, CloseConnection):
+        if isinstance(error, CloseConnectionError):
             self._refuse(f"{endpoint}: {error}")
             return None
         _log.error("%s from %s failed", endpoint, self.peer, exc_info=error)

@@ -25,7 +25,7 @@ class RequestContext:
     software_version: str = ""
 
 
-class CloseConnection(Exception):
+class CloseConnectionError(Exception):
     """A handler's last resort where the protocol has no answer: close, with one line that says why."""
 
 

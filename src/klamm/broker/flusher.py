@@ -10,6 +10,7 @@ from asyncio import AbstractEventLoop, Future, ensure_future
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from klamm.clock import Clock
 from klamm.protocol.errors import ErrorCode
 from klamm.storage.log import LogError, PartitionLog, SyncTicket
 
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def _run(tickets: Sequence[SyncTicket]) -> list[OSError | None]:
+def _run(tickets: Sequence[SyncTicket]) -> list[Exception | None]:
     """Flush all of them, whatever becomes of each; blocks."""
-    outcomes: list[OSError | None] = []
+    outcomes: list[Exception | None] = []
     for ticket in tickets:
         try:
             ticket.run()
-        except OSError as error:
+        except Exception as error:
             outcomes.append(error)
         else:
             outcomes.append(None)
@@ -36,17 +37,24 @@ def _run(tickets: Sequence[SyncTicket]) -> list[OSError | None]:
 class Flusher:
     """Takes dirty partitions to the disk, one round after the other."""
 
-    def __init__(self, loop: AbstractEventLoop, run_blocking: RunBlocking) -> None:
+    def __init__(self, loop: AbstractEventLoop, clock: Clock, run_blocking: RunBlocking) -> None:
         self._loop = loop
+        self._clock = clock
         self._run_blocking = run_blocking
         self._dirty: dict[Partition, None] = {}
         self._round: list[tuple[Partition, PartitionLog, SyncTicket]] = []
+        self._outcome: Future[list[Exception | None]] | None = None
         self._is_busy = False  # a round runs, or will start before the loop turns again
         self._idle: Future[None] | None = None
         self.rounds = 0
 
+    def appended(self, partition: Partition) -> None:
+        """Something was appended: flush it, if its topic's policy says so."""
+        if partition.log.sync_is_due(self._clock.now_ms()):
+            self.mark(partition)
+
     def mark(self, partition: Partition) -> None:
-        """Something was appended: flush it with everything else that waits."""
+        """Flush a partition with everything else that waits."""
         self._dirty[partition] = None
         if not self._is_busy:
             # Not at once: what else this turn of the loop brings comes along.
@@ -71,10 +79,11 @@ class Flusher:
             self._end_round()
             return
         self.rounds += 1
-        outcome = ensure_future(self._run_blocking(_run, [ticket for _, _, ticket in self._round]))
-        outcome.add_done_callback(self._finish_round)
+        tickets = [ticket for _, _, ticket in self._round]
+        self._outcome = ensure_future(self._run_blocking(_run, tickets))
+        self._outcome.add_done_callback(self._finish_round)
 
-    def _finish_round(self, outcome: Future[list[OSError | None]]) -> None:
+    def _finish_round(self, outcome: Future[list[Exception | None]]) -> None:
         finished, self._round = self._round, []
         for (partition, log, ticket), error in zip(finished, outcome.result(), strict=True):
             if error is None:
@@ -83,7 +92,7 @@ class Flusher:
                 self._fail(partition, log, ticket, error)
         self._end_round()
 
-    def _fail(self, partition: Partition, log: PartitionLog, ticket: SyncTicket, error: OSError) -> None:
+    def _fail(self, partition: Partition, log: PartitionLog, ticket: SyncTicket, error: Exception) -> None:
         _log.error("%s cannot be flushed, cut back to what is on disk: %s", partition.name, error)
         try:
             log.fail_sync(ticket)

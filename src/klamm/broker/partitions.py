@@ -92,20 +92,18 @@ class PartitionRegistry:
     def __init__(self, logs: LogStore, loop: AbstractEventLoop) -> None:
         self._logs = logs
         self._loop = loop
-        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._topics: dict[str, dict[int, Partition]] = {}
         self._changed: dict[Partition, None] = {}
 
     def __iter__(self) -> Iterator[Partition]:
-        return iter(list(self._partitions.values()))
-
-    def __len__(self) -> int:
-        return len(self._partitions)
+        return iter([partition for topic in self._topics.values() for partition in topic.values()])
 
     def get(self, topic: str, partition: int) -> Partition | None:
-        return self._partitions.get((topic, partition))
+        partitions = self._topics.get(topic)
+        return None if partitions is None else partitions.get(partition)
 
     def of_topic(self, topic: str) -> Sequence[Partition]:
-        return [partition for partition in self._partitions.values() if partition.topic == topic]
+        return list(self._topics.get(topic, {}).values())
 
     def open(
         self, topic: str, topic_id: bytes, partition: int, *, leader_epoch: int, config: TopicConfig
@@ -118,7 +116,7 @@ class PartitionRegistry:
         except (LogError, OSError) as error:
             _log.error("%s is offline: %s", name, error)
         opened = Partition(self, name, topic_id, leader_epoch, log)
-        self._partitions[name] = opened
+        self._topics.setdefault(topic, {})[partition] = opened
         return opened
 
     def reconfigure(self, topic: str, config: TopicConfig) -> None:
@@ -129,7 +127,10 @@ class PartitionRegistry:
 
     def delete(self, topic: str, partition: int) -> None:
         """The partition is gone, its log with it; who waits is told so."""
-        gone = self._partitions.pop((topic, partition), None)
+        partitions = self._topics.get(topic, {})
+        gone = partitions.pop(partition, None)
+        if not partitions:
+            self._topics.pop(topic, None)
         if gone is not None:
             gone.fail(ErrorCode.unknown_topic_or_partition)
         self._logs.delete(topic, partition)

@@ -1,0 +1,68 @@
+"""DeleteRecords: raise the start of logs; it never falls."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from klamm.broker.context import Answer, RequestContext
+from klamm.broker.services import Services
+from klamm.broker.topic_names import is_internal
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from klamm.storage.log import LogError
+
+TO_HIGH_WATERMARK: Final = -1
+
+_log = logging.getLogger(__name__)
+
+
+def handle(
+    services: Services, context: RequestContext, request: DeleteRecordsRequest
+) -> Answer[DeleteRecordsResponse]:
+    """Each partition for itself."""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                topic.name, [_delete(services, topic.name, asked) for asked in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _delete(services: Services, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    if services.image.partition(topic, asked.partition_index) is None:
+        return _refused(asked, ErrorCode.unknown_topic_or_partition)
+    if is_internal(topic):
+        return _refused(asked, ErrorCode.invalid_topic_exception)
+    partition = services.partitions.get(topic, asked.partition_index)
+    if partition is None:
+        return _refused(asked, ErrorCode.not_leader_or_follower)
+    try:
+        log = partition.log
+        if not log.config.deletes_old_segments:
+            return _refused(asked, ErrorCode.policy_violation)
+        wanted = log.high_watermark if asked.offset == TO_HIGH_WATERMARK else asked.offset
+        if not 0 <= wanted <= log.high_watermark:
+            return _refused(asked, ErrorCode.offset_out_of_range)
+        before = log.log_start_offset
+        start = log.delete_records(wanted)
+    except LogError as error:
+        return _refused(asked, error.error_code)
+    except OSError as error:
+        _log.error("%s: the log start cannot be made durable: %s", partition.name, error)
+        return _refused(asked, ErrorCode.kafka_storage_error)
+    if start > before:
+        _log.info("%s: log start raised from %d to %d by DeleteRecords", partition.name, before, start)
+    return DeleteRecordsPartitionResult(asked.partition_index, start, 0)
+
+
+def _refused(asked: DeleteRecordsPartition, error_code: ErrorCode) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(asked.partition_index, -1, int(error_code))

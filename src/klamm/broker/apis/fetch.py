@@ -1,0 +1,93 @@
+"""Fetch: read what is there, or wait a while for it."""
+
+from __future__ import annotations
+
+from klamm.broker.context import Answer, RequestContext
+from klamm.broker.fetch_read import FetchWait, Limits, ReadResult, find_source, is_ready, read_all
+from klamm.broker.fetch_sessions import NO_SESSION_ID, FetchPlan, FetchTarget
+from klamm.broker.services import Services
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+_NAMES_LEADER = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
+
+
+def handle(services: Services, context: RequestContext, request: FetchRequest) -> Answer[FetchResponse]:
+    """Answer at once when there is enough, or nothing to wait for."""
+    plan = services.fetch_sessions.plan(request)
+    if plan.error_code is not ErrorCode.none:
+        return FetchResponse(error_code=int(plan.error_code), session_id=NO_SESSION_ID)
+    limits = _limits(services, request)
+    sources = [
+        find_source(services.image, services.partitions, target, request.uses_topic_ids)
+        for target in plan.targets
+    ]
+
+    def answer() -> FetchResponse:
+        return _answer(services, context, request, plan, read_all(sources, limits))
+
+    if (
+        request.max_wait_ms <= 0
+        or limits.min_bytes <= 0
+        or all(source.partition is None for source in sources)
+        or is_ready(sources, limits)
+    ):
+        return answer()
+    return FetchWait(services.loop, sources, limits, request.max_wait_ms, answer).future
+
+
+def _limits(services: Services, request: FetchRequest) -> Limits:
+    max_bytes = max(0, min(request.max_bytes, services.config.fetch_max_bytes))
+    replica_id = request.replica_id if request.replica_state is None else request.replica_state.replica_id
+    return Limits(
+        max_bytes=max_bytes,
+        min_bytes=min(request.min_bytes, max_bytes),
+        read_committed=request.isolation_level == 1,
+        to_log_end=replica_id >= 0,
+    )
+
+
+def _answer(
+    services: Services, context: RequestContext, request: FetchRequest, plan: FetchPlan, read: ReadResult
+) -> FetchResponse:
+    answer = services.fetch_sessions.answer(plan, read)
+    response = FetchResponse(error_code=int(answer.error_code), session_id=answer.session_id)
+    topics: list[FetchableTopicResponse] = []
+    partitions: list[PartitionData] = []
+    endpoints: dict[int, NodeEndpoint] = {}
+    for target, data in answer.data:
+        if data.error_code:
+            if data.error_code == ErrorCode.kafka_storage_error and not request.knows_storage_error:
+                data.error_code = int(ErrorCode.not_leader_or_follower)
+            if data.error_code in _NAMES_LEADER and request.knows_leaders:
+                endpoints |= _name_leader(services, context, target, data)
+        if not topics or (topics[-1].topic_id, topics[-1].topic) != (target.topic_id, target.topic):
+            partitions = []
+            topics.append(FetchableTopicResponse(target.topic_id, target.topic, partitions))
+        partitions.append(data)
+    response.responses = topics
+    response.node_endpoints = list(endpoints.values())
+    return response
+
+
+def _name_leader(
+    services: Services, context: RequestContext, target: FetchTarget, data: PartitionData
+) -> dict[int, NodeEndpoint]:
+    """Whom to ask instead, in the partition's answer; and where to find it."""
+    image = services.image
+    known = image.topic_by_id(target.topic_id)
+    state = image.partition(target.topic if known is None else known.name, target.partition)
+    if state is None or state.leader_id < 0:
+        return {}
+    data.current_leader = LeaderIdAndEpoch(state.leader_id, state.leader_epoch)
+    address = image.address(state.leader_id, context.listener)
+    if address is None:
+        return {}
+    return {state.leader_id: NodeEndpoint(state.leader_id, *address, image.brokers[state.leader_id].rack)}

@@ -1,0 +1,37 @@
+"""InitProducerId: an identity for an idempotent producer.
+
+With a transactional id it is the transaction coordinator's to answer, and there is none yet.
+"""
+
+from __future__ import annotations
+
+from klamm.broker.context import Answer, RequestContext
+from klamm.broker.producer_ids import NoProducerIdError
+from klamm.broker.services import Services
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+
+def handle(
+    services: Services, context: RequestContext, request: InitProducerIdRequest
+) -> Answer[InitProducerIdResponse]:
+    """A fresh id at epoch 0, whatever the client had before."""
+    if request.transactional_id is not None:
+        is_empty = not request.transactional_id
+        return _refused(ErrorCode.invalid_request if is_empty else ErrorCode.coordinator_not_available)
+    producer_id = services.producer_ids.take()
+    if producer_id is None:
+        return _waited(services)
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+async def _waited(services: Services) -> InitProducerIdResponse:
+    try:
+        return InitProducerIdResponse(producer_id=await services.producer_ids.wait(), producer_epoch=0)
+    except NoProducerIdError as error:
+        exhausted, later = ErrorCode.unknown_server_error, ErrorCode.coordinator_load_in_progress
+        return _refused(exhausted if error.is_exhausted else later)
+
+
+def _refused(error_code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=int(error_code), producer_id=-1, producer_epoch=-1)

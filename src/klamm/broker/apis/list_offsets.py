@@ -1,0 +1,96 @@
+"""ListOffsets: which offset a point in time, or one of the special ones, stands for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from klamm.broker.context import Answer, RequestContext
+from klamm.broker.fetch_read import epoch_error
+from klamm.broker.services import Services
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from klamm.storage.log import LogError, PartitionLog, TimestampedOffset
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+_SINCE_VERSION: Final[Mapping[int, int]] = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+}
+
+
+def handle(
+    services: Services, context: RequestContext, request: ListOffsetsRequest
+) -> Answer[ListOffsetsResponse]:
+    """One lookup per partition."""
+    times_named = Counter(
+        (topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions
+    )
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for asked in topic.partitions:
+            if times_named[topic.name, asked.partition_index] > 1:
+                found = _refused(asked, ErrorCode.invalid_request)
+            elif asked.timestamp < 0 and context.api_version < _SINCE_VERSION.get(asked.timestamp, 2**15):
+                found = _refused(asked, ErrorCode.unsupported_version)
+            else:
+                found = _look_up(services, topic.name, asked, request.isolation_level == 1)
+            partitions.append(found)
+        topics.append(ListOffsetsTopicResponse(topic.name, partitions))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _look_up(
+    services: Services, topic: str, asked: ListOffsetsPartition, read_committed: bool
+) -> ListOffsetsPartitionResponse:
+    if services.image.partition(topic, asked.partition_index) is None:
+        return _refused(asked, ErrorCode.unknown_topic_or_partition)
+    partition = services.partitions.get(topic, asked.partition_index)
+    if partition is None:
+        return _refused(asked, ErrorCode.not_leader_or_follower)
+    try:
+        log = partition.log
+        error_code = epoch_error(partition, asked.current_leader_epoch)
+        if error_code is not ErrorCode.none:
+            return _refused(asked, error_code)
+        found = _offset(log, asked.timestamp, read_committed)
+    except LogError as error:
+        return _refused(asked, error.error_code)
+    return ListOffsetsPartitionResponse(
+        asked.partition_index, 0, found.timestamp_ms, found.offset, found.leader_epoch
+    )
+
+
+def _offset(log: PartitionLog, timestamp: int, read_committed: bool) -> TimestampedOffset:
+    upper_offset = log.last_stable_offset if read_committed else log.high_watermark
+    match timestamp:
+        case -1:
+            return TimestampedOffset(upper_offset, -1, log.leader_epoch)
+        case -2 | -4:
+            return log.earliest()
+        case -3:
+            found = log.offset_for_max_timestamp()
+        case -5:
+            return TimestampedOffset()
+        case _:
+            found = log.offset_for_timestamp(timestamp, upper_offset)
+    return found if found.offset < upper_offset else TimestampedOffset()
+
+
+def _refused(asked: ListOffsetsPartition, error_code: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(asked.partition_index, int(error_code))

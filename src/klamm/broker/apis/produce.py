@@ -1,0 +1,199 @@
+"""Produce: check each partition's batch, append it, answer when it is as safe as the client asked.
+
+Transactional batches need a transaction coordinator to vouch for them. There is none yet, so they are
+refused like by a coordinator that cannot be reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from klamm.broker.context import Answer, CloseConnectionError, Held, RequestContext
+from klamm.broker.partitions import Partition
+from klamm.broker.produce_wait import Appended, ProduceWait
+from klamm.broker.services import Services
+from klamm.broker.topic_names import is_internal
+from klamm.broker.validation import BatchRefusedError, Validation, checked_batch
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from klamm.protocol.types import Buffer
+from klamm.records.batch import BatchHeader
+from klamm.records.produced import ProducedError, single_batch
+from klamm.storage.log import LogError
+
+ADMIN_CLIENT_ID = "__admin_client"
+
+
+@dataclass(slots=True)
+class Item:
+    """One partition of the request on its way; `response` has an error once it is refused."""
+
+    topic: str
+    response: PartitionProduceResponse
+    batch: Buffer = b""
+    header: BatchHeader | None = None
+    partition: Partition | None = None
+
+    def refuse(self, error_code: int, message: str | None = None) -> None:
+        self.response.error_code = int(error_code)
+        self.response.error_message = message
+        self.response.base_offset = -1
+
+
+def handle(services: Services, context: RequestContext, request: ProduceRequest) -> Answer[ProduceResponse]:
+    """Append what may be appended; acks decide how long the answer waits."""
+    response, items = _items(services, request)
+    _check_request(request, items)
+    validation = Validation(
+        services.config.klamm_record_validation == "records", services.config.klamm_decompress_max_bytes
+    )
+    appended: list[Appended] = []
+    for item in items:
+        if item.response.error_code:
+            continue
+        done = _append(services, context, item, validation)
+        if done is not None:
+            appended.append(done)
+    _name_leaders(services, context, response, items)
+    if request.acks == 0:
+        for item in items:
+            if item.response.error_code:
+                raise CloseConnectionError(
+                    f"{item.topic}-{item.response.index}: {ErrorCode(item.response.error_code).name}, "
+                    "and the client wants no answer"
+                )
+        return None
+    if request.acks == -1:
+        waiting = [done for done in appended if done.partition.log.high_watermark <= done.last_offset]
+        if waiting:
+            return Held(ProduceWait(services.loop, response, waiting, request.timeout_ms).future)
+    return response
+
+
+def _items(services: Services, request: ProduceRequest) -> tuple[ProduceResponse, list[Item]]:
+    """The answer's skeleton, and what each partition brings: checks that look at one partition alone."""
+    responses: list[TopicProduceResponse] = []
+    items: list[Item] = []
+    for topic in request.topic_data:
+        name, unknown = topic.name, ErrorCode.unknown_topic_or_partition
+        if request.uses_topic_ids:
+            state = services.image.topic_by_id(topic.topic_id)
+            name, unknown = ("", ErrorCode.unknown_topic_id) if state is None else (state.name, unknown)
+        answers: list[PartitionProduceResponse] = []
+        for data in topic.partition_data:
+            answer = PartitionProduceResponse(data.index)
+            answers.append(answer)
+            item = Item(name, answer)
+            items.append(item)
+            _read_batch(item, data, request.allows_zstd)
+            if services.image.partition(name, data.index) is None:
+                item.refuse(unknown)
+        responses.append(TopicProduceResponse(topic.topic_id, topic.name, answers))
+    if len(items) > 1:
+        _refuse_repeated(items)
+    return ProduceResponse(responses), items
+
+
+def _read_batch(item: Item, data: PartitionProduceData, allows_zstd: bool) -> None:
+    try:
+        item.header = single_batch(data.records, zstd_allowed=allows_zstd)
+        assert data.records is not None
+        item.batch = data.records
+    except ProducedError as error:
+        item.refuse(error.error_code, str(error))
+
+
+def _refuse_repeated(items: Iterable[Item]) -> None:
+    """Which of two batches for one partition comes first would be a guess."""
+    seen: dict[tuple[str, int], Item] = {}
+    for item in items:
+        first = seen.setdefault((item.topic, item.response.index), item)
+        if first is not item and item.response.error_code != ErrorCode.unknown_topic_id:
+            for twin in (first, item):
+                if twin.response.error_code != ErrorCode.unknown_topic_or_partition:
+                    twin.refuse(ErrorCode.invalid_request, "the partition is named twice")
+
+
+def _check_request(request: ProduceRequest, items: Iterable[Item]) -> None:
+    """Checks that look at the request as a whole."""
+    transactional = [item for item in items if item.header is not None and item.header.is_transactional]
+    if transactional and request.transactional_id is None:
+        _refuse_all(items, ErrorCode.transactional_id_authorization_failed)
+        return
+    good = [item for item in transactional if not item.response.error_code]
+    if len({(item.header.producer_id, item.header.producer_epoch) for item in good if item.header}) > 1:
+        _refuse_all(items, ErrorCode.invalid_producer_id_mapping)
+        return
+    for item in good:
+        item.refuse(ErrorCode.not_enough_replicas)
+    if request.acks not in (-1, 0, 1):
+        for item in items:
+            if not item.response.error_code:
+                item.refuse(ErrorCode.invalid_required_acks)
+
+
+def _refuse_all(items: Iterable[Item], error_code: ErrorCode) -> None:
+    for item in items:
+        item.refuse(error_code)
+
+
+def _append(
+    services: Services, context: RequestContext, item: Item, validation: Validation
+) -> Appended | None:
+    answer = item.response
+    if is_internal(item.topic) and context.client_id != ADMIN_CLIENT_ID:
+        item.refuse(ErrorCode.invalid_topic_exception)
+        return None
+    partition = item.partition = services.partitions.get(item.topic, answer.index)
+    if partition is None:
+        item.refuse(ErrorCode.not_leader_or_follower)
+        return None
+    assert item.header is not None
+    try:
+        log = partition.log
+        timestamp_ms = services.clock.timestamp_ms()
+        batch = checked_batch(item.batch, item.header, log.config, validation, timestamp_ms)
+        result = log.append(batch, now_ms=services.clock.now_ms(), timestamp_ms=timestamp_ms)
+    except LogError as error:
+        item.refuse(error.error_code, None)
+        return None
+    except BatchRefusedError as error:
+        item.refuse(error.error_code, error.message)
+        answer.record_errors = [BatchIndexAndErrorMessage(*each) for each in error.record_errors]
+        if error.record_errors:
+            answer.log_start_offset = log.log_start_offset
+        return None
+    services.flusher.appended(partition)
+    answer.base_offset = result.base_offset
+    answer.log_append_time_ms = result.log_append_time_ms
+    answer.log_start_offset = log.log_start_offset
+    return Appended(partition, result.last_offset, answer, partition.flush_failures)
+
+
+def _name_leaders(
+    services: Services, context: RequestContext, response: ProduceResponse, items: Iterable[Item]
+) -> None:
+    """Tell a client that asked the wrong broker whom to ask (version 10 and later carry it)."""
+    endpoints: dict[int, NodeEndpoint] = {}
+    for item in items:
+        if item.response.error_code != ErrorCode.not_leader_or_follower:
+            continue
+        state = services.image.partition(item.topic, item.response.index)
+        if state is None or state.leader_id < 0:
+            continue
+        item.response.current_leader = LeaderIdAndEpoch(state.leader_id, state.leader_epoch)
+        address = services.image.address(state.leader_id, context.listener)
+        if address is not None:
+            rack = services.image.brokers[state.leader_id].rack
+            endpoints[state.leader_id] = NodeEndpoint(state.leader_id, *address, rack)
+    response.node_endpoints = list(endpoints.values())

@@ -1,0 +1,189 @@
+"""The assembly: one function's worth of wiring builds a whole broker, for the command line and for tests."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from klamm.broker.fetch_sessions import FetchSessions
+from klamm.broker.flusher import Flusher
+from klamm.broker.image import ClusterImage, LeadershipTaken
+from klamm.broker.partitions import PartitionRegistry
+from klamm.broker.periodic import Chores
+from klamm.broker.producer_ids import ProducerIds
+from klamm.broker.routes import RouteTable
+from klamm.broker.server import BoundListener, Server, bind
+from klamm.broker.services import Arguments, Result, RunBlocking, Services
+from klamm.broker.topics import TopicManager, with_dynamic_configs
+from klamm.clock import Clock
+from klamm.storage.cluster import BrokerRegistration, ClusterStore, ResourceType
+
+if TYPE_CHECKING:
+    from klamm.broker.config import BrokerConfig
+    from klamm.storage.log import LogStore
+
+_THREADS: Final = 4  # one flushes, the others wait for the cluster's store and the cleaner
+
+_log = logging.getLogger(__name__)
+
+
+class Threads:
+    """Runs what blocks on worker threads of its own."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._executor: Executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="klamm")
+
+    def __call__(
+        self, function: Callable[[*Arguments], Result], *arguments: *Arguments
+    ) -> asyncio.Future[Result]:
+        return self._loop.run_in_executor(self._executor, function, *arguments)
+
+    def close(self) -> None:
+        self._executor.shutdown()
+
+
+class Broker:
+    """One broker: starts, serves, stops. Time, chance, storage and threads are handed in."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock,
+        random: Random,
+        logs: LogStore,
+        cluster: ClusterStore,
+        run_blocking: RunBlocking | None = None,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._random = random
+        self._logs = logs
+        self._cluster = cluster
+        self._run_blocking = run_blocking
+        self._threads: Threads | None = None
+        self._chores: Chores | None = None
+        self._services: Services | None = None
+        self._server: Server | None = None
+        self.listeners: Sequence[BoundListener] = ()
+
+    @property
+    def services(self) -> Services:
+        assert self._services is not None, "the broker has not started"
+        return self._services
+
+    @property
+    def server(self) -> Server:
+        assert self._server is not None, "the broker has not started"
+        return self._server
+
+    async def start(self, *, listen: bool = True) -> None:
+        """Take the listeners' ports, load every log, then serve. Raises StartError.
+
+        Without `listen` nobody can connect but through `server.connection`: simulations bring their own
+        network.
+        """
+        if listen:
+            self.listeners = [bind(listener) for listener in self._config.listeners]
+        try:
+            await self._start()
+        except BaseException:
+            self._close_sockets()
+            raise
+
+    async def _start(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._run_blocking is None:
+            self._threads = Threads(loop)
+        run_blocking: RunBlocking = self._run_blocking or self._threads  # type: ignore[assignment]  # one is
+        image, config = self._join_cluster()
+        partitions = PartitionRegistry(self._logs, loop)
+        topics = TopicManager(
+            config=config,
+            image=image,
+            cluster=self._cluster,
+            partitions=partitions,
+            random=self._random,
+            run_blocking=run_blocking,
+        )
+        services = self._services = Services(
+            config=config,
+            clock=self._clock,
+            random=self._random,
+            loop=loop,
+            run_blocking=run_blocking,
+            routes=RouteTable(),
+            cluster=self._cluster,
+            logs=self._logs,
+            image=image,
+            topics=topics,
+            partitions=partitions,
+            flusher=Flusher(loop, self._clock, run_blocking),
+            producer_ids=ProducerIds(self._cluster, run_blocking),
+            fetch_sessions=FetchSessions(
+                self._clock, self._random, config.max_incremental_fetch_session_cache_slots
+            ),
+        )
+        topics.config_watchers.append(self._take_config)
+        self._open_partitions(image, partitions)
+        self._server = Server(services)
+        self._chores = Chores(services)
+        for bound in self.listeners:
+            await self._server.listen(bound)
+
+    async def stop(self) -> None:
+        """Answer what can be answered, flush, and leave everything clean for the next start."""
+        if self._server is not None:
+            await self._server.stop()
+        self._close_sockets()
+        if self._services is not None:
+            await self._services.topics.close()
+            await self._services.flusher.drain()
+        if self._chores is not None:
+            await self._chores.stop()
+        if self._threads is not None:
+            self._threads.close()
+        self._logs.close()
+        self._cluster.close()
+
+    def _join_cluster(self) -> tuple[ClusterImage, BrokerConfig]:
+        """Register, take leadership at the next epoch, and take over what was configured while running."""
+        broker_id = self._config.node_id
+        self._cluster.register_broker(
+            BrokerRegistration(broker_id, self._config.broker_rack, self._advertised())
+        )
+        epochs = self._cluster.lead(broker_id)
+        image = ClusterImage.load(self._cluster, broker_id)
+        image.apply(LeadershipTaken(broker_id, epochs))
+        return image, with_dynamic_configs(self._config, image)
+
+    def _advertised(self) -> dict[str, tuple[str, int]]:
+        """Where clients of each listener are told to connect; port 0 becomes the one that was free."""
+        bound = {each.name: each.port for each in self.listeners}
+        return {
+            listener.name: (listener.host, listener.port or bound.get(listener.name, 0))
+            for listener in self._config.advertised_listeners
+        }
+
+    def _open_partitions(self, image: ClusterImage, partitions: PartitionRegistry) -> None:
+        """Load the log of every partition led here. One that cannot be read is offline, the rest serve."""
+        for topic, state in image.led_here():
+            partitions.open(
+                topic.name,
+                topic.topic_id,
+                state.partition,
+                leader_epoch=state.leader_epoch,
+                config=self.services.config.topic_config(image.configs(ResourceType.TOPIC, topic.name)),
+            )
+
+    def _take_config(self, config: BrokerConfig) -> None:
+        self.services.config = config
+
+    def _close_sockets(self) -> None:
+        for bound in self.listeners:
+            bound.close()
