@@ -45,6 +45,10 @@ class Metadata:
         """Be told of every new snapshot."""
         self._listeners.append(listener)
 
+    def unlisten(self, listener: Callable[[Cluster], None]) -> None:
+        """Stop being told."""
+        self._listeners.remove(listener)
+
     def want(self, topics: Iterable[str]) -> None:
         """Keep these topics in the snapshot, beside those wanted already."""
         if self._topics is None:
@@ -128,7 +132,7 @@ class Metadata:
         else:
             self._attempt = 0
             self._retry_at_ms = 0
-        for listener in self._listeners:
+        for listener in list(self._listeners):
             listener(self.cluster)
 
     def _back_off(self, now_ms: int) -> None:

@@ -1,0 +1,217 @@
+"""The admin for asyncio: the same methods, awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from klamm.client.admin.face import committed_offsets, milliseconds
+from klamm.client.admin.model import (
+    AlterOp,
+    ClusterDescription,
+    CommittedOffset,
+    ConfigEntry,
+    CreatedTopic,
+    GroupDescription,
+    ListedGroup,
+    ListedOffset,
+    LogDirDescription,
+    NewTopic,
+    ProducerDescription,
+    Resource,
+    Results,
+    TopicDescription,
+)
+from klamm.client.admin.operations import AdminOperations
+from klamm.protocol.types import TopicPartition
+
+
+class Admin:
+    """As `klamm.Admin`, with `await` and `async with`."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
+        self._operations = AdminOperations(config, settings)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections; safe to call twice."""
+        await asyncio.to_thread(self._operations.close)
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic | str], *, validate_only: bool = False, timeout: float | None = None
+    ) -> Results[str, CreatedTopic]:
+        """Create topics; a bare name takes the broker's defaults."""
+        return await asyncio.wrap_future(
+            self._operations.create_topics(
+                [NewTopic(item) if isinstance(item, str) else item for item in topics],
+                validate_only,
+                milliseconds(timeout),
+            )
+        )
+
+    async def delete_topics(
+        self, names: Sequence[str], *, timeout: float | None = None
+    ) -> Results[str, None]:
+        """Delete topics and all that is in them."""
+        return await asyncio.wrap_future(self._operations.delete_topics(names, milliseconds(timeout)))
+
+    async def create_partitions(
+        self,
+        totals: Mapping[str, int],
+        *,
+        assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> Results[str, None]:
+        """Grow topics to these numbers of partitions."""
+        return await asyncio.wrap_future(
+            self._operations.create_partitions(
+                totals, assignments or {}, validate_only, milliseconds(timeout)
+            )
+        )
+
+    async def describe_topics(
+        self, names: Sequence[str] | None = None, *, timeout: float | None = None
+    ) -> Results[str, TopicDescription]:
+        """Describe these topics, or all; never creates one."""
+        return await asyncio.wrap_future(self._operations.describe_topics(names, milliseconds(timeout)))
+
+    async def wait_for_topics(self, names: Sequence[str], *, timeout: float | None = None) -> None:
+        """Return when every partition of these topics has a leader."""
+        await asyncio.wrap_future(self._operations.wait_for_topics(names, milliseconds(timeout)))
+
+    async def delete_records(
+        self, before: Mapping[TopicPartition, int], *, timeout: float | None = None
+    ) -> Results[TopicPartition, int]:
+        """Delete what lies before an offset (-1: all); the new log starts."""
+        return await asyncio.wrap_future(self._operations.delete_records(before, milliseconds(timeout)))
+
+    async def describe_cluster(self, *, timeout: float | None = None) -> ClusterDescription:
+        """The cluster's id, controller and brokers."""
+        return await asyncio.wrap_future(self._operations.describe_cluster(milliseconds(timeout)))
+
+    async def describe_log_dirs(
+        self, partitions: Sequence[TopicPartition] | None = None, *, timeout: float | None = None
+    ) -> list[LogDirDescription]:
+        """The log directories of all brokers, with sizes."""
+        return await asyncio.wrap_future(
+            self._operations.describe_log_dirs(partitions, milliseconds(timeout))
+        )
+
+    async def describe_producers(
+        self, partitions: Sequence[TopicPartition], *, timeout: float | None = None
+    ) -> Results[TopicPartition, list[ProducerDescription]]:
+        """The producers that partitions know."""
+        return await asyncio.wrap_future(
+            self._operations.describe_producers(partitions, milliseconds(timeout))
+        )
+
+    async def describe_configs(
+        self,
+        resources: Sequence[tuple[Resource, str]],
+        *,
+        keys: Sequence[str] | None = None,
+        timeout: float | None = None,
+    ) -> Results[tuple[Resource, str], dict[str, ConfigEntry]]:
+        """The settings of topics, brokers or groups."""
+        return await asyncio.wrap_future(
+            self._operations.describe_configs(resources, keys, milliseconds(timeout))
+        )
+
+    async def alter_configs(
+        self,
+        changes: Mapping[tuple[Resource, str], Sequence[tuple[str, AlterOp, str | None]]],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> Results[tuple[Resource, str], None]:
+        """Set, delete, append to or subtract from single settings."""
+        return await asyncio.wrap_future(
+            self._operations.alter_configs(changes, validate_only, milliseconds(timeout))
+        )
+
+    async def list_groups(
+        self, *, states: Sequence[str] = (), types: Sequence[str] = (), timeout: float | None = None
+    ) -> list[ListedGroup]:
+        """The groups of the whole cluster, filtered by state and type."""
+        return await asyncio.wrap_future(self._operations.list_groups(states, types, milliseconds(timeout)))
+
+    async def describe_groups(
+        self, group_ids: Sequence[str], *, timeout: float | None = None
+    ) -> Results[str, GroupDescription]:
+        """Groups with their members, subscriptions and assignments."""
+        return await asyncio.wrap_future(self._operations.describe_groups(group_ids, milliseconds(timeout)))
+
+    async def delete_groups(
+        self, group_ids: Sequence[str], *, timeout: float | None = None
+    ) -> Results[str, None]:
+        """Delete empty groups and their offsets."""
+        return await asyncio.wrap_future(self._operations.delete_groups(group_ids, milliseconds(timeout)))
+
+    async def remove_members(
+        self,
+        group_id: str,
+        *,
+        instance_ids: Sequence[str] | None = None,
+        member_ids: Sequence[str] = (),
+        reason: str = "removed by an admin",
+        timeout: float | None = None,
+    ) -> Results[str, None]:
+        """Make static members (by instance id), others (by member id), or all members leave."""
+        return await asyncio.wrap_future(
+            self._operations.remove_members(group_id, instance_ids, member_ids, reason, milliseconds(timeout))
+        )
+
+    async def list_group_offsets(
+        self,
+        group_id: str,
+        partitions: Sequence[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """What a group has committed."""
+        return await asyncio.wrap_future(
+            self._operations.list_group_offsets(group_id, partitions, require_stable, milliseconds(timeout))
+        )
+
+    async def alter_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, CommittedOffset | int],
+        *,
+        timeout: float | None = None,
+    ) -> Results[TopicPartition, None]:
+        """Commit for a group without members."""
+        return await asyncio.wrap_future(
+            self._operations.alter_group_offsets(group_id, committed_offsets(offsets), milliseconds(timeout))
+        )
+
+    async def delete_group_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition], *, timeout: float | None = None
+    ) -> Results[TopicPartition, None]:
+        """Forget offsets of topics that the group is not subscribed to."""
+        return await asyncio.wrap_future(
+            self._operations.delete_group_offsets(group_id, partitions, milliseconds(timeout))
+        )
+
+    async def list_offsets(
+        self,
+        wanted: Mapping[TopicPartition, int],
+        *,
+        read_committed: bool = False,
+        timeout: float | None = None,
+    ) -> Results[TopicPartition, ListedOffset]:
+        """Offsets by time in milliseconds, or by EARLIEST, LATEST, MAX_TIMESTAMP."""
+        return await asyncio.wrap_future(
+            self._operations.list_offsets(wanted, read_committed, milliseconds(timeout))
+        )

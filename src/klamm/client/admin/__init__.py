@@ -1,0 +1,1 @@
+"""Topics, configurations, groups and offsets from the outside. Each operation is a coroutine over `Calls`."""

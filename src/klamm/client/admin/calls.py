@@ -1,0 +1,238 @@
+"""Finding the right broker and asking until it answers: any, the controller, a coordinator, the leaders."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from klamm.client.errors import BrokerError, KlammError, KlammTimeoutError, broker_error
+from klamm.client.net.network import Node, backoff_ms
+from klamm.client.runtime import Core
+from klamm.client.tasks import Promise
+from klamm.protocol.api import ApiKey
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from klamm.protocol.types import TopicPartition
+
+K = TypeVar("K")
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How long to go on, and how fast."""
+
+    timeout_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+
+
+class Deadline:
+    """One operation's time: pauses between attempts, and an end."""
+
+    def __init__(self, core: Core, policy: RetryPolicy, what: str) -> None:
+        self._core = core
+        self._policy = policy
+        self._what = what
+        self._due_at_ms = core.now_ms + policy.timeout_ms
+        self._attempt = 0
+        self.last_error: KlammError | None = None
+
+    def remaining_ms(self) -> int:
+        """What is left; raises when nothing is."""
+        left_ms = self._due_at_ms - self._core.now_ms
+        if left_ms <= 0:
+            cause = self.last_error or self._core.metadata.error
+            reason = f"; last error: {cause}" if cause else ""
+            raise KlammTimeoutError(
+                f"{self._what} took longer than {self._policy.timeout_ms} ms{reason}"
+            ) from cause
+        return left_ms
+
+    async def pause(self, error: KlammError) -> None:
+        """Wait before the next attempt; raises `error` if there is none to come."""
+        if not error.retriable:
+            raise error
+        self.last_error = error
+        wait_ms = backoff_ms(
+            self._policy.retry_backoff_ms,
+            self._policy.retry_backoff_max_ms,
+            self._attempt,
+            self._core.random,
+        )
+        self._attempt += 1
+        await self._core.tasks.sleep(min(wait_ms, self.remaining_ms()))
+        self.remaining_ms()
+
+
+class Calls:
+    """Requests with a destination and patience."""
+
+    def __init__(self, core: Core, policy: RetryPolicy) -> None:
+        self.core = core
+        self.policy = policy
+        self._coordinators: dict[str, int] = {}
+
+    def deadline(self, what: str, timeout_ms: int | None = None) -> Deadline:
+        policy = self.policy
+        if timeout_ms is not None:
+            policy = RetryPolicy(timeout_ms, policy.retry_backoff_ms, policy.retry_backoff_max_ms)
+        return Deadline(self.core, policy, what)
+
+    async def send(
+        self, node: Node, api_key: ApiKey, request: Any, deadline: Deadline, max_version: int = 32767
+    ) -> Any:
+        """One request to one node, within the deadline and the request timeout."""
+        limit_ms = min(deadline.remaining_ms(), self.core.network.config.request_timeout_ms)
+        return await self.core.tasks.request(
+            node, api_key, request, timeout_ms=limit_ms, max_version=max_version
+        )
+
+    async def to_any(self, api_key: ApiKey, request: Any, deadline: Deadline) -> Any:
+        """Ask whoever answers."""
+        while True:
+            await self.cluster_known(deadline)
+            node = self.core.network.least_loaded()
+            try:
+                if node is not None:
+                    return await self.send(node, api_key, request, deadline)
+                await deadline.pause(KlammTimeoutError("every broker is backing off"))
+            except KlammError as error:
+                await deadline.pause(error)
+
+    async def to_broker(self, broker_id: int, api_key: ApiKey, request: Any, deadline: Deadline) -> Any:
+        """Ask one broker."""
+        while True:
+            try:
+                return await self.send(Node("broker", broker_id), api_key, request, deadline)
+            except KlammError as error:
+                await deadline.pause(error)
+
+    async def to_controller(
+        self,
+        api_key: ApiKey,
+        request: Any,
+        deadline: Deadline,
+        error_codes: Callable[[Any], Iterable[int]],
+    ) -> Any:
+        """Ask the controller; find it again when it has moved."""
+        while True:
+            await self.cluster_known(deadline)
+            controller_id = self.core.metadata.cluster.controller_id
+            error: KlammError
+            try:
+                response = await self.send(Node("broker", controller_id), api_key, request, deadline)
+                if ErrorCode.not_controller not in error_codes(response):
+                    return response
+                error = broker_error(ErrorCode.not_controller, api_key.name)
+            except KlammError as failed:
+                error = failed
+            await deadline.pause(error)
+            await self.refresh(deadline)
+
+    async def to_coordinator(
+        self,
+        group_id: str,
+        api_key: ApiKey,
+        request: Any,
+        deadline: Deadline,
+        error_codes: Callable[[Any], Iterable[int]],
+        *,
+        max_version: int = 32767,
+    ) -> tuple[Any, int]:
+        """Ask a group's coordinator, found anew when it moved; the response and the coordinator's id."""
+        while True:
+            try:
+                node_id = await self.coordinator_of(group_id, deadline)
+                node = Node("broker", node_id)
+                response = await self.send(node, api_key, request, deadline, max_version)
+                moved = next((code for code in error_codes(response) if code in _ASK_AGAIN), None)
+                if moved is None:
+                    return response, node_id
+                error: KlammError = broker_error(moved, f"group {group_id}")
+            except KlammError as failed:
+                error = failed
+            if not (isinstance(error, BrokerError) and error.error_code == _LOADING):
+                self._coordinators.pop(group_id, None)
+            await deadline.pause(error)
+
+    async def coordinator_of(self, group_id: str, deadline: Deadline) -> int:
+        """The broker id of a group's coordinator."""
+        if group_id in self._coordinators:
+            return self._coordinators[group_id]
+        while True:
+            request = FindCoordinatorRequest(key=group_id, key_type=0, coordinator_keys=[group_id])
+            response: FindCoordinatorResponse = await self.to_any(ApiKey.FIND_COORDINATOR, request, deadline)
+            found = response.coordinators[0] if response.coordinators else response
+            if found.error_code == ErrorCode.none:
+                self._coordinators[group_id] = found.node_id
+                await self._known_address(found.node_id, deadline)
+                return found.node_id
+            error = broker_error(
+                found.error_code, f"finding the coordinator of {group_id}", found.error_message
+            )
+            await deadline.pause(error)
+
+    async def _known_address(self, node_id: int, deadline: Deadline) -> None:
+        if node_id not in self.core.metadata.cluster.brokers:
+            await self.refresh(deadline)
+
+    async def cluster_known(self, deadline: Deadline) -> None:
+        """Wait for the first metadata."""
+        while not self.core.metadata.cluster.brokers:
+            await self.refresh(deadline)
+
+    async def refresh(self, deadline: Deadline) -> None:
+        """Wait for newer metadata than there is now."""
+        metadata = self.core.metadata
+        wanted = metadata.request_update()
+        arrived: Promise[None] = Promise()
+
+        def check(_cluster: object) -> None:
+            if metadata.version >= wanted:
+                arrived.resolve(None)
+
+        metadata.listen(check)
+        metadata.tick(self.core.now_ms)
+        try:
+            await self.core.tasks.within(arrived, deadline.remaining_ms(), "asking for metadata")
+        except KlammTimeoutError:
+            deadline.last_error = deadline.last_error or metadata.error
+            deadline.remaining_ms()
+        finally:
+            metadata.unlisten(check)
+
+    async def leaders_of(
+        self, partitions: Sequence[TopicPartition], deadline: Deadline
+    ) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, KlammError]]:
+        """The partitions by their leader, and those that do not exist or have none."""
+        metadata = self.core.metadata
+        metadata.want({partition.topic for partition in partitions})
+        unknown = [item for item in partitions if metadata.cluster.partition(item) is None]
+        if unknown:
+            await self.refresh(deadline)
+        led: dict[int, list[TopicPartition]] = defaultdict(list)
+        failed: dict[TopicPartition, KlammError] = {}
+        for item in partitions:
+            info = metadata.cluster.partition(item)
+            if info is None:
+                code = metadata.cluster.errors.get(item.topic, ErrorCode.unknown_topic_or_partition)
+                failed[item] = broker_error(code, str(item))
+            elif info.leader_id < 0:
+                failed[item] = broker_error(ErrorCode.leader_not_available, str(item))
+            else:
+                led[info.leader_id].append(item)
+        return led, failed
+
+
+_LOADING = ErrorCode.coordinator_load_in_progress
+_ASK_AGAIN = (_LOADING, ErrorCode.coordinator_not_available, ErrorCode.not_coordinator)
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partition numbers by topic, in order."""
+    grouped: dict[str, list[int]] = defaultdict(list)
+    for item in partitions:
+        grouped[item.topic].append(item.partition)
+    return dict(grouped)

@@ -1,0 +1,115 @@
+"""Configurations of topics, brokers and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from klamm.client.admin.calls import Calls, Deadline
+from klamm.client.admin.model import AlterOp, ConfigEntry, Resource, Results
+from klamm.client.errors import broker_error
+from klamm.protocol.api import ApiKey
+from klamm.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from klamm.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+ResourceName = tuple[Resource, str]
+DEFAULT_SOURCE = 5
+
+
+async def describe_configs(
+    calls: Calls,
+    resources: Sequence[ResourceName],
+    *,
+    keys: Sequence[str] | None,
+    timeout_ms: int | None,
+) -> Results[ResourceName, dict[str, ConfigEntry]]:
+    deadline = calls.deadline("describing configurations", timeout_ms)
+    results: Results[ResourceName, dict[str, ConfigEntry]] = Results()
+    for broker_id, asked in _by_broker(resources).items():
+        request = DescribeConfigsRequest(
+            [
+                DescribeConfigsResource(kind, name, None if keys is None else list(keys))
+                for kind, name in asked
+            ],
+            include_synonyms=False,
+        )
+        response: DescribeConfigsResponse = await _ask(
+            calls, broker_id, ApiKey.DESCRIBE_CONFIGS, request, deadline
+        )
+        for item in response.results:
+            resource = (Resource(item.resource_type), item.resource_name)
+            if item.error_code:
+                what = f"{resource[0].name.lower()} {item.resource_name}"
+                results[resource] = broker_error(item.error_code, what, item.error_message)
+                continue
+            results[resource] = {
+                entry.name: ConfigEntry(
+                    entry.name,
+                    entry.value,
+                    entry.config_source,
+                    entry.config_source == DEFAULT_SOURCE,
+                    entry.read_only,
+                    entry.is_sensitive,
+                )
+                for entry in sorted(item.configs, key=lambda entry: entry.name)
+            }
+    return results
+
+
+async def alter_configs(
+    calls: Calls,
+    changes: Mapping[ResourceName, Sequence[tuple[str, AlterOp, str | None]]],
+    *,
+    validate_only: bool,
+    timeout_ms: int | None,
+) -> Results[ResourceName, None]:
+    """Change single settings; each resource all or nothing."""
+    deadline = calls.deadline("changing configurations", timeout_ms)
+    results: Results[ResourceName, None] = Results()
+    for broker_id, asked in _by_broker(list(changes)).items():
+        request = IncrementalAlterConfigsRequest(
+            [
+                AlterConfigsResource(
+                    kind, name, [AlterableConfig(key, op, value) for key, op, value in changes[kind, name]]
+                )
+                for kind, name in asked
+            ],
+            validate_only,
+        )
+        response: IncrementalAlterConfigsResponse = await _ask(
+            calls, broker_id, ApiKey.INCREMENTAL_ALTER_CONFIGS, request, deadline
+        )
+        for item in response.responses:
+            resource = (Resource(item.resource_type), item.resource_name)
+            what = f"{resource[0].name.lower()} {item.resource_name}"
+            results[resource] = (
+                broker_error(item.error_code, what, item.error_message) if item.error_code else None
+            )
+    return results
+
+
+def _by_broker(resources: Sequence[ResourceName]) -> dict[int | None, list[ResourceName]]:
+    """A broker's own configuration is asked of that broker, all else of anybody."""
+    asked: dict[int | None, list[ResourceName]] = {}
+    for kind, name in resources:
+        is_own = kind in (Resource.BROKER, Resource.BROKER_LOGGER) and name.isdigit()
+        asked.setdefault(int(name) if is_own else None, []).append((kind, name))
+    return asked
+
+
+async def _ask(
+    calls: Calls, broker_id: int | None, api_key: ApiKey, request: object, deadline: Deadline
+) -> Any:
+    if broker_id is None:
+        return await calls.to_any(api_key, request, deadline)
+    await calls.cluster_known(deadline)
+    return await calls.to_broker(broker_id, api_key, request, deadline)
