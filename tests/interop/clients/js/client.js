@@ -9,7 +9,7 @@ const snappy = require('kafkajs-snappy')
 const lz4 = require('lz4-napi')
 const zstd = require('@bokuweb/zstd-wasm')
 
-const { Kafka, CompressionTypes, CompressionCodecs, ConfigResourceTypes, logLevel } = kafkajs
+const { AssignerProtocol, Kafka, CompressionTypes, CompressionCodecs, ConfigResourceTypes, logLevel } = kafkajs
 
 CompressionCodecs[CompressionTypes.Snappy] = snappy
 CompressionCodecs[CompressionTypes.LZ4] = () => ({
@@ -229,6 +229,39 @@ function codeOf(error) {
   return null
 }
 
+// kafkajs knows only an assignor of its own name. This one has a name and a result that the other libraries share.
+const rangeAssigner = ({ cluster }) => ({
+  name: 'range',
+  version: 0,
+  protocol: ({ topics }) => ({
+    name: 'range',
+    metadata: AssignerProtocol.MemberMetadata.encode({ version: 0, topics, userData: Buffer.alloc(0) }),
+  }),
+  async assign({ members, topics }) {
+    const ids = members.map(({ memberId }) => memberId).sort()
+    const assignments = ids.map(() => ({}))
+    for (const topic of topics) {
+      const partitions = cluster.findTopicPartitionMetadata(topic).map(({ partitionId }) => partitionId).sort((a, b) => a - b)
+      const each = Math.floor(partitions.length / ids.length)
+      const more = partitions.length % ids.length
+      let start = 0
+      ids.forEach((_, index) => {
+        const end = start + each + (index < more ? 1 : 0)
+        assignments[index][topic] = partitions.slice(start, end)
+        start = end
+      })
+    }
+    return ids.map((memberId, index) => ({
+      memberId,
+      memberAssignment: AssignerProtocol.MemberAssignment.encode({
+        version: 0,
+        assignment: assignments[index],
+        userData: Buffer.alloc(0),
+      }),
+    }))
+  },
+})
+
 async function beAMember(command, stopped) {
   const consumer = kafka.consumer({
     groupId: command.group,
@@ -237,12 +270,12 @@ async function beAMember(command, stopped) {
     heartbeatInterval: Math.floor(command.session_timeout_ms / 10),
     maxWaitTimeInMs: 200,
     allowAutoTopicCreation: false,
-    partitionAssigners: [kafkajs.PartitionAssigners.roundRobin],
+    partitionAssigners: [command.assignor === 'range' ? rangeAssigner : kafkajs.PartitionAssigners.roundRobin],
   })
   consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
     tell({ event: 'assigned', partitions: payload.memberAssignment[command.topic] || [] })
   })
-  consumer.on(consumer.events.REBALANCING, () => tell({ event: 'revoked', partitions: [] }))
+  consumer.on(consumer.events.REBALANCING, () => tell({ event: 'revoked', partitions: null }))
   await consumer.connect()
   await consumer.subscribe({ topics: [command.topic], fromBeginning: true })
   await consumer.run({
