@@ -16,6 +16,9 @@ import pytest
 from interop.harness import ClientProcess
 from interop.processes import KlammProcess
 
+# Groups form at once, and a dead member is missed soon.
+QUICK_GROUPS = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100"}
+
 ClientFactory = Callable[[str], ClientProcess]
 
 
@@ -23,7 +26,7 @@ ClientFactory = Callable[[str], ClientProcess]
 def klamm_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KlammProcess]:
     """One klamm process for the whole session, its data in a folder of its own."""
     folder = tmp_path_factory.mktemp("klamm")
-    with KlammProcess(folder / "data", stderr_path=folder / "klamm.log") as broker:
+    with KlammProcess(folder / "data", stderr_path=folder / "klamm.log", settings=QUICK_GROUPS) as broker:
         yield broker
 
 

@@ -16,6 +16,15 @@ from typing import Self
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def inherited_environment() -> dict[str, str]:
+    """This process's environment without what a broker would take for one of its settings."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name == "KLAMM_PURE" or not name.startswith("KLAMM_")
+    }
+
+
 class ProcessEndedError(Exception):
     """The process ended while somebody waited for a line; the message carries its standard error."""
 
@@ -36,7 +45,7 @@ class LineProcess:
                 stderr=stderr,
                 text=True,
                 encoding="utf-8",
-                env={**os.environ, **(environment or {})},
+                env={**inherited_environment(), **(environment or {})},
             )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
