@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from klamm.protocol.errors import ErrorCode
 from klamm.storage.topic_config import TopicConfig
@@ -30,8 +30,7 @@ class AppendOrigin(Enum):
     COORDINATOR = "coordinator"  # epochs only: offset commits and transaction markers
 
 
-@dataclass(frozen=True, slots=True)
-class AppendResult:
+class AppendResult(NamedTuple):
     """Where a batch went. A duplicate went nowhere: these are the offsets of its original."""
 
     base_offset: int
@@ -119,11 +118,15 @@ class PartitionLog(Protocol):
         now_ms: int,
         timestamp_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        marker_bumps_epoch: bool = False,
     ) -> AppendResult:
         """Append one validated batch, or find that it is a duplicate.
 
         Stamps base offset and leader epoch, rolls the segment when due, checks the producer's epoch and
         sequence, keeps indexes and producer state. Raises LogError; then nothing has changed.
+
+        A control batch comes from a coordinator and ends its producer's transaction. Where each end also
+        raises the epoch (transaction.version 2), `marker_bumps_epoch` refuses one that comes too late.
         """
         ...
 
@@ -141,9 +144,7 @@ class PartitionLog(Protocol):
 
     def in_active_segment(self, offset: int) -> bool: ...
 
-    def aborted_transactions(
-        self, from_offset: int, until_offset: int
-    ) -> Sequence[AbortedTransaction]: ...
+    def aborted_transactions(self, from_offset: int, until_offset: int) -> Sequence[AbortedTransaction]: ...
 
     def offset_for_timestamp(self, timestamp_ms: int, until_offset: int) -> TimestampedOffset: ...
     def offset_for_max_timestamp(self) -> TimestampedOffset: ...
@@ -158,6 +159,10 @@ class PartitionLog(Protocol):
 
     def truncate(self, to_offset: int) -> None:
         """Cut everything at and above an offset and rebuild producer state."""
+        ...
+
+    def sync_is_due(self, now_ms: int) -> bool:
+        """Whether it is time to flush: at once in commit mode, else by flush.messages, flush.ms and rolls."""
         ...
 
     def start_sync(self) -> SyncTicket | None:

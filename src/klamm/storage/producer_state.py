@@ -44,7 +44,7 @@ class ProducerEntry:
 
     producer_id: int
     epoch: int
-    batches: deque[BatchSummary] = field(default_factory=lambda: deque(maxlen=WINDOW_BATCHES))
+    batches: list[BatchSummary] = field(default_factory=list)  # the newest last
     last_timestamp_ms: int = NONE
     coordinator_epoch: int = NONE
     txn_first_offset: int = NONE  # -1: no transaction is open
@@ -52,6 +52,12 @@ class ProducerEntry:
     @property
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NONE
+
+    def remember(self, batch: BatchSummary) -> None:
+        """Keep the newest batches: as many as a producer may have in flight."""
+        self.batches.append(batch)
+        if len(self.batches) > WINDOW_BATCHES:
+            del self.batches[0]
 
     def duplicate_of(self, header: BatchHeader) -> BatchSummary | None:
         """The remembered batch that this one repeats, sequence for sequence."""
@@ -160,10 +166,8 @@ class ProducerState:
             entry.epoch = header.producer_epoch
             entry.batches.clear()
         last_offset = header.base_offset + header.last_offset_delta
-        entry.batches.append(
-            BatchSummary(
-                header.last_sequence, last_offset, header.last_offset_delta, header.max_timestamp_ms
-            )
+        entry.remember(
+            BatchSummary(header.last_sequence, last_offset, header.last_offset_delta, header.max_timestamp_ms)
         )
         entry.last_timestamp_ms = header.max_timestamp_ms
         if header.attributes & TRANSACTIONAL_BIT and entry.txn_first_offset < 0:
@@ -214,6 +218,11 @@ class ProducerState:
         completed = self._completed
         while completed and completed[0].last_offset < high_watermark:
             completed.popleft()
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether every transaction is decided, as far as readers can see."""
+        return not self._open and not self._completed
 
     def first_unstable_offset(self) -> int | None:
         """Where the oldest transaction begins that readers may not see decided; None without any."""

@@ -1,0 +1,154 @@
+"""The segments of one log, one behind the other: finding, adding, cutting and replacing them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+from klamm.storage.engines.segments import names
+from klamm.storage.engines.segments.files import Files
+from klamm.storage.engines.segments.handles import HandlePool
+from klamm.storage.engines.segments.segment import Segment
+from klamm.storage.log import AbortedTransaction
+
+
+class SegmentChain:
+    """Segments in order of their base offsets; the last one is active. Never empty."""
+
+    def __init__(self, files: Files, pool: HandlePool, directory: str, segments: Iterable[Segment]) -> None:
+        self.files = files
+        self._pool = pool
+        self.directory = directory
+        self.segments = list(segments)
+        self._bases = [segment.base_offset for segment in self.segments]
+        self.active = self.segments[-1]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self.segments)
+
+    def add(self, base_offset: int, now_ms: int) -> Segment:
+        """A new active segment. Raises OSError; then nothing has changed."""
+        segment = Segment.create(self.files, self._pool, self.directory, base_offset, now_ms=now_ms)
+        self._set([*self.segments, segment])
+        return segment
+
+    def _set(self, segments: list[Segment]) -> None:
+        self.segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self.active = segments[-1]
+
+    # -- finding
+
+    def stretch(self, offset: int, until_offset: int, log_end_offset: int) -> tuple[Segment, int, int | None]:
+        """Where to read: a segment, the position of the batch that holds an offset, where to stop.
+
+        None for the last when the batches at and above `until_offset` are in this very segment: only then
+        has anybody to look where they begin.
+        """
+        index = bisect_right(self._bases, offset) - 1
+        segment = self.segments[index]
+        start = segment.locate(offset)
+        # Behind the last batch of a segment there may be a gap: the next one follows.
+        while start == segment.size_bytes and segment is not self.active:
+            index += 1
+            segment = self.segments[index]
+            start = segment.locate(offset)
+        if until_offset >= log_end_offset or (
+            segment is not self.active and self._bases[index + 1] <= until_offset
+        ):
+            return segment, start, segment.size_bytes
+        return segment, start, None
+
+    def aborted(self, from_offset: int, until_offset: int) -> list[AbortedTransaction]:
+        """Aborted transactions that reach into a range; perhaps a few more."""
+        aborted = []
+        first = max(bisect_right(self._bases, from_offset) - 1, 0)
+        for segment in self.segments[first:]:
+            for entry in segment.loaded_txn_index().entries():
+                if entry.last_offset >= from_offset and entry.first_offset < until_offset:
+                    aborted.append(AbortedTransaction(entry.producer_id, entry.first_offset))
+                if entry.last_stable_offset >= until_offset:
+                    return aborted
+        return aborted
+
+    # -- cutting
+
+    def cut(self, to_offset: int, now_ms: int) -> tuple[int, list[Segment]]:
+        """Cut off all batches that end at or above an offset: the log end then, and what was dropped.
+
+        Durable when it returns, and a crash on the way leaves a longer log, never one with a hole: the
+        newest segments go first. Raises OSError.
+        """
+        keep = bisect_right(self._bases, to_offset)
+        if not keep:
+            dropped = self.segments
+            self._drop_files(dropped)
+            segment = Segment.create(self.files, self._pool, self.directory, to_offset, now_ms=now_ms)
+            self._set([segment])
+            self.files.sync_directory(self.directory)
+            return to_offset, dropped
+        target = self.segments[keep - 1]
+        dropped = self.segments[keep:]
+        self._drop_files(dropped)
+        self._set(self.segments[:keep])
+        position = target.locate(to_offset)
+        if position < target.size_bytes:
+            # A batch is cut whole: the log then ends where it began.
+            to_offset = min(to_offset, target.base_offset_at(position))
+            target.truncate(position, to_offset)
+        target.cut_tail()
+        self.files.sync_directory(self.directory)
+        return to_offset, dropped
+
+    def drop_oldest(self, count: int) -> list[Segment]:
+        """Take the oldest segments out; their files wait under `.deleted`. Raises OSError."""
+        dropped = self.segments[:count]
+        self._set(self.segments[count:])
+        self._drop_files(dropped)
+        return dropped
+
+    def _drop_files(self, dropped: Sequence[Segment]) -> None:
+        for segment in reversed(dropped):
+            segment.close_handle()
+            segment.rename(names.DELETED_SUFFIX)
+
+    def replace(self, old: Sequence[Segment], new: Sequence[Segment], now_ms: int) -> list[Segment]:
+        """Put cleaned segments in the place of others, so that a crash shows the old or the new.
+
+        `new` are finished, their files end in `.cleaned` and are durable. Raises OSError.
+        """
+        for segment in reversed(new):
+            # The newest first: loading drops every .swap at or above the first .cleaned, and so tells a
+            # set that is complete from one that is not.
+            segment.close_handle()
+            segment.rename(names.SWAP_SUFFIX)
+        self.files.sync_directory(self.directory)
+        self._drop_files(old)
+        replacements = []
+        for segment in new:
+            segment.rename("")
+            replacements.append(self.adopt(segment, now_ms))
+        first = self._bases.index(old[0].base_offset)
+        self._set([*self.segments[:first], *replacements, *self.segments[first + len(old) :]])
+        self.files.sync_directory(self.directory)
+        return list(old)
+
+    def adopt(self, segment: Segment, now_ms: int) -> Segment:
+        """A segment of this log over files that somebody else wrote."""
+        return Segment(
+            self.files,
+            self._pool,
+            self.directory,
+            segment.base_offset,
+            size_bytes=segment.size_bytes,
+            modified_at_ms=segment.modified_at_ms,
+            created_at_ms=now_ms,
+        )
+
+    def close(self) -> None:
+        """Give all handles back."""
+        for segment in self.segments:
+            with suppress(OSError):  # nothing is lost by it: whoever cared has synced before
+                segment.close_handle()

@@ -1,0 +1,146 @@
+"""Small text files of a log directory: offset checkpoints, whose directory it is, how it was left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from klamm.protocol.errors import DecodeError
+from klamm.protocol.types import TopicPartition, id_from_text, id_to_text
+from klamm.storage.engines.segments.files import Files, write_aside
+
+_VERSION: Final = "0"
+_CLEAN_SHUTDOWN: Final = json.dumps({"version": 0, "brokerEpoch": -1}, separators=(",", ":")).encode()
+
+
+class ForeignDirectoryError(Exception):
+    """A log directory that belongs to another cluster or node."""
+
+
+class OffsetCheckpoint:
+    """One of the directory's checkpoint files: an offset for each partition."""
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self._path = path
+
+    def create(self) -> None:
+        """Make the file, empty, unless there is one."""
+        if not self._files.exists(self._path):
+            self._files.write_file(self._path, b"", sync=False)
+
+    def read(self) -> dict[TopicPartition, int]:
+        """What it says; nothing when it is missing. Raises DecodeError when it cannot be believed."""
+        try:
+            data = self._files.read_file(self._path)
+        except FileNotFoundError:
+            return {}
+        return decode_offsets(data)
+
+    def write(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace it, durably but for its name: the caller syncs the directory when that matters."""
+        write_aside(self._files, self._path, encode_offsets(offsets), sync=True)
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """Version, count, then `topic partition offset` lines."""
+    lines = [_VERSION, str(len(offsets))]
+    lines += [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
+    """The offsets of a checkpoint; DecodeError when it is cut short or not one. Empty bytes hold none."""
+    if not data:
+        return {}
+    try:
+        version, count, *lines = data.decode("ascii").splitlines()
+        offsets = {}
+        for line in lines:
+            topic, partition, offset = line.split(" ")
+            offsets[TopicPartition(topic, int(partition))] = int(offset)
+        is_whole = version == _VERSION and int(count) == len(offsets)
+    except ValueError as error:
+        raise DecodeError(f"this is no offset checkpoint: {error}") from error
+    if not is_whole:
+        raise DecodeError(f"an offset checkpoint of version {version} that promises {count} lines")
+    return offsets
+
+
+class MetaProperties(NamedTuple):
+    """Whose log directory this is."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: bytes
+
+
+def encode_meta(meta: MetaProperties) -> bytes:
+    lines = [
+        "#",
+        f"cluster.id={meta.cluster_id}",
+        f"directory.id={id_to_text(meta.directory_id)}",
+        f"node.id={meta.node_id}",
+        "version=1",
+    ]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def decode_meta(data: bytes) -> MetaProperties:
+    """DecodeError when a property is missing or makes no sense."""
+    try:
+        lines = [line.strip() for line in data.decode().splitlines()]
+        pairs = dict(line.split("=", 1) for line in lines if line and not line.startswith(("#", "!")))
+        values = {key.strip(): value.strip() for key, value in pairs.items()}
+        if values["version"] != "1":
+            raise DecodeError(f"meta.properties of version {values['version']}, 1 is known")
+        directory_id = values.get("directory.id")
+        return MetaProperties(
+            cluster_id=values["cluster.id"],
+            node_id=int(values["node.id"]),
+            directory_id=id_from_text(directory_id) if directory_id else bytes(16),
+        )
+    except (KeyError, ValueError) as error:
+        raise DecodeError(f"meta.properties cannot be read: {error}") from error
+
+
+def claim_directory(files: Files, path: str, meta: MetaProperties) -> MetaProperties:
+    """Check that a directory is ours, or make it so; ForeignDirectoryError, DecodeError."""
+    try:
+        found = decode_meta(files.read_file(path))
+    except FileNotFoundError:
+        write_aside(files, path, encode_meta(meta), sync=True)
+        return meta
+    if found.cluster_id != meta.cluster_id:
+        raise ForeignDirectoryError(
+            f"{path} says cluster.id={found.cluster_id}, but this broker is of {meta.cluster_id}: "
+            "give it another log.dirs, or remove the directory if its data is not wanted"
+        )
+    if found.node_id != meta.node_id:
+        raise ForeignDirectoryError(
+            f"{path} says node.id={found.node_id}, but this is node {meta.node_id}: "
+            "two nodes cannot share log.dirs"
+        )
+    return found
+
+
+def encode_partition_metadata(topic_id: bytes) -> bytes:
+    """No newline at the end: Kafka writes none."""
+    return f"version: 0\ntopic_id: {id_to_text(topic_id)}".encode()
+
+
+def decode_partition_metadata(data: bytes) -> bytes:
+    """The topic id; DecodeError."""
+    try:
+        values = dict(line.split(": ", 1) for line in data.decode().splitlines())
+        if values["version"] != "0":
+            raise DecodeError(f"partition.metadata of version {values['version']}, 0 is known")
+        return id_from_text(values["topic_id"])
+    except (KeyError, ValueError) as error:
+        raise DecodeError(f"partition.metadata cannot be read: {error}") from error
+
+
+def write_clean_shutdown(files: Files, path: str) -> None:
+    """Say that everything is on disk. The very last thing a broker does."""
+    files.write_file(path, _CLEAN_SHUTDOWN, sync=True)

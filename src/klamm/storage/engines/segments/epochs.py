@@ -1,0 +1,140 @@
+"""Which leader wrote which stretch of a log: the leader epochs and where each began."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from klamm.protocol.errors import DecodeError
+from klamm.storage.engines.segments.files import Files, write_aside
+from klamm.storage.log import EpochEnd
+
+_VERSION: Final = "0"
+
+
+class EpochEntry(NamedTuple):
+    """A leadership and the first offset it could write."""
+
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochs:
+    """The epochs of one log, oldest first; epochs and starts rise together.
+
+    Every change goes to the checkpoint file at once (page cache); the next flush of the log makes it
+    durable together with the records it is about.
+    """
+
+    __slots__ = ("_entries", "_files", "is_unsynced", "path")
+
+    def __init__(self, files: Files, path: str, entries: list[EpochEntry]) -> None:
+        self._files = files
+        self.path = path
+        self._entries = entries
+        self.is_unsynced = False
+
+    @classmethod
+    def load(cls, files: Files, path: str) -> LeaderEpochs | None:
+        """What the checkpoint says; None when it is missing or unreadable."""
+        try:
+            return cls(files, path, decode_epochs(files.read_file(path)))
+        except (FileNotFoundError, DecodeError):
+            return None
+
+    @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        return tuple(self._entries)
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest epoch; -1 when no leader was ever noted."""
+        return self._entries[-1].epoch if self._entries else -1
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """An epoch begins at an offset; entries that this contradicts go."""
+        if self._note(epoch, start_offset):
+            self.save()
+
+    def replay(self, epoch: int, start_offset: int) -> None:
+        """As `assign`, for a batch met while scanning; the caller saves at the end."""
+        if epoch > self.latest_epoch:
+            self._note(epoch, start_offset)
+
+    def _note(self, epoch: int, start_offset: int) -> bool:
+        entries = self._entries
+        if entries and entries[-1].epoch == epoch and entries[-1].start_offset <= start_offset:
+            return False
+        while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
+            entries.pop()
+        entries.append(EpochEntry(epoch, start_offset))
+        return True
+
+    def truncate_end(self, next_offset: int) -> None:
+        """The log was cut: entries that began at or above its new end go."""
+        kept = [entry for entry in self._entries if entry.start_offset < next_offset]
+        if len(kept) != len(self._entries):
+            self._entries = kept
+            self.save()
+
+    def truncate_start(self, start_offset: int) -> None:
+        """The log start rose: the entry that covers it now begins there."""
+        covering = bisect_right(self._entries, start_offset, key=_start) - 1
+        if covering < 0 or self._entries[0].start_offset == start_offset:
+            return
+        moved = self._entries[covering]._replace(start_offset=start_offset)
+        self._entries = [moved, *self._entries[covering + 1 :]]
+        self.save()
+
+    def at(self, offset: int) -> int:
+        """The epoch that an offset was written in; -1 below the oldest."""
+        covering = bisect_right(self._entries, offset, key=_start) - 1
+        return self._entries[covering].epoch if covering >= 0 else -1
+
+    def end_of(self, epoch: int, log_end_offset: int) -> EpochEnd:
+        """Where an epoch ended."""
+        entries = self._entries
+        if not entries or epoch < 0 or epoch > entries[-1].epoch:
+            return EpochEnd()
+        if epoch == entries[-1].epoch:
+            return EpochEnd(epoch, log_end_offset)
+        if epoch < entries[0].epoch:
+            return EpochEnd(epoch, entries[0].start_offset)
+        found = bisect_right(entries, epoch, key=_epoch) - 1
+        return EpochEnd(entries[found].epoch, entries[found + 1].start_offset)
+
+    def save(self) -> None:
+        """Write the checkpoint; page cache only."""
+        write_aside(self._files, self.path, encode_epochs(self._entries), sync=False)
+        self.is_unsynced = True
+
+
+def _start(entry: EpochEntry) -> int:
+    return entry.start_offset
+
+
+def _epoch(entry: EpochEntry) -> int:
+    return entry.epoch
+
+
+def encode_epochs(entries: list[EpochEntry]) -> bytes:
+    """The checkpoint's text: version, count, then a line for each entry."""
+    lines = [_VERSION, str(len(entries)), *(f"{entry.epoch} {entry.start_offset}" for entry in entries)]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def decode_epochs(data: bytes) -> list[EpochEntry]:
+    """The entries of a checkpoint; DecodeError when it is not whole or not one."""
+    try:
+        version, count, *lines = data.decode("ascii").splitlines()
+        entries = [EpochEntry(*map(int, line.split(" "))) for line in lines]
+        is_whole = version == _VERSION and int(count) == len(entries)
+    except (ValueError, TypeError) as error:
+        raise DecodeError(f"this is no leader epoch checkpoint: {error}") from error
+    if not is_whole:
+        raise DecodeError(f"a leader epoch checkpoint of version {version} that promises {count} entries")
+    for before, after in pairwise(entries):
+        if after.epoch <= before.epoch or after.start_offset < before.start_offset:
+            raise DecodeError(f"leader epochs that do not rise: {before}, {after}")
+    return entries

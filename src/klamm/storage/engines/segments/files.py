@@ -1,0 +1,199 @@
+"""The disk as the segment engine sees it: a dozen calls, so that a simulated disk can stand in.
+
+Handles are plain numbers. Positions are always given: no handle has a cursor that a failed write could
+leave in the wrong place.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+Chunk = bytes | bytearray | memoryview
+
+
+class DirectoryEntry(NamedTuple):
+    """One name in a directory."""
+
+    name: str
+    is_directory: bool
+    size_bytes: int
+    modified_at_ms: int  # wall clock
+
+
+class DiskSpace(NamedTuple):
+    """What the volume under a directory has."""
+
+    total_bytes: int
+    usable_bytes: int
+
+
+class AlreadyLockedError(OSError):
+    """Another process holds the lock."""
+
+
+class Files(Protocol):
+    """All that the engine asks of a disk. Everything raises OSError as the os module does."""
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        """A handle for reading and writing."""
+        ...
+
+    def close(self, handle: int) -> None: ...
+    def duplicate(self, handle: int) -> int:
+        """A second handle of the same file, to be closed on its own."""
+        ...
+
+    def pread(self, handle: int, length: int, position: int, /) -> bytes:
+        """At most `length` bytes; fewer only at the end of the file."""
+        ...
+
+    def pwritev(self, handle: int, chunks: Sequence[Chunk], position: int, /) -> int:
+        """Write chunks one after the other; how many bytes went, which may be fewer than asked."""
+        ...
+
+    def size(self, handle: int) -> int: ...
+    def truncate(self, handle: int, length: int) -> None: ...
+    def sync(self, handle: int) -> None:
+        """Return when the file's bytes and length are on disk."""
+        ...
+
+    def read_file(self, path: str) -> bytes: ...
+    def write_file(self, path: str, data: bytes, *, sync: bool) -> None:
+        """Make the file hold exactly these bytes; not atomic: write aside, then rename."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+    def scan(self, path: str) -> list[DirectoryEntry]: ...
+    def rename(self, source: str, target: str) -> None:
+        """Atomic; replaces a file of the target's name."""
+        ...
+
+    def remove(self, path: str) -> None: ...
+    def make_directory(self, path: str) -> None:
+        """With its parents; fine when it exists."""
+        ...
+
+    def remove_directory(self, path: str) -> None: ...
+    def sync_directory(self, path: str) -> None:
+        """Return when the names in a directory are on disk."""
+        ...
+
+    def set_modified_at(self, path: str, modified_at_ms: int) -> None: ...
+    def lock(self, path: str) -> int:
+        """Take a lock that other processes see, until its handle is closed; AlreadyLockedError."""
+        ...
+
+    def disk_space(self, path: str) -> DiskSpace: ...
+
+
+class OsFiles:
+    """The operating system's files. The hot calls are the os module's own, without a frame in between."""
+
+    close = staticmethod(os.close)
+    duplicate = staticmethod(os.dup)
+    pread = staticmethod(os.pread)
+    pwritev = staticmethod(os.pwritev)
+    truncate = staticmethod(os.ftruncate)
+    # The bytes and the length are what a log needs; macOS has no fdatasync.
+    sync = staticmethod(getattr(os, "fdatasync", os.fsync))
+    exists = staticmethod(os.path.exists)
+    rename = staticmethod(os.replace)
+    remove = staticmethod(os.unlink)
+    remove_directory = staticmethod(os.rmdir)
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        flags = os.O_RDWR | os.O_CLOEXEC
+        return os.open(path, flags | os.O_CREAT if create else flags, 0o644)
+
+    def size(self, handle: int) -> int:
+        return os.fstat(handle).st_size
+
+    def read_file(self, path: str) -> bytes:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.read(handle, os.fstat(handle).st_size)
+        finally:
+            os.close(handle)
+
+    def write_file(self, path: str, data: bytes, *, sync: bool) -> None:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(handle, rest) :]
+            if sync:
+                os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def scan(self, path: str) -> list[DirectoryEntry]:
+        entries = []
+        with os.scandir(path) as scanned:
+            for entry in scanned:
+                status = entry.stat(follow_symlinks=False)
+                entries.append(
+                    DirectoryEntry(
+                        entry.name, entry.is_dir(), status.st_size, status.st_mtime_ns // 1_000_000
+                    )
+                )
+        return entries
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def sync_directory(self, path: str) -> None:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def set_modified_at(self, path: str, modified_at_ms: int) -> None:
+        os.utime(path, ns=(modified_at_ms * 1_000_000, modified_at_ms * 1_000_000))
+
+    def lock(self, path: str) -> int:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            # The first kind keeps a second store of this process out, the second kind is what Kafka takes.
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(handle)
+            raise AlreadyLockedError(f"{path} is locked by another process") from error
+        return handle
+
+    def disk_space(self, path: str) -> DiskSpace:
+        status = os.statvfs(path)
+        return DiskSpace(status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize)
+
+
+def write_aside(files: Files, path: str, data: bytes, *, sync: bool) -> None:
+    """Replace a small file whole: readers see the old content or the new, a crash leaves one of them."""
+    files.write_file(path + ".tmp", data, sync=sync)
+    files.rename(path + ".tmp", path)
+
+
+def remove_if_there(files: Files, path: str) -> None:
+    """Remove a file that may be gone already."""
+    try:
+        files.remove(path)
+    except FileNotFoundError:
+        return
+
+
+def remove_tree(files: Files, path: str) -> None:
+    """Remove a directory and all in it; what is gone already is fine."""
+    try:
+        entries = files.scan(path)
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        inner = f"{path}/{entry.name}"
+        if entry.is_directory:
+            remove_tree(files, inner)
+        else:
+            remove_if_there(files, inner)
+    files.remove_directory(path)

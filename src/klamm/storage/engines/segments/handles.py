@@ -1,0 +1,53 @@
+"""How many files may be open at once: idle segments give their handles back."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+from klamm.storage.engines.segments.files import Files
+
+
+class Openable(Protocol):
+    """Something that keeps a handle while the pool lets it."""
+
+    is_recently_used: bool
+
+    @property
+    def is_open(self) -> bool: ...
+    @property
+    def is_unsynced(self) -> bool:
+        """Whether its writes are not on disk yet: then its handle stays, to hear of a failing disk."""
+        ...
+
+    def rest(self) -> None:
+        """Give the handle back until it is needed again."""
+        ...
+
+
+class HandlePool:
+    """Keeps the number of open handles near a limit; the longest unused go first (second chance)."""
+
+    def __init__(self, files: Files, limit: int = 1024) -> None:
+        self._files = files
+        self._limit = limit
+        self._holders: deque[Openable] = deque()
+
+    def open(self, holder: Openable, path: str) -> int:
+        """A handle for a holder, which asks again after the pool has closed it."""
+        if len(self._holders) >= self._limit:
+            self._make_room()
+        handle = self._files.open(path)
+        self._holders.append(holder)
+        return handle
+
+    def _make_room(self) -> None:
+        for _ in range(2 * len(self._holders)):
+            holder = self._holders.popleft()
+            if not holder.is_open:
+                return
+            if not holder.is_recently_used and not holder.is_unsynced:
+                holder.rest()
+                return
+            holder.is_recently_used = False
+            self._holders.append(holder)

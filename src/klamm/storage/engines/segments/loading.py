@@ -1,0 +1,210 @@
+"""From files to a log: what a start finds, and what it makes of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from klamm.storage.engines.segments import names
+from klamm.storage.engines.segments.chain import SegmentChain
+from klamm.storage.engines.segments.epochs import LeaderEpochs
+from klamm.storage.engines.segments.files import DirectoryEntry, Files, remove_if_there
+from klamm.storage.engines.segments.handles import HandlePool
+from klamm.storage.engines.segments.leftovers import tidy
+from klamm.storage.engines.segments.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
+from klamm.storage.engines.segments.offset_index import CorruptIndexError
+from klamm.storage.engines.segments.reading import LogParts
+from klamm.storage.engines.segments.recovery import recover
+from klamm.storage.engines.segments.scan import BadBatchError, walk
+from klamm.storage.engines.segments.segment import Segment
+from klamm.storage.engines.segments.snapshots import Snapshots, restore
+from klamm.storage.engines.segments.sync import Flushing
+from klamm.storage.engines.segments.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
+from klamm.storage.engines.segments.txn_index import ENTRY_BYTES as TXN_ENTRY_BYTES
+from klamm.storage.producer_state import ProducerState
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadSettings:
+    """What a store knows of a log before it opens it."""
+
+    is_clean: bool  # the last run ended in good order
+    recovery_point: int  # everything below was on disk
+    log_start_offset: int  # as checkpointed; 0 when nothing is known
+    index_interval_bytes: int
+    now_ms: int
+
+
+@dataclass(slots=True)
+class _Found:
+    """The files of a log directory, by what they are."""
+
+    logs: dict[int, DirectoryEntry] = field(default_factory=dict)
+    index_sizes: dict[tuple[int, str], int] = field(default_factory=dict)
+    snapshots: list[int] = field(default_factory=list)
+
+    def is_sound(self, base_offset: int) -> bool:
+        """Whether a segment has the indexes it needs, in sizes that indexes can have."""
+        sizes = self.index_sizes
+        if self.logs[base_offset].size_bytes and not (
+            (base_offset, names.INDEX_SUFFIX) in sizes and (base_offset, names.TIME_INDEX_SUFFIX) in sizes
+        ):
+            return False
+        return not (
+            sizes.get((base_offset, names.INDEX_SUFFIX), 0) % OFFSET_ENTRY_BYTES
+            or sizes.get((base_offset, names.TIME_INDEX_SUFFIX), 0) % TIME_ENTRY_BYTES
+            or sizes.get((base_offset, names.TXN_INDEX_SUFFIX), 0) % TXN_ENTRY_BYTES
+        )
+
+
+def load_parts(files: Files, pool: HandlePool, directory: str, settings: LoadSettings) -> LogParts:
+    """Load a log, and mend it where the last run left it broken.
+
+    Loading twice gives what loading once gives. Raises OSError, and LogError for what must not be mended.
+    """
+    found = _take_stock(files, directory, tidy(files, directory))
+    segments = [
+        Segment(
+            files,
+            pool,
+            directory,
+            base_offset,
+            size_bytes=entry.size_bytes,
+            modified_at_ms=entry.modified_at_ms,
+            created_at_ms=settings.now_ms,
+        )
+        for base_offset, entry in sorted(found.logs.items())
+    ]
+    snapshots = Snapshots(files, directory, found.snapshots)
+    if not segments:
+        snapshots.remove_outside(0, -1)
+        segments = [Segment.create(files, pool, directory, settings.log_start_offset, now_ms=settings.now_ms)]
+    start_offset = max(settings.log_start_offset, segments[0].base_offset)
+
+    first_unsound, log_end_offset = _first_unsound(segments, found, settings)
+    sound = segments if first_unsound is None else segments[:first_unsound]
+    epochs = _load_epochs(files, directory, sound)
+    producers: ProducerState | None = None
+    if first_unsound is not None:
+        segments, log_end_offset, producers = recover(
+            files,
+            directory,
+            segments,
+            first_unsound,
+            snapshots=snapshots,
+            epochs=epochs,
+            start_offset=start_offset,
+            index_interval_bytes=settings.index_interval_bytes,
+        )
+        epochs.save()
+    if log_end_offset < settings.log_start_offset:
+        first_unsound = 0
+        segments = [_start_over(files, pool, directory, segments, log_end_offset, settings)]
+        log_end_offset, producers = settings.log_start_offset, ProducerState()
+    epochs.truncate_end(log_end_offset)
+    epochs.truncate_start(start_offset)
+    snapshots.remove_outside(start_offset, log_end_offset)
+    if producers is None:
+        producers = restore(files, snapshots, segments, start_offset, log_end_offset)
+    if not snapshots.has(log_end_offset):
+        snapshots.write(log_end_offset, producers)
+    snapshots.remove_strays(segment.base_offset for segment in segments)
+    if first_unsound is not None:
+        _sync(files, directory, segments[first_unsound:])
+    flushing = Flushing(log_end_offset)
+    flushing.names_changed(directory)
+    return LogParts(
+        chain=SegmentChain(files, pool, directory, segments),
+        snapshots=snapshots,
+        epochs=epochs,
+        producers=producers,
+        flushing=flushing,
+        log_start_offset=start_offset,
+        log_end_offset=log_end_offset,
+    )
+
+
+def _take_stock(files: Files, directory: str, entries: Sequence[DirectoryEntry]) -> _Found:
+    """Sort the files by kind; indexes whose log is gone are removed."""
+    found = _Found()
+    for entry in entries:
+        parsed = names.parse_offset_name(entry.name)
+        if parsed is None:
+            continue
+        if parsed.suffix == names.LOG_SUFFIX:
+            found.logs[parsed.offset] = entry
+        elif parsed.suffix == names.SNAPSHOT_SUFFIX:
+            found.snapshots.append(parsed.offset)
+        elif parsed.suffix in names.SEGMENT_SUFFIXES:
+            found.index_sizes[parsed.offset, parsed.suffix] = entry.size_bytes
+    for base_offset, suffix in list(found.index_sizes):
+        if base_offset not in found.logs:
+            remove_if_there(files, f"{directory}/{names.file_stem(base_offset)}{suffix}")
+            del found.index_sizes[base_offset, suffix]
+    return found
+
+
+def _first_unsound(
+    segments: Sequence[Segment], found: _Found, settings: LoadSettings
+) -> tuple[int | None, int]:
+    """The number of the first segment that has to prove itself; else None and where the log ends."""
+    candidates = [
+        number
+        for number, segment in enumerate(segments)
+        if segment.base_offset in found.logs and not found.is_sound(segment.base_offset)
+    ][:1]
+    if not settings.is_clean:
+        holding = [n for n, segment in enumerate(segments) if segment.base_offset <= settings.recovery_point]
+        candidates.append(holding[-1] if holding else 0)
+    if candidates:
+        return min(candidates), -1
+    try:
+        return None, segments[-1].read_end()
+    except (CorruptIndexError, BadBatchError) as error:
+        _logger.warning("left in good order, they said: %s", error)
+        return len(segments) - 1, -1
+
+
+def _load_epochs(files: Files, directory: str, segments: Sequence[Segment]) -> LeaderEpochs:
+    """The checkpointed epochs; without a checkpoint, those of the batches."""
+    path = f"{directory}/{names.LEADER_EPOCH_CHECKPOINT}"
+    epochs = LeaderEpochs.load(files, path)
+    if epochs is None:
+        epochs = LeaderEpochs(files, path, [])
+        for segment in segments:
+            for batch in walk(files, segment.log_path, end=segment.size_bytes):
+                epochs.replay(batch.header.leader_epoch, batch.header.base_offset)
+    return epochs
+
+
+def _start_over(
+    files: Files,
+    pool: HandlePool,
+    directory: str,
+    segments: Sequence[Segment],
+    log_end_offset: int,
+    settings: LoadSettings,
+) -> Segment:
+    """The log ends below its start: whatever there is was deleted on request."""
+    _logger.warning(
+        "%s ends at %d, below its log start %d: begun anew there",
+        directory,
+        log_end_offset,
+        settings.log_start_offset,
+    )
+    for segment in reversed(segments):
+        segment.close_handle()
+        segment.rename(names.DELETED_SUFFIX)
+    return Segment.create(files, pool, directory, settings.log_start_offset, now_ms=settings.now_ms)
+
+
+def _sync(files: Files, directory: str, segments: Sequence[Segment]) -> None:
+    """Bring to disk what a killed process may have left in the page cache alone."""
+    for segment in segments:
+        files.sync(segment.handle())
+        segment.sync_indexes()
+        segment.is_unsynced = False
+    files.sync_directory(directory)

@@ -1,0 +1,380 @@
+"""The changing half of a partition's log: appends, flushes, cuts and retention."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final, Protocol
+
+from klamm.clock import Clock
+from klamm.protocol.errors import DecodeError, ErrorCode
+from klamm.records.batch import (
+    CONTROL_BIT,
+    LENGTH_OVERHEAD_BYTES,
+    LOG_APPEND_TIME_BIT,
+    BatchHeader,
+    parse_header,
+)
+from klamm.records.markers import EndMarker, decode_marker
+from klamm.storage.engines.segments.reading import LogParts, ReadableLog, storage_error
+from klamm.storage.engines.segments.retention import expired_segments
+from klamm.storage.engines.segments.segment import Segment
+from klamm.storage.engines.segments.snapshots import restore
+from klamm.storage.engines.segments.sync import SegmentSyncTicket
+from klamm.storage.engines.segments.txn_index import AbortedEntry
+from klamm.storage.log import AppendOrigin, AppendResult, LogError, SyncTicket
+from klamm.storage.topic_config import TopicConfig
+
+_logger = logging.getLogger(__name__)
+
+_STAMP: Final = Struct(">qii")  # base offset, length, leader epoch: what the log writes anew
+_STAMP_BYTES: Final = _STAMP.size
+
+
+class LogKeeper(Protocol):
+    """What a log asks of the store it belongs to."""
+
+    def save_log_starts(self) -> None:
+        """Make the log starts of all logs durable; blocks. Raises OSError."""
+        ...
+
+    def remove_later(self, paths: Sequence[str], delay_ms: int) -> None:
+        """Remove files once a delay has passed."""
+        ...
+
+    def log_closed(self, log: SegmentLog, *, is_clean: bool) -> None:
+        """Nobody uses a log any more; when clean, all of it is on disk."""
+        ...
+
+
+class SegmentLog(ReadableLog):
+    """A PartitionLog in Kafka's on-disk format."""
+
+    def __init__(
+        self,
+        parts: LogParts,
+        *,
+        topic: str,
+        topic_id: bytes,
+        partition: int,
+        leader_epoch: int,
+        config: TopicConfig,
+        clock: Clock,
+        keeper: LogKeeper,
+        flush_on_commit: bool,
+    ) -> None:
+        super().__init__(parts)
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = partition
+        self.config = config
+        self.leader_epoch = leader_epoch
+        self._clock = clock
+        self._keeper = keeper
+        self._flush_on_commit = flush_on_commit
+        self._has_tail_to_cut = False  # a failed write left bytes behind the end
+        self._refusal: LogError | None = None  # why nothing can be appended any more
+        self._epochs.assign(leader_epoch, self._log_end)
+        self._refresh_stable()
+
+    # -- appending
+
+    def append(
+        self,
+        batch: bytes | bytearray | memoryview,
+        *,
+        now_ms: int,
+        timestamp_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        marker_bumps_epoch: bool = False,
+    ) -> AppendResult:
+        try:
+            header = parse_header(batch)
+        except DecodeError as error:
+            raise LogError(ErrorCode.corrupt_message, str(error)) from error
+        size_bytes = len(batch)
+        if header.batch_length + LENGTH_OVERHEAD_BYTES != size_bytes:
+            raise LogError(ErrorCode.corrupt_message, f"{size_bytes} bytes, and the batch claims otherwise")
+        if self._refusal is not None or self._has_tail_to_cut:
+            self._make_appendable()
+        base_offset = self._log_end
+        last_offset = base_offset + header.last_offset_delta
+        max_timestamp_ms = header.max_timestamp_ms
+        config = self.config
+        active = self._chain.active
+        if active.must_roll(config, size_bytes, last_offset, max_timestamp_ms, now_ms):
+            active = self._roll_for(size_bytes, now_ms)
+        marker: EndMarker | None = None
+        if header.producer_id >= 0:
+            header = header._replace(base_offset=base_offset)
+            if header.attributes & CONTROL_BIT:
+                marker = self._checked_marker(batch, header, marker_bumps_epoch)
+            elif (duplicate := self._producers.check(header, origin)) is not None:
+                return AppendResult(
+                    duplicate.first_offset, duplicate.last_offset, duplicate.timestamp_ms, is_duplicate=True
+                )
+        stamp = _STAMP.pack(base_offset, header.batch_length, self.leader_epoch)
+        try:
+            active.append(
+                (stamp, memoryview(batch)[_STAMP_BYTES:]),
+                size_bytes,
+                last_offset,
+                max_timestamp_ms,
+                config.index_interval_bytes,
+            )
+        except OSError as error:
+            raise self._write_failed(error) from error
+        self._log_end = last_offset + 1
+        self._flushing.appended()
+        if header.producer_id >= 0:
+            self._remember(header, marker)
+        if not self._flush_on_commit:
+            self._raise_high_watermark(last_offset + 1, active, active.size_bytes)
+        append_time_ms = max_timestamp_ms if header.attributes & LOG_APPEND_TIME_BIT else -1
+        return AppendResult(base_offset, last_offset, append_time_ms)
+
+    def _checked_marker(
+        self, batch: bytes | bytearray | memoryview, header: BatchHeader, marker_bumps_epoch: bool
+    ) -> EndMarker | None:
+        try:
+            marker = decode_marker(batch)
+        except DecodeError as error:
+            raise LogError(ErrorCode.corrupt_message, str(error)) from error
+        if marker is not None:
+            self._producers.check_marker(header, marker, epoch_was_bumped=marker_bumps_epoch)
+        return marker
+
+    def _remember(self, header: BatchHeader, marker: EndMarker | None) -> None:
+        completed = self._producers.update(header, marker)
+        if completed is not None and completed.is_aborted:
+            self._chain.active.txn_index.add(AbortedEntry.of(completed))
+
+    def _write_failed(self, error: OSError) -> LogError:
+        """The disk took part of a batch or nothing: nobody may ever see it."""
+        active = self._chain.active
+        self._has_tail_to_cut = True
+        try:
+            active.cut_tail()
+            self._has_tail_to_cut = False
+        except OSError as worse:
+            _logger.warning("%s: cannot cut off a failed write yet: %s", active.log_path, worse)
+        return storage_error(active.log_path, error)
+
+    def _make_appendable(self) -> None:
+        """Finish the cut that a failing disk prevented; LogError when nothing helps."""
+        if self._refusal is not None:
+            raise self._refusal
+        try:
+            self._chain.active.cut_tail()
+        except OSError as error:
+            raise storage_error(self._chain.active.log_path, error) from error
+        self._has_tail_to_cut = False
+
+    def _roll_for(self, size_bytes: int, now_ms: int) -> Segment:
+        if size_bytes > self.config.segment_bytes:
+            raise LogError(
+                ErrorCode.record_list_too_large,
+                f"a batch of {size_bytes} bytes does not fit segment.bytes={self.config.segment_bytes}",
+            )
+        try:
+            self.roll(now_ms)
+        except OSError as error:
+            raise storage_error(self.directory, error) from error
+        return self._chain.active
+
+    def roll(self, now_ms: int) -> None:
+        """Begin a new segment at the log end. Raises OSError; then the old one goes on."""
+        if not self._chain.active.size_bytes:
+            return
+        self._chain.active.finish()
+        self._snapshots.write(self._log_end, self._producers)
+        self._chain.add(self._log_end, now_ms)
+        self._flushing.names_changed(self.directory)
+        _logger.info("%s-%d: rolled a segment at %d", self.topic, self.partition, self._log_end)
+
+    # -- flushing
+
+    def sync_is_due(self, now_ms: int) -> bool:
+        if not self.is_dirty:
+            return False
+        if self._flush_on_commit:
+            return True
+        return self._flushing.is_due(self.config, self._chain.active.base_offset, now_ms)
+
+    def start_sync(self) -> SyncTicket | None:
+        if not self.is_dirty or self._refusal is not None:
+            return None
+        return self._flushing.start(self._chain, self._epochs, self._log_end, self._clock.now_ms())
+
+    def finish_sync(self, ticket: SyncTicket) -> None:
+        assert isinstance(ticket, SegmentSyncTicket)
+        if self._flushing.finish(ticket, self._epochs) and self._flush_on_commit:
+            # The newest segment of a ticket is the one that was active when it was made.
+            self._raise_high_watermark(ticket.end_offset, ticket.segments[-1], ticket.sizes_bytes[-1])
+
+    def fail_sync(self, ticket: SyncTicket) -> None:
+        assert isinstance(ticket, SegmentSyncTicket)
+        ticket.release()
+        if self._refusal is None and self._flushing.is_current(ticket):
+            self.truncate(self._flushing.recovery_point)
+
+    # -- cutting
+
+    def delete_records(self, before_offset: int) -> int:
+        if before_offset == -1:
+            before_offset = self._high_watermark
+        if not 0 <= before_offset <= self._high_watermark:
+            raise LogError(
+                ErrorCode.offset_out_of_range,
+                f"records can go up to the high watermark {self._high_watermark}, not to {before_offset}",
+            )
+        if before_offset > self._log_start:
+            old_start, self._log_start = self._log_start, before_offset
+            try:
+                self._keeper.save_log_starts()
+            except OSError as error:
+                self._log_start = old_start
+                raise storage_error(self.directory, error) from error
+            self._trim_epochs()
+            _logger.info(
+                "%s-%d: log start raised to %d on request", self.topic, self.partition, before_offset
+            )
+            self._refresh_stable()
+            self.on_change()
+        return self._log_start
+
+    def _trim_epochs(self) -> None:
+        try:
+            self._epochs.truncate_start(self._log_start)
+        except OSError as error:
+            # Entries below the start mislead nobody, and loading trims them again.
+            _logger.warning("%s: %s", self._epochs.path, error)
+
+    def truncate(self, to_offset: int) -> None:
+        if to_offset >= self._log_end:
+            return
+        try:
+            self._cut(to_offset)
+        except OSError as error:
+            # Half cut, and the disk refuses: only loading it again can tell what there is.
+            self._refusal = storage_error(self.directory, error)
+            raise self._refusal from error
+        self.on_change()
+
+    def _cut(self, to_offset: int) -> None:
+        old_end = self._log_end
+        self._log_end, dropped = self._chain.cut(to_offset, self._clock.now_ms())
+        self._flushing.cut(self._log_end)
+        self._has_tail_to_cut = False
+        self._log_start = min(self._log_start, self._log_end)
+        self._forget(dropped)
+        self._epochs.truncate_end(self._log_end)
+        self._epochs.assign(self.leader_epoch, self._log_end)
+        self._snapshots.remove_outside(self._log_start, self._log_end)
+        self._producers = restore(
+            self._chain.files, self._snapshots, self._chain.segments, self._log_start, self._log_end
+        )
+        if self._high_watermark >= self._log_end:
+            self._high_watermark = self._log_end
+            self._high_watermark_place = (self._chain.active, self._chain.active.size_bytes)
+        self._refresh_stable()
+        _logger.warning("%s-%d: cut from %d back to %d", self.topic, self.partition, old_end, self._log_end)
+
+    def _forget(self, dropped: Sequence[Segment]) -> None:
+        """Segments left the chain: their files go after the delay, their snapshots at once."""
+        for segment in dropped:
+            if segment.base_offset != self._log_end:
+                self._snapshots.remove(segment.base_offset)
+        paths = [path for segment in dropped for path in segment.paths()]
+        self._keeper.remove_later(paths, self.config.file_delete_delay_ms)
+
+    def delete_old_segments(self, now_ms: int, timestamp_ms: int) -> int:
+        deleted = 0
+        while True:
+            expired = expired_segments(
+                self._chain.segments,
+                self.config,
+                log_start_offset=self._log_start,
+                high_watermark=self._high_watermark,
+                log_end_offset=self._log_end,
+                timestamp_ms=timestamp_ms,
+            )
+            if not expired.segment_count:
+                return deleted
+            try:
+                self._delete_oldest(expired.segment_count, expired.reason, now_ms)
+            except OSError as error:
+                raise storage_error(self.directory, error) from error
+            deleted += expired.segment_count
+
+    def _delete_oldest(self, count: int, reason: str, now_ms: int) -> None:
+        if count == len(self._chain.segments):
+            self.roll(now_ms)
+        # The start rises first: nobody may look for what is about to go.
+        new_start = self._chain.segments[count].base_offset
+        if new_start > self._log_start:
+            self._log_start = new_start
+            self._trim_epochs()
+        self._forget(self._chain.drop_oldest(count))
+        self._flushing.names_changed(self.directory)
+        _logger.info(
+            "%s-%d: %d segments deleted, %s; log start %d",
+            self.topic,
+            self.partition,
+            count,
+            reason,
+            self._log_start,
+        )
+        self._refresh_stable()
+        self.on_change()
+
+    def replace_segments(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
+        """Put cleaned segments (finished, durable, named `.cleaned`) in the place of inactive ones."""
+        assert self._chain.active not in old
+        try:
+            self._chain.replace(old, new, self._clock.now_ms())
+        except OSError as error:
+            self._refusal = storage_error(self.directory, error)
+            raise self._refusal from error
+        paths = [path for segment in old for path in segment.paths()]
+        self._keeper.remove_later(paths, self.config.file_delete_delay_ms)
+
+    # -- the rest of a log's life
+
+    def expire_producers(self, timestamp_ms: int, expiration_ms: int) -> int:
+        return self._producers.expire(timestamp_ms, expiration_ms)
+
+    def close(self) -> None:
+        """Flush, write what a clean start reads, and let go. Raises LogError when the disk refuses."""
+        is_clean = False
+        try:
+            if self._refusal is None:
+                self._put_in_order()
+                is_clean = True
+        except OSError as error:
+            raise storage_error(self.directory, error) from error
+        finally:
+            self._let_go("the log is closed")
+            self._keeper.log_closed(self, is_clean=is_clean)
+
+    def _put_in_order(self) -> None:
+        active = self._chain.active
+        if self._has_tail_to_cut:
+            active.cut_tail()
+        if self.is_dirty or self._flushing.has_new_names:
+            ticket = self._flushing.start(self._chain, self._epochs, self._log_end, self._clock.now_ms())
+            ticket.run()
+            self.finish_sync(ticket)
+        if active.finish():
+            active.sync_indexes()
+        if not self._snapshots.has(self._log_end):
+            self._snapshots.write(self._log_end, self._producers, sync=True)
+
+    def abandon(self) -> None:
+        """Let go without a flush: the log is deleted."""
+        self._let_go("the log is deleted")
+
+    def _let_go(self, reason: str) -> None:
+        self._chain.close()
+        self._refusal = LogError(ErrorCode.not_leader_or_follower, f"{self.topic}-{self.partition}: {reason}")

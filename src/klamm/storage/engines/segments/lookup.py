@@ -1,0 +1,90 @@
+"""Finding records by time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from klamm.protocol.errors import DecodeError, ErrorCode
+from klamm.records.record import decode_records
+from klamm.storage.engines.segments.files import Files
+from klamm.storage.engines.segments.scan import FoundBatch, walk
+from klamm.storage.engines.segments.segment import Segment
+from klamm.storage.log import LogError, TimestampedOffset
+
+_CHUNK_BYTES = 64 * 1024  # most searches end within a few kilobytes of where an index sent them
+
+
+def find_timestamp(
+    files: Files, segments: Sequence[Segment], timestamp_ms: int, start_offset: int, until_offset: int
+) -> TimestampedOffset:
+    """The lowest offset in a range whose record is dated at or after a timestamp."""
+    for index, segment in enumerate(segments):
+        if segment.base_offset >= until_offset:
+            break
+        if index + 1 < len(segments) and segments[index + 1].base_offset <= start_offset:
+            continue
+        if not segment.size_bytes or segment.max_timestamp()[0] < timestamp_ms:
+            continue
+        # Up to the entry found nothing was newer; dates may go back, so the search runs by batches.
+        first = max(segment.loaded_time_index().lookup(timestamp_ms), start_offset)
+        start = segment.locate(first)
+        for batch in walk(
+            files, segment.log_path, start=start, end=segment.size_bytes, chunk_bytes=_CHUNK_BYTES
+        ):
+            if batch.header.base_offset >= until_offset:
+                return TimestampedOffset()
+            if batch.header.max_timestamp_ms < timestamp_ms:
+                continue
+            found = _in_batch(batch, timestamp_ms, start_offset, segment.log_path)
+            if found is not None:
+                return found if found.offset < until_offset else TimestampedOffset()
+    return TimestampedOffset()
+
+
+def find_max_timestamp(files: Files, segments: Sequence[Segment], start_offset: int) -> TimestampedOffset:
+    """The first record with the largest timestamp of all that a log still holds."""
+    best_ms, best_offset = -1, -1
+    for index, segment in enumerate(segments):
+        if index + 1 < len(segments) and segments[index + 1].base_offset <= start_offset:
+            continue
+        timestamp_ms, offset = segment.max_timestamp()
+        if segment.base_offset < start_offset and timestamp_ms > best_ms:
+            # The log start cuts into this one: its largest may be gone.
+            timestamp_ms, offset = _max_from(files, segment, start_offset)
+        if timestamp_ms > best_ms:
+            best_ms, best_offset = timestamp_ms, offset
+    if best_ms < 0:
+        return TimestampedOffset()
+    return find_timestamp(files, segments, best_ms, start_offset, best_offset + 1)
+
+
+def _max_from(files: Files, segment: Segment, start_offset: int) -> tuple[int, int]:
+    best_ms, best_offset = -1, -1
+    for batch in walk(files, segment.log_path, start=segment.locate(start_offset), end=segment.size_bytes):
+        header = batch.header
+        if header.max_timestamp_ms <= best_ms:
+            continue
+        if header.base_offset < start_offset:
+            kept = [record for record in _records(batch, segment.log_path) if record[1] >= start_offset]
+            batch_ms = max((timestamp_ms for timestamp_ms, _ in kept), default=-1)
+        else:
+            batch_ms = header.max_timestamp_ms
+        if batch_ms > best_ms:
+            best_ms, best_offset = batch_ms, header.last_offset
+    return best_ms, best_offset
+
+
+def _in_batch(batch: FoundBatch, timestamp_ms: int, start_offset: int, path: str) -> TimestampedOffset | None:
+    """The first record of a batch that is late enough, if any is."""
+    for record_ms, offset in _records(batch, path):
+        if record_ms >= timestamp_ms and offset >= start_offset:
+            return TimestampedOffset(offset, record_ms, batch.header.leader_epoch)
+    return None
+
+
+def _records(batch: FoundBatch, path: str) -> list[tuple[int, int]]:
+    """(timestamp, offset) of each record; LogError when the records are not what their header says."""
+    try:
+        return [(record.timestamp_ms, record.offset) for record in decode_records(batch.buffer, batch.at)]
+    except DecodeError as error:
+        raise LogError(ErrorCode.corrupt_message, f"{path} at {batch.position}: {error}") from error

@@ -1,0 +1,74 @@
+"""Names of files and directories in a log directory."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TXN_INDEX_SUFFIX: Final = ".txnindex"
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+
+DELETED_SUFFIX: Final = ".deleted"
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
+TEMPORARY_SUFFIX: Final = ".tmp"
+
+DELETED_DIRECTORY_SUFFIX: Final = "-delete"
+_OTHER_DIRECTORY_SUFFIXES: Final = ("-future", "-stray")
+
+LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+
+LOCK: Final = ".lock"
+META_PROPERTIES: Final = "meta.properties"
+CLEAN_SHUTDOWN_MARKER: Final = ".kafka_cleanshutdown"
+RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
+LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
+CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
+
+_DIGITS: Final = 20
+_MAX_NAME: Final = 255
+
+
+class OffsetName(NamedTuple):
+    """A file named after an offset: `00000000000000000100.log.swap` is (100, ".log.swap")."""
+
+    offset: int
+    suffix: str
+
+
+def file_stem(offset: int) -> str:
+    """Twenty digits, so that names sort as offsets do."""
+    return f"{offset:020d}"
+
+
+def parse_offset_name(name: str) -> OffsetName | None:
+    """The offset and the suffix of a segment's or snapshot's file; None for any other name."""
+    digits, suffix = name[:_DIGITS], name[_DIGITS:]
+    if len(digits) != _DIGITS or not (digits.isascii() and digits.isdigit()) or not suffix.startswith("."):
+        return None
+    return OffsetName(int(digits), suffix)
+
+
+def partition_directory(topic: str, partition: int) -> str:
+    return f"{topic}-{partition}"
+
+
+def parse_partition_directory(name: str) -> tuple[str, int] | None:
+    """(topic, partition) of a live partition's directory; the partition follows the last dash."""
+    if name.endswith((DELETED_DIRECTORY_SUFFIX, *_OTHER_DIRECTORY_SUFFIXES)):
+        return None
+    topic, dash, partition = name.rpartition("-")
+    if not dash or not topic or not (partition.isascii() and partition.isdigit()):
+        return None
+    return topic, int(partition)
+
+
+def deleted_directory(topic: str, partition: int, unique: bytes) -> str:
+    """Where a deleted partition waits for its end; the topic is cut so that the name fits."""
+    ending = f"-{partition}.{unique.hex()}{DELETED_DIRECTORY_SUFFIX}"
+    return topic[: _MAX_NAME - len(ending)] + ending

@@ -1,0 +1,211 @@
+"""The reading half of a partition's log: where it stands, and what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from klamm.protocol.errors import ErrorCode
+from klamm.storage.engines.segments.chain import SegmentChain
+from klamm.storage.engines.segments.epochs import LeaderEpochs
+from klamm.storage.engines.segments.lookup import find_max_timestamp, find_timestamp
+from klamm.storage.engines.segments.segment import Segment
+from klamm.storage.engines.segments.snapshots import Snapshots
+from klamm.storage.engines.segments.sync import Flushing
+from klamm.storage.log import (
+    AbortedTransaction,
+    EpochEnd,
+    LogError,
+    ProducerStatus,
+    TimestampedOffset,
+)
+from klamm.storage.producer_state import ProducerState
+
+
+@dataclass(slots=True)
+class LogParts:
+    """What loading found: a log's files and what they say."""
+
+    chain: SegmentChain
+    snapshots: Snapshots
+    epochs: LeaderEpochs
+    producers: ProducerState
+    flushing: Flushing
+    log_start_offset: int
+    log_end_offset: int
+
+
+class ReadableLog:
+    """A log's offsets and the ways to read it; what changes it is in `SegmentLog`."""
+
+    def __init__(self, parts: LogParts) -> None:
+        self.on_change: Callable[[], None] = _nobody_listens
+        self._chain = parts.chain
+        self._snapshots = parts.snapshots
+        self._epochs = parts.epochs
+        self._producers = parts.producers
+        self._flushing = parts.flushing
+        self._log_start = parts.log_start_offset
+        self._log_end = parts.log_end_offset
+        # A log that was just loaded has no follower to wait for, and loading has flushed what it must.
+        self._high_watermark = parts.log_end_offset
+        self._high_watermark_place = (self._chain.active, self._chain.active.size_bytes)
+        self._last_stable = parts.log_end_offset
+
+    @property
+    def directory(self) -> str:
+        return self._chain.directory
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._log_start
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._log_end
+
+    @property
+    def high_watermark(self) -> int:
+        return self._high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self._last_stable
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below this offset is on disk."""
+        return self._flushing.recovery_point
+
+    @property
+    def size_bytes(self) -> int:
+        return self._chain.size_bytes
+
+    @property
+    def is_dirty(self) -> bool:
+        return self._flushing.recovery_point < self._log_end
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """All segments, the active one last."""
+        return tuple(self._chain.segments)
+
+    @property
+    def epochs(self) -> LeaderEpochs:
+        return self._epochs
+
+    @property
+    def producer_state(self) -> ProducerState:
+        return self._producers
+
+    # -- reading
+
+    def read(self, offset: int, *, until_offset: int, max_bytes: int, at_least_one: bool) -> bytes:
+        if offset < self._log_start or offset > self._log_end:
+            raise LogError(
+                ErrorCode.offset_out_of_range,
+                f"offset {offset} is outside {self._log_start} to {self._log_end}",
+            )
+        if offset >= until_offset:
+            return b""
+        try:
+            segment, start, end = self._stretch(offset, until_offset)
+            if end - start > max_bytes:
+                end = segment.last_boundary(start, start + max(max_bytes, 0))
+                if end == start and at_least_one:
+                    end = start + segment.batch_size_at(start)
+            if end <= start:
+                return b""
+            data = segment.read(start, end - start)
+        except OSError as error:
+            raise storage_error(self.directory, error) from error
+        if len(data) != end - start:
+            raise LogError(
+                ErrorCode.kafka_storage_error,
+                f"{segment.log_path} gave {len(data)} bytes at {start}, {end - start} should be there",
+            )
+        return data
+
+    def readable_bytes(self, offset: int, until_offset: int, limit_bytes: int) -> int:
+        if not self._log_start <= offset < min(until_offset, self._log_end):
+            return 0
+        try:
+            _, start, end = self._stretch(offset, until_offset)
+        except OSError as error:
+            raise storage_error(self.directory, error) from error
+        return max(0, min(end - start, limit_bytes))
+
+    def _stretch(self, offset: int, until_offset: int) -> tuple[Segment, int, int]:
+        """Where to read: a segment, the position of the batch that holds an offset, where to stop."""
+        segment, start, end = self._chain.stretch(offset, until_offset, self._log_end)
+        if end is None:
+            place = self._high_watermark_place
+            if until_offset == self._high_watermark and segment is place[0]:
+                return segment, start, place[1]
+            end = segment.locate(until_offset)
+        return segment, start, end
+
+    def in_active_segment(self, offset: int) -> bool:
+        return offset >= self._chain.active.base_offset
+
+    def aborted_transactions(self, from_offset: int, until_offset: int) -> Sequence[AbortedTransaction]:
+        try:
+            return self._chain.aborted(from_offset, until_offset)
+        except OSError as error:
+            raise storage_error(self.directory, error) from error
+
+    def offset_for_timestamp(self, timestamp_ms: int, until_offset: int) -> TimestampedOffset:
+        chain = self._chain
+        try:
+            return find_timestamp(chain.files, chain.segments, timestamp_ms, self._log_start, until_offset)
+        except OSError as error:
+            raise storage_error(self.directory, error) from error
+
+    def offset_for_max_timestamp(self) -> TimestampedOffset:
+        try:
+            return find_max_timestamp(self._chain.files, self._chain.segments, self._log_start)
+        except OSError as error:
+            raise storage_error(self.directory, error) from error
+
+    def earliest(self) -> TimestampedOffset:
+        return TimestampedOffset(self._log_start, -1, self._epochs.at(self._log_start))
+
+    def end_of_epoch(self, leader_epoch: int) -> EpochEnd:
+        return self._epochs.end_of(leader_epoch, self._log_end)
+
+    def producers(self) -> Sequence[ProducerStatus]:
+        return self._producers.statuses()
+
+    # -- what readers may see
+
+    def _raise_high_watermark(self, offset: int, segment: Segment, position: int) -> None:
+        old_segment, old_position = self._high_watermark_place
+        if old_position < old_segment.size_bytes:
+            # Those who read to the old one go on from there.
+            old_segment.remember(self._high_watermark, old_position)
+        self._high_watermark = offset
+        self._high_watermark_place = (segment, position)
+        self._refresh_stable()
+        self.on_change()
+
+    def _refresh_stable(self) -> None:
+        """Find the last stable offset anew; something moved that it depends on."""
+        producers = self._producers
+        if producers.is_stable:
+            self._last_stable = self._high_watermark
+            return
+        producers.advance(self._high_watermark)
+        unstable = producers.first_unstable_offset()
+        if unstable is None or unstable >= self._high_watermark:
+            self._last_stable = self._high_watermark
+        else:
+            self._last_stable = max(unstable, self._log_start)
+
+
+def storage_error(path: str, error: OSError) -> LogError:
+    """The disk refused."""
+    return LogError(ErrorCode.kafka_storage_error, f"{path}: {error}")
+
+
+def _nobody_listens() -> None:
+    """Until a broker takes the log."""

@@ -1,0 +1,112 @@
+"""After a crash: read what is there, believe what proves itself, cut the rest."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from klamm.storage.engines.segments import names
+from klamm.storage.engines.segments.epochs import LeaderEpochs
+from klamm.storage.engines.segments.files import Files
+from klamm.storage.engines.segments.scan import BadBatchError, walk
+from klamm.storage.engines.segments.segment import Segment
+from klamm.storage.engines.segments.snapshots import Snapshots, replay, restore
+from klamm.storage.engines.segments.txn_index import AbortedEntry
+from klamm.storage.producer_state import ProducerState
+
+_logger = logging.getLogger(__name__)
+
+
+class Recovered(NamedTuple):
+    """A log that proved itself, batch by batch."""
+
+    segments: list[Segment]
+    log_end_offset: int
+    producers: ProducerState
+
+
+def recover(
+    files: Files,
+    directory: str,
+    segments: Sequence[Segment],
+    first: int,
+    *,
+    snapshots: Snapshots,
+    epochs: LeaderEpochs,
+    start_offset: int,
+    index_interval_bytes: int,
+) -> Recovered:
+    """Scan the segments from the one numbered `first` on, rebuilding indexes, epochs and producer state.
+
+    At the first batch that is incomplete, damaged or out of order the log is cut, and every later segment
+    is dropped. Raises OSError.
+    """
+    producers = restore(files, snapshots, segments[:first], start_offset, segments[first].base_offset)
+    next_offset = segments[first].base_offset
+    for number in range(first, len(segments)):
+        segment = segments[number]
+        if segment.base_offset < next_offset:
+            _logger.warning("%s begins below %d, where the one before ends", segment.log_path, next_offset)
+            _drop(files, directory, segments[number:])
+            return Recovered(list(segments[:number]), next_offset, producers)
+        if segment.base_offset > start_offset:
+            snapshots.write(segment.base_offset, producers)
+        next_offset, bad = _scan(files, segment, producers, epochs, index_interval_bytes)
+        if bad is not None:
+            later = segments[number + 1 :]
+            _logger.warning(
+                "%s; cutting %d bytes of it and dropping %d later segments: the log ends at %d",
+                bad,
+                segment.size_bytes - bad.position,
+                len(later),
+                next_offset,
+            )
+            # The later ones first: a crash between the two must not leave a hole.
+            _drop(files, directory, later)
+            segment.cut_unindexed(bad.position)
+            segment.finish()
+            return Recovered(list(segments[: number + 1]), next_offset, producers)
+        segment.finish()
+    return Recovered(list(segments), next_offset, producers)
+
+
+def _scan(
+    files: Files, segment: Segment, producers: ProducerState, epochs: LeaderEpochs, index_interval_bytes: int
+) -> tuple[int, BadBatchError | None]:
+    """Read a segment whole; where it ends, and what is wrong there, if anything."""
+    next_offset = segment.base_offset
+    segment.begin_rebuild()
+    try:
+        for batch in walk(files, segment.log_path, end=segment.size_bytes, check_crc=True):
+            header = batch.header
+            if header.base_offset < next_offset or header.last_offset_delta < 0:
+                raise BadBatchError(
+                    segment.log_path,
+                    batch.position,
+                    f"a batch from {header.base_offset} to {header.last_offset} where {next_offset} is due",
+                )
+            segment.check_range(batch.position, header.last_offset)
+            completed = replay(producers, batch, segment.log_path)
+            if completed is not None and completed.is_aborted:
+                segment.txn_index.add(AbortedEntry.of(completed))
+            epochs.replay(header.leader_epoch, header.base_offset)
+            segment.index_batch(
+                batch.position,
+                header.size_bytes,
+                header.last_offset,
+                header.max_timestamp_ms,
+                index_interval_bytes,
+            )
+            next_offset = header.next_offset
+    except BadBatchError as bad:
+        return next_offset, bad
+    return next_offset, None
+
+
+def _drop(files: Files, directory: str, dropped: Sequence[Segment]) -> None:
+    for segment in reversed(dropped):
+        segment.close_handle()
+        segment.rename(names.DELETED_SUFFIX)
+    if dropped:
+        files.sync_directory(directory)

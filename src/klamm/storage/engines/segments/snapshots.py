@@ -1,0 +1,113 @@
+"""The producer snapshots of one log, and the way back from them to its producer state."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from klamm.protocol.errors import DecodeError, ErrorCode
+from klamm.records.batch import CONTROL_BIT
+from klamm.records.markers import EndMarker, decode_marker
+from klamm.storage.engines.segments import names
+from klamm.storage.engines.segments.files import Files, remove_if_there
+from klamm.storage.engines.segments.scan import FoundBatch, walk
+from klamm.storage.engines.segments.segment import Segment
+from klamm.storage.log import LogError
+from klamm.storage.producer_snapshot import decode_snapshot, encode_snapshot
+from klamm.storage.producer_state import CompletedTransaction, ProducerEntry, ProducerState
+
+_logger = logging.getLogger(__name__)
+
+
+class Snapshots:
+    """The `.snapshot` files of one log: each holds the state of everything below its offset."""
+
+    def __init__(self, files: Files, directory: str, offsets: Iterable[int]) -> None:
+        self._files = files
+        self._directory = directory
+        self._offsets = set(offsets)
+
+    @property
+    def offsets(self) -> Sequence[int]:
+        return sorted(self._offsets)
+
+    def path(self, offset: int) -> str:
+        return f"{self._directory}/{names.file_stem(offset)}{names.SNAPSHOT_SUFFIX}"
+
+    def write(self, offset: int, state: ProducerState, *, sync: bool = False) -> None:
+        """Take a snapshot. A torn one is known by its checksum, so it need not be durable."""
+        self._files.write_file(self.path(offset), encode_snapshot(state), sync=sync)
+        self._offsets.add(offset)
+
+    def has(self, offset: int) -> bool:
+        return offset in self._offsets
+
+    def remove(self, offset: int) -> None:
+        """Remove a snapshot, if there is one."""
+        if offset in self._offsets:
+            self._remove([offset])
+
+    def remove_outside(self, first_offset: int, last_offset: int) -> None:
+        """Snapshots of what the log no longer holds, or does not hold any more after a cut, go."""
+        self._remove([offset for offset in self._offsets if not first_offset <= offset <= last_offset])
+
+    def remove_strays(self, bases: Iterable[int]) -> None:
+        """Keep those that stand at the start of a segment, and the newest."""
+        kept = set(bases) | {max(self._offsets, default=0)}
+        self._remove([offset for offset in self._offsets if offset not in kept])
+
+    def _remove(self, offsets: Iterable[int]) -> None:
+        for offset in offsets:
+            remove_if_there(self._files, self.path(offset))
+            self._offsets.discard(offset)
+
+    def newest(self, last_offset: int) -> tuple[int, list[ProducerEntry]] | None:
+        """The newest readable snapshot at or below an offset; damaged ones on the way are removed."""
+        for offset in sorted((known for known in self._offsets if known <= last_offset), reverse=True):
+            try:
+                return offset, decode_snapshot(self._files.read_file(self.path(offset)))
+            except FileNotFoundError:
+                self._offsets.discard(offset)
+            except DecodeError as error:
+                _logger.warning("removing %s: %s", self.path(offset), error)
+                self._remove([offset])
+        return None
+
+
+def restore(
+    files: Files, snapshots: Snapshots, segments: Sequence[Segment], start_offset: int, end_offset: int
+) -> ProducerState:
+    """The producer state at an offset: the newest snapshot up to there, and the batches since."""
+    found = snapshots.newest(end_offset)
+    position_offset, entries = found if found is not None else (start_offset, [])
+    state = ProducerState(entries)
+    for index, segment in enumerate(segments):
+        is_last = index + 1 == len(segments)
+        if segment.base_offset >= end_offset or (
+            not is_last and segments[index + 1].base_offset <= position_offset
+        ):
+            continue
+        start = segment.locate(position_offset) if position_offset > segment.base_offset else 0
+        for batch in walk(files, segment.log_path, start=start, end=segment.size_bytes):
+            if batch.header.base_offset >= end_offset:
+                break
+            if batch.header.base_offset >= position_offset:
+                replay(state, batch, segment.log_path)
+    return state
+
+
+def replay(state: ProducerState, batch: FoundBatch, path: str) -> CompletedTransaction | None:
+    """Remember a batch that the log holds; the transaction it ended, if any."""
+    if batch.header.producer_id < 0:
+        return None
+    return state.update(batch.header, marker_of(batch, path))
+
+
+def marker_of(batch: FoundBatch, path: str) -> EndMarker | None:
+    """What a control batch says; None for data. LogError when it cannot be read."""
+    if not batch.header.attributes & CONTROL_BIT:
+        return None
+    try:
+        return decode_marker(batch.buffer, batch.at)
+    except DecodeError as error:
+        raise LogError(ErrorCode.kafka_storage_error, f"{path} at {batch.position}: {error}") from error

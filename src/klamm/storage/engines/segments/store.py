@@ -1,0 +1,352 @@
+"""A directory of partition logs: whose it is, how it was left, which logs are open."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+from uuid import NAMESPACE_URL, uuid5
+
+from klamm.clock import Clock
+from klamm.protocol.errors import DecodeError, ErrorCode
+from klamm.protocol.types import ZERO_ID, TopicPartition, id_to_text
+from klamm.storage.engines.segments import names
+from klamm.storage.engines.segments.checkpoints import (
+    MetaProperties,
+    OffsetCheckpoint,
+    claim_directory,
+    decode_partition_metadata,
+    encode_partition_metadata,
+    write_clean_shutdown,
+)
+from klamm.storage.engines.segments.files import (
+    Files,
+    OsFiles,
+    remove_if_there,
+    remove_tree,
+    write_aside,
+)
+from klamm.storage.engines.segments.handles import HandlePool
+from klamm.storage.engines.segments.loading import LoadSettings, load_parts
+from klamm.storage.engines.segments.log import SegmentLog
+from klamm.storage.log import LogDirStatus, LogError, PartitionLog
+from klamm.storage.topic_config import TopicConfig
+
+_logger = logging.getLogger(__name__)
+
+_DAY_MS: Final = 86_400_000
+
+
+class SegmentStore:
+    """A LogStore in one directory, in Kafka's own layout."""
+
+    def __init__(
+        self,
+        directory: str,
+        *,
+        cluster_id: str,
+        node_id: int,
+        clock: Clock,
+        flush_on_commit: bool,
+        files: Files | None = None,
+        max_open_files: int = 1024,
+        producer_id_expiration_ms: int = _DAY_MS,
+    ) -> None:
+        """Lock and claim a directory, and see how it was left.
+
+        Raises AlreadyLockedError, ForeignDirectoryError, DecodeError or OSError: then the broker must not
+        start on it.
+        """
+        self.directory = directory.rstrip("/") or "/"
+        self._files: Files = files if files is not None else OsFiles()
+        self._clock = clock
+        self._flush_on_commit = flush_on_commit
+        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self._pool = HandlePool(self._files, max_open_files)
+        self._logs: dict[TopicPartition, SegmentLog] = {}
+        self._doomed: deque[tuple[int, Callable[[], None]]] = deque()  # (due at, what to do then)
+        self._is_offline = False
+        self._is_closed = False
+        self._files.make_directory(self.directory)
+        self._lock = self._files.lock(self._path(names.LOCK))
+        try:
+            self._claim(cluster_id, node_id)
+            was_clean = self._take_clean_marker()
+            self._remove_deleted_directories()
+            self._read_checkpoints()
+            # Logs that are closed and whole on disk; only if all are, the marker is written again.
+            self._clean = {place for place, _ in self._found()} if was_clean else set()
+        except BaseException:
+            self._files.close(self._lock)
+            raise
+
+    def _path(self, name: str) -> str:
+        return f"{self.directory}/{name}"
+
+    # -- taking the directory
+
+    def _claim(self, cluster_id: str, node_id: int) -> None:
+        seed = f"{cluster_id}/{node_id}/{self.directory}/{self._clock.timestamp_ms()}"
+        mine = MetaProperties(cluster_id, node_id, uuid5(NAMESPACE_URL, seed).bytes)
+        self.meta = claim_directory(self._files, self._path(names.META_PROPERTIES), mine)
+
+    def _take_clean_marker(self) -> bool:
+        """Whether the last run ended in good order; whatever happens from now on, this one did not."""
+        path = self._path(names.CLEAN_SHUTDOWN_MARKER)
+        if not self._files.exists(path):
+            return False
+        self._files.remove(path)
+        self._files.sync_directory(self.directory)
+        return True
+
+    def _remove_deleted_directories(self) -> None:
+        for entry in self._files.scan(self.directory):
+            if entry.is_directory and entry.name.endswith(names.DELETED_DIRECTORY_SUFFIX):
+                remove_tree(self._files, self._path(entry.name))
+
+    def _read_checkpoints(self) -> None:
+        def checkpoint(name: str) -> OffsetCheckpoint:
+            found = OffsetCheckpoint(self._files, self._path(name))
+            found.create()
+            return found
+
+        self._recovery_points_file = checkpoint(names.RECOVERY_POINT_CHECKPOINT)
+        self._log_starts_file = checkpoint(names.LOG_START_CHECKPOINT)
+        self._high_watermarks_file = checkpoint(names.HIGH_WATERMARK_CHECKPOINT)
+        self._cleaner_file = checkpoint(names.CLEANER_CHECKPOINT)
+        self._recovery_points = self._believed(self._recovery_points_file, names.RECOVERY_POINT_CHECKPOINT)
+        self._log_starts = self._believed(self._log_starts_file, names.LOG_START_CHECKPOINT)
+        self._high_watermarks = self._believed(self._high_watermarks_file, names.HIGH_WATERMARK_CHECKPOINT)
+
+    def _believed(self, checkpoint: OffsetCheckpoint, name: str) -> dict[TopicPartition, int]:
+        """What a checkpoint says; nothing when it is damaged, which costs time but no data."""
+        try:
+            return checkpoint.read()
+        except DecodeError as error:
+            _logger.warning("%s is ignored: %s", self._path(name), error)
+            return {}
+
+    # -- logs
+
+    def _found(self) -> Iterable[tuple[TopicPartition, str]]:
+        for entry in self._files.scan(self.directory):
+            parsed = names.parse_partition_directory(entry.name) if entry.is_directory else None
+            if parsed is not None:
+                yield TopicPartition(*parsed), self._path(entry.name)
+
+    def existing(self) -> Iterable[tuple[str, int, bytes]]:
+        """(topic, partition, topic id) of every log found; a zero id where the log does not tell."""
+        return [
+            (place.topic, place.partition, self._stored_topic_id(path) or ZERO_ID)
+            for place, path in self._found()
+        ]
+
+    def _stored_topic_id(self, directory: str) -> bytes | None:
+        try:
+            return decode_partition_metadata(self._files.read_file(f"{directory}/{names.PARTITION_METADATA}"))
+        except FileNotFoundError:
+            return None
+        except DecodeError as error:
+            _logger.warning("%s: %s", directory, error)
+            return None
+
+    def open(
+        self, topic: str, topic_id: bytes, partition: int, *, leader_epoch: int, config: TopicConfig
+    ) -> PartitionLog:
+        """Load or create a log and take it at a leader epoch, recorded before it serves.
+
+        Raises LogError(kafka_storage_error) when this one log cannot be read; others are unharmed.
+        """
+        place = TopicPartition(topic, partition)
+        assert place not in self._logs, f"{place} is open already"
+        is_clean = place in self._clean
+        self._clean.discard(place)
+        try:
+            log = self._load(place, topic_id, leader_epoch, config, is_clean=is_clean)
+        except OSError as error:
+            raise LogError(ErrorCode.kafka_storage_error, f"{place} cannot be opened: {error}") from error
+        self._logs[place] = log
+        return log
+
+    def _load(
+        self,
+        place: TopicPartition,
+        topic_id: bytes,
+        leader_epoch: int,
+        config: TopicConfig,
+        *,
+        is_clean: bool,
+    ) -> SegmentLog:
+        directory = self._path(names.partition_directory(*place))
+        is_new = not self._files.exists(directory)
+        if is_new:
+            self._files.make_directory(directory)
+        stored_id = self._stored_topic_id(directory)
+        if stored_id is not None and stored_id != topic_id:
+            raise LogError(
+                ErrorCode.inconsistent_topic_id,
+                f"{directory} is of topic {id_to_text(stored_id)}, not {id_to_text(topic_id)}",
+            )
+        parts = load_parts(
+            self._files,
+            self._pool,
+            directory,
+            LoadSettings(
+                is_clean=is_clean or is_new,
+                recovery_point=self._recovery_points.get(place, 0),
+                log_start_offset=self._log_starts.get(place, 0),
+                index_interval_bytes=config.index_interval_bytes,
+                now_ms=self._clock.now_ms(),
+            ),
+        )
+        if leader_epoch < parts.epochs.latest_epoch:
+            raise LogError(
+                ErrorCode.fenced_leader_epoch,
+                f"{directory} was written at leader epoch {parts.epochs.latest_epoch}, "
+                f"it cannot be taken at {leader_epoch}",
+            )
+        if is_new:
+            parts.flushing.names_changed(self.directory)
+        if stored_id is None:
+            metadata_path = f"{directory}/{names.PARTITION_METADATA}"
+            write_aside(self._files, metadata_path, encode_partition_metadata(topic_id), sync=False)
+            parts.flushing.take_along(metadata_path)
+        parts.producers.expire(self._clock.timestamp_ms(), self._producer_id_expiration_ms)
+        return SegmentLog(
+            parts,
+            topic=place.topic,
+            topic_id=topic_id,
+            partition=place.partition,
+            leader_epoch=leader_epoch,
+            config=config,
+            clock=self._clock,
+            keeper=self,
+            flush_on_commit=self._flush_on_commit,
+        )
+
+    def delete(self, topic: str, partition: int) -> None:
+        """The log is gone from now on; its files follow after `file.delete.delay.ms`."""
+        place = TopicPartition(topic, partition)
+        delay_ms = TopicConfig().file_delete_delay_ms
+        topic_id = ZERO_ID
+        directory = self._path(names.partition_directory(topic, partition))
+        if (log := self._logs.pop(place, None)) is not None:
+            log.abandon()
+            delay_ms, topic_id = log.config.file_delete_delay_ms, log.topic_id
+        for offsets in (self._recovery_points, self._log_starts, self._high_watermarks):
+            offsets.pop(place, None)
+        self._clean.discard(place)
+        # A topic id dies with its topic, so it makes the name unique without a die.
+        doomed = self._path(names.deleted_directory(topic, partition, topic_id))
+        try:
+            remove_tree(self._files, doomed)
+            self._files.rename(directory, doomed)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise LogError(
+                ErrorCode.kafka_storage_error, f"{directory} cannot be deleted: {error}"
+            ) from error
+        self._do_later(delay_ms, lambda: remove_tree(self._files, doomed))
+
+    # -- what logs ask of their keeper
+
+    def save_log_starts(self) -> None:
+        """Make the log starts of all logs durable; blocks. Raises OSError."""
+        for place, log in self._logs.items():
+            self._log_starts[place] = log.log_start_offset
+        above_base = {
+            place: offset
+            for place, offset in self._log_starts.items()
+            if place not in self._logs or offset > self._logs[place].segments[0].base_offset
+        }
+        self._log_starts_file.write(above_base)
+        self._files.sync_directory(self.directory)
+
+    def remove_later(self, paths: Sequence[str], delay_ms: int) -> None:
+        """Remove files once a delay has passed."""
+
+        def remove() -> None:
+            for path in paths:
+                remove_if_there(self._files, path)
+
+        self._do_later(delay_ms, remove)
+
+    def _do_later(self, delay_ms: int, action: Callable[[], None]) -> None:
+        self._doomed.append((self._clock.now_ms() + delay_ms, action))
+
+    def log_closed(self, log: SegmentLog, *, is_clean: bool) -> None:
+        """Nobody uses a log any more; when clean, all of it is on disk."""
+        place = TopicPartition(log.topic, log.partition)
+        self._note_offsets(place, log)
+        self._logs.pop(place, None)
+        if is_clean:
+            self._clean.add(place)
+
+    def _note_offsets(self, place: TopicPartition, log: SegmentLog) -> None:
+        self._recovery_points[place] = log.recovery_point
+        self._high_watermarks[place] = log.high_watermark
+        self._log_starts[place] = log.log_start_offset
+
+    # -- checkpoints and the end
+
+    def checkpoint(self) -> None:
+        """Write recovery points, log starts and high watermarks; blocks shortly."""
+        for place, log in self._logs.items():
+            self._note_offsets(place, log)
+        try:
+            self._recovery_points_file.write(self._recovery_points)
+            self._high_watermarks_file.write(self._high_watermarks)
+            self.save_log_starts()
+        except OSError as error:
+            raise LogError(ErrorCode.kafka_storage_error, f"{self.directory}: {error}") from error
+
+    def cleaner_offsets(self) -> dict[TopicPartition, int]:
+        """First dirty offsets, as the cleaner last left them."""
+        return self._believed(self._cleaner_file, names.CLEANER_CHECKPOINT)
+
+    def save_cleaner_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Remember first dirty offsets, durably; blocks. Raises OSError."""
+        self._cleaner_file.write(offsets)
+        self._files.sync_directory(self.directory)
+
+    def housekeeping(self, now_ms: int, timestamp_ms: int) -> None:
+        """Remove files whose delete delay has passed."""
+        waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        while self._doomed:
+            due_at_ms, action = self._doomed.popleft()
+            if due_at_ms > now_ms:
+                waiting.append((due_at_ms, action))
+                continue
+            try:
+                action()
+            except OSError as error:
+                _logger.warning("%s: cannot remove what is deleted: %s", self.directory, error)
+        self._doomed = waiting
+
+    def status(self) -> Sequence[LogDirStatus]:
+        try:
+            space = self._files.disk_space(self.directory)
+        except OSError:
+            return [LogDirStatus(self.directory, -1, -1, is_offline=True)]
+        return [LogDirStatus(self.directory, space.total_bytes, space.usable_bytes, self._is_offline)]
+
+    def close(self) -> None:
+        """Flush and close every open log, write snapshots, checkpoints and the clean-shutdown marker."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for place, log in list(self._logs.items()):
+            try:
+                log.close()
+            except LogError as error:
+                _logger.error("%s could not be closed in good order: %s", place, error)
+        try:
+            self.checkpoint()
+            if all(place in self._clean for place, _ in self._found()):
+                write_clean_shutdown(self._files, self._path(names.CLEAN_SHUTDOWN_MARKER))
+                self._files.sync_directory(self.directory)
+            remove_if_there(self._files, self._path(names.LOCK))
+        finally:
+            self._files.close(self._lock)

@@ -1,0 +1,153 @@
+"""Bringing a log to disk: what there is to flush, and how far the disk has it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from klamm.storage.engines.segments.chain import SegmentChain
+from klamm.storage.engines.segments.epochs import LeaderEpochs
+from klamm.storage.engines.segments.files import Files
+from klamm.storage.engines.segments.segment import Segment, sync_path
+from klamm.storage.topic_config import TopicConfig
+
+
+class SegmentSyncTicket:
+    """Everything that a log has written and not yet flushed, up to an offset.
+
+    Handles are duplicates: the log may roll, cut or close its files while the flush runs elsewhere.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        *,
+        end_offset: int,
+        generation: int,
+        segments: Sequence[Segment],
+        paths: Sequence[str],
+        directories: Sequence[str],
+    ) -> None:
+        self._files = files
+        self.end_offset = end_offset
+        self.generation = generation
+        self.segments = segments
+        self.sizes_bytes = [segment.size_bytes for segment in segments]
+        self.paths = paths
+        self.directories = directories
+        self._handles: list[int] = []
+        self._failure: OSError | None = None
+        try:
+            for segment in segments:
+                self._handles.append(files.duplicate(segment.handle()))
+        except OSError as error:
+            # Told by `run`, where those who flush expect it.
+            self._failure = error
+
+    def run(self) -> None:
+        """Flush; blocks. Raises OSError when the disk refuses."""
+        try:
+            if self._failure is not None:
+                raise self._failure
+            for handle in self._handles:
+                self._files.sync(handle)
+            for path in self.paths:
+                sync_path(self._files, path)
+            for directory in self.directories:
+                self._files.sync_directory(directory)
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Give the handles back; harmless when done before."""
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            with suppress(OSError):  # it was only ever used to sync, which has been heard
+                self._files.close(handle)
+
+
+class Flushing:
+    """How far a log is on disk, and what the next flush has to take along."""
+
+    def __init__(self, recovery_point: int) -> None:
+        self.recovery_point = recovery_point  # everything below is on disk
+        self._paths: dict[str, None] = {}
+        self._directories: dict[str, None] = {}
+        self._generation = 0
+        self._appends = 0
+        self._started_at_ms: int | None = None
+
+    def appended(self) -> None:
+        self._appends += 1
+
+    def names_changed(self, directory: str) -> None:
+        """Files came or went: the directory's own entry list has to be flushed too."""
+        self._directories[directory] = None
+
+    def take_along(self, path: str) -> None:
+        """A small file was written that the next flush has to bring to disk."""
+        self._paths[path] = None
+
+    @property
+    def has_new_names(self) -> bool:
+        return bool(self._paths or self._directories)
+
+    def cut(self, log_end_offset: int) -> None:
+        """The log was cut, durably: flushes that still run are about another history."""
+        self._generation += 1
+        self.recovery_point = min(self.recovery_point, log_end_offset)
+
+    def is_due(self, config: TopicConfig, active_base_offset: int, now_ms: int) -> bool:
+        """Whether it is time, by Kafka's own rules: a roll, flush.messages, flush.ms."""
+        if self._started_at_ms is None:
+            self._started_at_ms = now_ms
+        return (
+            self.recovery_point < active_base_offset
+            or self._appends >= config.flush_messages
+            or now_ms - self._started_at_ms >= config.flush_ms
+        )
+
+    def start(
+        self, chain: SegmentChain, epochs: LeaderEpochs, log_end_offset: int, now_ms: int
+    ) -> SegmentSyncTicket:
+        """What there is to flush now."""
+        unsynced = [segment for segment in chain.segments if segment.is_unsynced]
+        paths = list(self._paths)
+        if epochs.is_unsynced:
+            paths.append(epochs.path)
+        for segment in unsynced:
+            if segment is not chain.active:
+                paths += [path for path in segment.index_paths() if chain.files.exists(path)]
+        self._appends = 0
+        self._started_at_ms = now_ms
+        return SegmentSyncTicket(
+            chain.files,
+            end_offset=log_end_offset,
+            generation=self._generation,
+            segments=unsynced,
+            paths=paths,
+            directories=list(self._directories),
+        )
+
+    def finish(self, ticket: SegmentSyncTicket, epochs: LeaderEpochs) -> bool:
+        """The ticket ran; whether the recovery point moved."""
+        ticket.release()
+        if ticket.generation != self._generation:
+            return False
+        for segment, size_bytes in zip(ticket.segments, ticket.sizes_bytes, strict=True):
+            if segment.size_bytes == size_bytes:
+                segment.is_unsynced = False
+        for path in ticket.paths:
+            self._paths.pop(path, None)
+        if epochs.path in ticket.paths:
+            epochs.is_unsynced = False
+        for directory in ticket.directories:
+            self._directories.pop(directory, None)
+        if ticket.end_offset <= self.recovery_point:
+            return False
+        self.recovery_point = ticket.end_offset
+        return True
+
+    def is_current(self, ticket: SegmentSyncTicket) -> bool:
+        """Whether a ticket is about the log as it is, not as it was before a cut."""
+        return ticket.generation == self._generation
