@@ -83,11 +83,15 @@ class Reactor:
             self.submit(run)
         return future
 
+    def is_own_thread(self) -> bool:
+        """Whether the caller is the reactor's thread: inside a callback, waiting for it would be for ever."""
+        return threading.current_thread() is self._thread
+
     def stop(self) -> None:
         """End the thread; sockets are closed."""
         self._is_stopping = True
         self.submit(lambda: None)
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+        if self._thread.is_alive() and not self.is_own_thread():
             self._thread.join()
 
     def connect(self, address: Address, events: LinkEvents) -> _SocketLink:

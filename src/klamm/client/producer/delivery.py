@@ -1,0 +1,126 @@
+"""What becomes of a record: a future that shares its batch's fate."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from klamm.client.errors import KlammTimeoutError
+from klamm.protocol.types import TopicPartition
+
+if TYPE_CHECKING:
+    from klamm.client.producer.batch import Batch
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record went. Offset -1: the broker was not asked (acks=0) or no longer knows."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+class Delivery:
+    """The future of one record. Looking at it counts as having seen its failure."""
+
+    __slots__ = ("_batch", "_index", "is_examined")
+
+    def __init__(self, batch: Batch, index: int) -> None:
+        self._batch = batch
+        self._index = index
+        self.is_examined = False
+
+    def done(self) -> bool:
+        return self._batch.is_settled
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Where the record went; raises what kept it from there, or KlammTimeoutError."""
+        error = self.exception(timeout)
+        if error is not None:
+            raise error
+        return self._metadata()
+
+    def exception(self, timeout: float | None = None) -> Exception | None:
+        """What kept the record from being delivered; None if it was."""
+        if not self._batch.wait(timeout):
+            raise KlammTimeoutError(f"not delivered within {timeout} s; it may still be")
+        self.is_examined = True
+        return self._error()
+
+    def add_done_callback(self, callback: Callable[[Delivery], None]) -> None:
+        """Call back on the producer's thread, in send order per partition; at once if it is settled."""
+        self.is_examined = True
+        self._batch.when_settled(self._index, lambda: callback(self))
+
+    def _error(self) -> Exception | None:
+        return self._batch.error_of(self._index)
+
+    def _metadata(self) -> RecordMetadata:
+        return self._batch.metadata_of(self._index)
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        # Imported here: programs that never await do not pay for asyncio.
+        import asyncio  # noqa: PLC0415
+
+        loop = asyncio.get_running_loop()
+        waiter = loop.create_future()
+
+        def settle() -> None:
+            if waiter.done():
+                return
+            error = self._error()
+            if error is not None:
+                waiter.set_exception(error)
+            else:
+                waiter.set_result(self._metadata())
+
+        def tell(_delivery: Delivery) -> None:
+            loop.call_soon_threadsafe(settle)
+
+        self.add_done_callback(tell)
+        metadata: RecordMetadata = yield from waiter.__await__()
+        return metadata
+
+
+class Settlement:
+    """The end of a batch, for its futures: one event for all, made only if somebody waits."""
+
+    __slots__ = ("_callbacks", "_event", "_lock", "is_settled")
+
+    def __init__(self) -> None:
+        self.is_settled = False
+        self._lock = threading.Lock()
+        self._event: threading.Event | None = None
+        self._callbacks: list[tuple[int, Callable[[], None]]] = []
+
+    def wait(self, timeout: float | None) -> bool:
+        with self._lock:
+            if self.is_settled:
+                return True
+            if self._event is None:
+                self._event = threading.Event()
+            event = self._event
+        return event.wait(timeout)
+
+    def when_settled(self, index: int, callback: Callable[[], None]) -> None:
+        with self._lock:
+            if not self.is_settled:
+                self._callbacks.append((index, callback))
+                return
+        callback()
+
+    def settle(self) -> list[Callable[[], None]]:
+        """End it; the callbacks to run, in the order of the records."""
+        with self._lock:
+            self.is_settled = True
+            callbacks, self._callbacks = self._callbacks, []
+            if self._event is not None:
+                self._event.set()
+        return [callback for _, callback in sorted(callbacks, key=lambda item: item[0])]
+
+
+def describe(partition: TopicPartition, count: int) -> str:
+    """A batch in an error message."""
+    return f"{count} record{'s' if count != 1 else ''} for {partition}"

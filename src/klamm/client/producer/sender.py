@@ -1,0 +1,369 @@
+"""Sending batches to their leaders, in order, until each is delivered or given up."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Final
+
+from klamm.client.errors import (
+    BrokerError,
+    KlammError,
+    KlammTimeoutError,
+    UnsupportedVersionError,
+    broker_error,
+)
+from klamm.client.net.network import Node, backoff_ms
+from klamm.client.net.wire import Call
+from klamm.client.producer.accumulator import Accumulator
+from klamm.client.producer.batch import Batch
+from klamm.client.producer.delivery import describe
+from klamm.client.producer.sequences import Sequences
+from klamm.client.producer.settings import ProducerSettings
+from klamm.client.runtime import Core
+from klamm.protocol.api import ApiKey
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from klamm.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from klamm.protocol.types import ZERO_ID, TopicPartition
+
+log = logging.getLogger(__name__)
+
+NAMES_VERSION: Final = 12  # the last version that speaks of topics by name
+NO_METADATA_WAIT_MS: Final = 100
+NEEDS_METADATA: Final = frozenset(
+    {
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.leader_not_available,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.network_exception,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.unknown_topic_id,
+    }
+)
+RETRIABLE: Final = NEEDS_METADATA | {
+    ErrorCode.corrupt_message,
+    ErrorCode.request_timed_out,
+    ErrorCode.not_enough_replicas,
+    ErrorCode.not_enough_replicas_after_append,
+    ErrorCode.unknown_leader_epoch,
+    ErrorCode.throttling_quota_exceeded,
+}
+FATAL: Final = frozenset(
+    {ErrorCode.producer_fenced, ErrorCode.cluster_authorization_failed, ErrorCode.unsupported_version}
+)
+
+
+class Sender:
+    """A component of the client's core: each tick sends what is due."""
+
+    def __init__(self, core: Core, settings: ProducerSettings, accumulator: Accumulator) -> None:
+        self._core = core
+        self._settings = settings
+        self._accumulator = accumulator
+        self._sequences = Sequences()
+        self._in_flight: dict[TopicPartition, list[Batch]] = defaultdict(list)
+        self._asks_for_id = False
+        self._id_attempt = 0
+        self._id_retry_at_ms = 0
+        self.fatal: KlammError | None = None
+
+    def tick(self, now_ms: int) -> int | None:
+        """Send what may be sent; when to be called again."""
+        self._expire(now_ms)
+        if self._settings.is_idempotent and self._sequences.needs_id:
+            if not self._accumulator.partitions():
+                return None
+            self._ask_for_id(now_ms)
+            return self._id_retry_at_ms if self._id_retry_at_ms > now_ms else None
+        due_ms, ready = self._ready(now_ms)
+        for node_id, partitions in ready.items():
+            self._send(node_id, partitions, now_ms)
+        return due_ms
+
+    def _ready(self, now_ms: int) -> tuple[int | None, dict[int, list[TopicPartition]]]:
+        """Partitions that may send now, by leader; when the next one may."""
+        dues: list[int] = []
+        ready: dict[int, list[TopicPartition]] = defaultdict(list)
+        cluster = self._core.metadata.cluster
+        for partition in self._accumulator.partitions():
+            at_ms = self._accumulator.ready_at_ms(partition)
+            if at_ms is None:
+                continue
+            if at_ms > now_ms:
+                dues.append(at_ms)
+                continue
+            info = cluster.partition(partition)
+            if info is None or info.leader_id < 0:
+                self._core.metadata.want([partition.topic])
+                self._core.metadata.request_update()
+                dues.append(now_ms + NO_METADATA_WAIT_MS)
+            elif self._may_send(partition):
+                ready[info.leader_id].append(partition)
+        oldest = min((batch.created_at_ms for batch in self._accumulator.incomplete()), default=None)
+        if oldest is not None:
+            dues.append(oldest + self._settings.delivery_timeout_ms)
+        return min(dues, default=None), ready
+
+    def _may_send(self, partition: TopicPartition) -> bool:
+        """Order: what was sent once goes alone, and nothing overtakes it."""
+        in_flight = self._in_flight.get(partition)
+        if not in_flight:
+            return True
+        head = self._accumulator.head(partition)
+        if head is None or head.was_sent:
+            return False
+        return not any(batch.attempts > 1 for batch in in_flight)
+
+    def _send(self, node_id: int, partitions: list[TopicPartition], now_ms: int) -> None:
+        """One request per turn takes at most one batch of each partition, within `max.request.size`."""
+        node = Node("broker", node_id)
+        pending = list(partitions)
+        while pending and self._core.network.in_flight(node) < self._settings.max_in_flight:
+            batches: list[Batch] = []
+            size_bytes = 0
+            rest: list[TopicPartition] = []
+            for partition in pending:
+                head = self._accumulator.head(partition)
+                if head is None:
+                    continue
+                if batches and size_bytes + head.size_bytes > self._settings.max_request_size:
+                    rest.append(partition)
+                    continue
+                if not self._number(head):
+                    continue
+                batches.append(self._accumulator.take(partition))
+                size_bytes += head.size_bytes
+            if not batches:
+                return
+            self._dispatch(node, batches, now_ms)
+            # More of the same partitions may follow at once, up to the limit in flight.
+            again = [
+                partition
+                for partition in partitions
+                if self._may_send(partition)
+                and (at_ms := self._accumulator.ready_at_ms(partition)) is not None
+                and at_ms <= now_ms
+            ]
+            pending = rest + [partition for partition in again if partition not in rest]
+        # A full pipe: the next answer brings us back here.
+
+    def _number(self, batch: Batch) -> bool:
+        if not self._settings.is_idempotent:
+            return True
+        in_flight = self._in_flight.get(batch.partition)
+        return self._sequences.number(batch, has_in_flight=bool(in_flight))
+
+    def _dispatch(self, node: Node, batches: list[Batch], now_ms: int) -> None:
+        topics = self._core.metadata.cluster.topics
+        data: dict[str, TopicProduceData] = {}
+        has_ids = True
+        for batch in batches:
+            batch.was_sent = True
+            batch.attempts += 1
+            self._in_flight[batch.partition].append(batch)
+            topic = topics[batch.partition.topic]
+            has_ids = has_ids and topic.topic_id != ZERO_ID
+            entry = data.setdefault(
+                topic.name, TopicProduceData(topic_id=topic.topic_id, name=topic.name, partition_data=[])
+            )
+            records = batch.encoded(self._settings.codec, self._settings.level)
+            assert isinstance(entry.partition_data, list)
+            entry.partition_data.append(PartitionProduceData(batch.partition.partition, records))
+        request = ProduceRequest(
+            acks=self._settings.acks,
+            timeout_ms=self._settings.request_timeout_ms,
+            topic_data=list(data.values()),
+        )
+        ids = {entry.topic_id: name for name, entry in data.items()}
+        sent = {batch.partition: batch for batch in batches}
+
+        def done(response: ProduceResponse | None, error: KlammError | None) -> None:
+            self._answered(sent, ids, response, error)
+
+        self._core.network.call(
+            node,
+            Call(
+                ApiKey.PRODUCE,
+                request,
+                done,
+                self._settings.request_timeout_ms,
+                max_version=32767 if has_ids else NAMES_VERSION,
+                has_answer=self._settings.acks != 0,
+            ),
+        )
+
+    def _answered(
+        self,
+        sent: dict[TopicPartition, Batch],
+        ids: dict[bytes, str],
+        response: ProduceResponse | None,
+        error: KlammError | None,
+    ) -> None:
+        for batch in sent.values():
+            self._in_flight[batch.partition].remove(batch)
+            if not self._in_flight[batch.partition]:
+                del self._in_flight[batch.partition]
+        if error is not None:
+            self._core.metadata.request_update()
+            for batch in sent.values():
+                self._retry_or_fail(batch, error, may_retry=error.retriable)
+            return
+        if response is None:  # acks=0: written is done
+            for batch in sent.values():
+                self._run(batch.succeed(-1, -1), batch)
+            return
+        left = dict(sent)
+        for topic in response.responses:
+            name = topic.name or ids.get(topic.topic_id, "")
+            for item in topic.partition_responses:
+                answered = left.pop(TopicPartition(name, item.index), None)
+                if answered is not None:
+                    self._settle(answered, item)
+        for batch in left.values():
+            self._retry_or_fail(
+                batch, KlammTimeoutError("the broker's answer leaves this partition out"), may_retry=True
+            )
+
+    def _settle(self, batch: Batch, item: PartitionProduceResponse) -> None:
+        code = item.error_code
+        if code == ErrorCode.none:
+            self._run(batch.succeed(item.base_offset, item.log_append_time_ms), batch)
+            return
+        if code == ErrorCode.duplicate_sequence_number:
+            self._run(batch.succeed(-1, -1), batch)
+            return
+        if code == ErrorCode.message_too_large and len(batch.records) > 1:
+            self._split(batch)
+            return
+        what = describe(batch.partition, len(batch.records))
+        error = broker_error(code, what, item.error_message)
+        if code in FATAL:
+            self.fatal = error
+        if code in NEEDS_METADATA:
+            self._core.metadata.request_update()
+        if code in (ErrorCode.out_of_order_sequence_number, ErrorCode.unknown_producer_id):
+            self._out_of_order(batch, error)
+            return
+        records = {
+            record.batch_index: broker_error(
+                code, f"record for {batch.partition}", record.batch_index_error_message
+            )
+            for record in item.record_errors
+        }
+        if records:
+            others = BrokerError(f"{what}: other records of the batch were refused", code)
+            self._fail(batch, others, dict(records))
+            return
+        self._retry_or_fail(batch, error, may_retry=code in RETRIABLE)
+
+    def _out_of_order(self, batch: Batch, error: KlammError) -> None:
+        """The broker misses what came before: wait for it if it is under way, else number anew."""
+        in_flight = self._in_flight.get(batch.partition, [])
+        if self._sequences.is_next(batch, in_flight):
+            self._sequences.broke(batch.partition)
+        self._retry_or_fail(batch, error, may_retry=self._settings.is_idempotent)
+
+    def _split(self, batch: Batch) -> None:
+        largest = min(self._settings.batch_size, max(batch.size_bytes // 2, 1))
+        log.info(
+            "splitting a batch of %d records for %s: the broker finds it too large",
+            len(batch.records),
+            batch.partition,
+        )
+        self._accumulator.replace(batch, batch.split(largest))
+
+    def _retry_or_fail(self, batch: Batch, error: KlammError, *, may_retry: bool) -> None:
+        now_ms = self._core.now_ms
+        is_late = now_ms - batch.created_at_ms >= self._settings.delivery_timeout_ms
+        if not may_retry or batch.attempts > self._settings.retries or self.fatal is not None:
+            self._fail(batch, error)
+        elif is_late:
+            self._fail(batch, self._too_late(batch, error))
+        else:
+            wait_ms = backoff_ms(
+                self._settings.retry_backoff_ms,
+                self._settings.retry_backoff_max_ms,
+                batch.attempts - 1,
+                self._core.random,
+            )
+            batch.retry_at_ms = now_ms + wait_ms
+            self._accumulator.put_back(batch)
+
+    def _too_late(self, batch: Batch, cause: KlammError | None) -> KlammTimeoutError:
+        what = describe(batch.partition, len(batch.records))
+        reason = cause or self._core.metadata.error
+        tail = f"; last error: {reason}" if reason else ""
+        limit_ms = self._settings.delivery_timeout_ms
+        return KlammTimeoutError(f"{what} not delivered within delivery.timeout.ms={limit_ms}{tail}")
+
+    def _fail(
+        self, batch: Batch, error: KlammError, record_errors: dict[int, Exception] | None = None
+    ) -> None:
+        if batch.was_sent:
+            self._sequences.broke(batch.partition)
+        self._run(batch.fail(error, record_errors), batch)
+
+    def _run(self, callbacks: list[Callable[[], None]], batch: Batch) -> None:
+        self._accumulator.finished(batch)
+        for callback in callbacks:
+            try:
+                callback()
+            except Exception:
+                log.exception("a delivery callback for %s raised", batch.partition)
+
+    def _expire(self, now_ms: int) -> None:
+        for batch in self._accumulator.expired(now_ms):
+            self._fail(batch, self._too_late(batch, None))
+
+    def fail_all(self, error: KlammError) -> None:
+        """Give up on everything that is not delivered."""
+        for partition in self._accumulator.partitions():
+            while self._accumulator.head(partition) is not None:
+                self._fail(self._accumulator.take(partition), error)
+        for batches in list(self._in_flight.values()):
+            for batch in list(batches):
+                self._run(batch.fail(error), batch)
+
+    def _ask_for_id(self, now_ms: int) -> None:
+        if self._asks_for_id or now_ms < self._id_retry_at_ms:
+            return
+        node = self._core.network.least_loaded()
+        if node is None:
+            self._id_retry_at_ms = self._core.network.retry_at_ms() or now_ms + NO_METADATA_WAIT_MS
+            return
+        self._asks_for_id = True
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
+        self._core.network.call(
+            node, Call(ApiKey.INIT_PRODUCER_ID, request, self._got_id, self._settings.request_timeout_ms)
+        )
+
+    def _got_id(self, response: InitProducerIdResponse | None, error: KlammError | None) -> None:
+        self._asks_for_id = False
+        if error is None and response is not None:
+            if response.error_code == ErrorCode.none:
+                self._sequences.has_id(response.producer_id)
+                self._id_attempt = 0
+                return
+            error = broker_error(response.error_code, "asking for a producer id")
+        assert error is not None
+        if isinstance(error, UnsupportedVersionError) or not error.retriable:
+            self.fatal = error
+            self.fail_all(error)
+            return
+        wait_ms = backoff_ms(
+            self._settings.retry_backoff_ms,
+            self._settings.retry_backoff_max_ms,
+            self._id_attempt,
+            self._core.random,
+        )
+        self._id_attempt += 1
+        self._id_retry_at_ms = self._core.now_ms + wait_ms

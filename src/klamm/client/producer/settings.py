@@ -1,0 +1,125 @@
+"""The producer's settings, checked together."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from klamm.client.config import PRODUCER, ClientConfig
+from klamm.client.producer.partitioner import Partitioner
+from klamm.config import ConfigError
+from klamm.records.compression import Codec
+
+log = logging.getLogger(__name__)
+
+Serializer = Callable[[Any], bytes | None]
+OBJECTS: Final = frozenset({"key.serializer", "value.serializer", "partitioner.class"})
+MAX_IN_FLIGHT: Final = 5  # as many batches as a broker remembers per producer
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSettings:
+    """What the producer goes by."""
+
+    acks: int
+    is_idempotent: bool
+    retries: int
+    max_in_flight: int
+    delivery_timeout_ms: int
+    linger_ms: int
+    batch_size: int
+    buffer_memory: int
+    max_request_size: int
+    max_block_ms: int
+    request_timeout_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    codec: Codec
+    level: int | None
+    ignores_keys: bool
+    is_adaptive: bool
+    metadata_max_idle_ms: int
+    key_serializer: Serializer | None
+    value_serializer: Serializer | None
+    partitioner: Partitioner | None
+
+
+def parse(
+    config: Mapping[str, Any] | None, keywords: Mapping[str, Any]
+) -> tuple[ClientConfig, ProducerSettings]:
+    """Read and check; raises ConfigError that says what to write."""
+    parsed = ClientConfig.parse(PRODUCER, config, keywords, object_names=OBJECTS)
+    values = parsed.values
+    acks = {"all": -1, "-1": -1, "0": 0, "1": 1}[values.text("acks")]
+    linger_ms = values.integer("linger.ms")
+    request_timeout_ms = values.integer("request.timeout.ms")
+    compression = values.text("compression.type")
+    level_name = f"compression.{compression}.level"
+    level = values.integer(level_name) if level_name in values else None
+    return parsed, ProducerSettings(
+        acks=acks,
+        is_idempotent=_is_idempotent(parsed, acks),
+        retries=values.integer("retries"),
+        max_in_flight=values.integer("max.in.flight.requests.per.connection"),
+        delivery_timeout_ms=_delivery_timeout_ms(parsed, linger_ms + request_timeout_ms),
+        linger_ms=linger_ms,
+        batch_size=values.integer("batch.size"),
+        buffer_memory=values.integer("buffer.memory"),
+        max_request_size=values.integer("max.request.size"),
+        max_block_ms=values.integer("max.block.ms"),
+        request_timeout_ms=request_timeout_ms,
+        retry_backoff_ms=values.integer("retry.backoff.ms"),
+        retry_backoff_max_ms=values.integer("retry.backoff.max.ms"),
+        codec=Codec[compression.upper()],
+        level=None if level == -1 else level,
+        ignores_keys=values.boolean("partitioner.ignore.keys"),
+        is_adaptive=values.boolean("partitioner.adaptive.partitioning.enable"),
+        metadata_max_idle_ms=values.integer("metadata.max.idle.ms"),
+        key_serializer=parsed.objects.get("key.serializer"),
+        value_serializer=parsed.objects.get("value.serializer"),
+        partitioner=parsed.objects.get("partitioner.class"),
+    )
+
+
+def _is_idempotent(parsed: ClientConfig, acks: int) -> bool:
+    """Idempotence needs acks=all, retries and at most five in flight; asked for, it insists on them."""
+    values = parsed.values
+    in_flight = values.integer("max.in.flight.requests.per.connection")
+    if not values.boolean("enable.idempotence"):
+        return False
+    conflicts = []
+    if values.integer("retries") == 0:
+        conflicts.append(("retries", "0", "retries above 0"))
+    if acks != -1:
+        conflicts.append(("acks", values.text("acks"), "acks=all"))
+    is_asked = "enable.idempotence" in parsed.given
+    if in_flight > MAX_IN_FLIGHT and (is_asked or not conflicts):
+        conflicts.insert(
+            0, ("max.in.flight.requests.per.connection", str(in_flight), f"at most {MAX_IN_FLIGHT}")
+        )
+        is_asked = True  # more than five would break the promise silently: an error in any case
+    if not conflicts:
+        return True
+    name, value, needed = conflicts[0]
+    if is_asked:
+        raise ConfigError(
+            name,
+            f"{name}={value} and idempotence do not go together: write {needed}, or enable.idempotence=false",
+        )
+    log.info("idempotence is off: %s=%s, and it needs %s", name, value, needed)
+    return False
+
+
+def _delivery_timeout_ms(parsed: ClientConfig, least_ms: int) -> int:
+    given_ms = parsed.values.integer("delivery.timeout.ms")
+    if given_ms >= least_ms:
+        return given_ms
+    if "delivery.timeout.ms" in parsed.given:
+        raise ConfigError(
+            "delivery.timeout.ms",
+            f"delivery.timeout.ms={given_ms} is less than linger.ms + request.timeout.ms: "
+            f"write at least {least_ms}",
+        )
+    return least_ms
