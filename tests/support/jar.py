@@ -10,6 +10,7 @@ from typing import Any
 from klamm.broker.broker import Broker
 from klamm.broker.config import BrokerConfig
 from klamm.broker.services import Services
+from klamm.broker.storage import Storage
 from klamm.clock import ManualClock
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
@@ -163,8 +164,7 @@ class Jar:
             self.config,
             clock=self.clock,
             random=Random(seed),
-            logs=logs or memory_logs(),
-            cluster=cluster or MemoryCluster(random=Random(seed)),
+            storage=Storage(logs or memory_logs(), cluster or MemoryCluster(random=Random(seed))),
             run_blocking=self.disk,
         )
         self.loop.run(self.broker.start(listen=False))

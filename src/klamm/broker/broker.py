@@ -20,11 +20,11 @@ from klamm.broker.server import BoundListener, Server, bind
 from klamm.broker.services import Arguments, Result, RunBlocking, Services
 from klamm.broker.topics import TopicManager, with_dynamic_configs
 from klamm.clock import Clock
-from klamm.storage.cluster import BrokerRegistration, ClusterStore, ResourceType
+from klamm.storage.cluster import BrokerRegistration, ResourceType
 
 if TYPE_CHECKING:
     from klamm.broker.config import BrokerConfig
-    from klamm.storage.log import LogStore
+    from klamm.broker.storage import Storage
 
 _THREADS: Final = 4  # one flushes, the others wait for the cluster's store and the cleaner
 
@@ -56,15 +56,15 @@ class Broker:
         *,
         clock: Clock,
         random: Random,
-        logs: LogStore,
-        cluster: ClusterStore,
+        storage: Storage,
         run_blocking: RunBlocking | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
         self._random = random
-        self._logs = logs
-        self._cluster = cluster
+        self._storage = storage
+        self._logs = storage.logs
+        self._cluster = storage.cluster
         self._run_blocking = run_blocking
         self._threads: Threads | None = None
         self._chores: Chores | None = None
@@ -133,19 +133,23 @@ class Broker:
         self._open_partitions(image, partitions)
         self._server = Server(services)
         self._chores = Chores(services)
+        if self._storage.files is not None and config.log_cleaner_enable:
+            self._chores.add_cleaning(self._storage.files)
         for bound in self.listeners:
             await self._server.listen(bound)
 
     async def stop(self) -> None:
         """Answer what can be answered, flush, and leave everything clean for the next start."""
+        if self._chores is not None:
+            self._chores.call_back()
         if self._server is not None:
             await self._server.stop()
         self._close_sockets()
         if self._services is not None:
             await self._services.topics.close()
+            if self._chores is not None:
+                await self._chores.stop()
             await self._services.flusher.drain()
-        if self._chores is not None:
-            await self._chores.stop()
         if self._threads is not None:
             self._threads.close()
         self._logs.close()

@@ -12,7 +12,9 @@ from klamm.protocol.errors import ErrorCode
 from klamm.storage.log import LogError
 
 if TYPE_CHECKING:
+    from klamm.broker.cleaning import Cleaning
     from klamm.broker.services import Services
+    from klamm.storage.engines.segments.files import Files
 
 FIRST_RETENTION_AFTER_MS: Final = 30_000
 _HOUSEKEEPING_MS: Final = 1000
@@ -71,6 +73,7 @@ class Chores:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._cleaning: Cleaning | None = None
         loop = services.loop
         self._running = [
             Every(
@@ -96,7 +99,24 @@ class Chores:
             Every(loop, "flush by time", lambda: _FLUSH_SWEEP_MS, self.flush_by_time),
         ]
 
+    def add_cleaning(self, files: Files) -> None:
+        """Compact what is due, again and again."""
+        # A broker without files does not pay for the engine that has them.
+        from klamm.broker.cleaning import Cleaning  # noqa: PLC0415
+
+        services = self._services
+        cleaning = self._cleaning = Cleaning(services, files)
+        self._running.append(
+            Every(services.loop, "cleaning", lambda: services.config.log_cleaner_backoff_ms, cleaning.clean)
+        )
+
+    def call_back(self) -> None:
+        """The broker is about to stop: long work ends early."""
+        if self._cleaning is not None:
+            self._cleaning.call_back()
+
     async def stop(self) -> None:
+        """No further rounds; waits for what is under way."""
         for each in self._running:
             await each.stop()
 

@@ -1,0 +1,129 @@
+"""A broker inside a Python program: `with klamm.Broker() as broker: ... broker.bootstrap`.
+
+It runs on a thread of its own with an event loop of its own, and keeps everything in memory unless it is
+given a folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from random import SystemRandom
+from threading import Event, Thread
+from types import TracebackType
+from typing import Final
+
+from klamm.broker import broker as assembly
+from klamm.broker.config import BrokerConfig
+from klamm.broker.storage import open_storage
+from klamm.clock import Clock, SystemClock
+from klamm.config import RawValue
+
+# What suits a program that wants its answer now; any of them can be set otherwise.
+_SETTINGS: Final[Mapping[str, RawValue]] = {"group.initial.rebalance.delay.ms": 0}
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's where it can be had, else asyncio's own."""
+    try:
+        import uvloop  # noqa: PLC0415 - it may be absent
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+class Broker:
+    """A broker that serves while the program runs, for tests and notebooks.
+
+    Settings have Kafka's own names, as a mapping (`{"num.partitions": 3}`) or with underscores as keywords
+    (`num_partitions=3`).
+    """
+
+    def __init__(
+        self,
+        data: str | Path | None = None,
+        settings: Mapping[str, RawValue] | None = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        clock: Clock | None = None,
+        **more_settings: RawValue,
+    ) -> None:
+        given: dict[str, RawValue] = {
+            **_SETTINGS,
+            "listeners": f"PLAINTEXT://{host}:{port}",
+            **(settings or {}),
+            **{name.replace("_", "."): value for name, value in more_settings.items()},
+        }
+        if data is not None:
+            given["log.dirs"] = str(data)
+        self._config = BrokerConfig.from_settings(given)
+        self._is_in_memory = data is None
+        self._clock = clock or SystemClock()
+        self._thread: Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._is_settled = Event()  # serves, or failed to
+        self._failure: BaseException | None = None
+        self._bootstrap = ""
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients call `bootstrap.servers`."""
+        if not self._bootstrap:
+            raise RuntimeError("the broker has not started: use it as `with klamm.Broker() as broker`")
+        return self._bootstrap
+
+    def start(self) -> Broker:
+        """Serve from now on. Raises StartError."""
+        if self._thread is not None:
+            raise RuntimeError("a broker starts once: make another one")
+        self._thread = Thread(target=self._run, name="klamm broker", daemon=True)
+        self._thread.start()
+        self._is_settled.wait()
+        if self._failure is not None:
+            self._thread.join()
+            raise self._failure
+        return self
+
+    def stop(self) -> None:
+        """Answer what can be answered, flush, and end; harmless when it does not run."""
+        if self._thread is None or self._loop is None or self._stop is None:
+            return
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    def __enter__(self) -> Broker:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        loop = self._loop = new_event_loop()
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_until_complete(self._serve())
+        except BaseException as error:
+            self._failure = error
+        finally:
+            loop.close()
+            self._is_settled.set()
+
+    async def _serve(self) -> None:
+        random = SystemRandom()
+        storage = open_storage(self._config, clock=self._clock, random=random, in_memory=self._is_in_memory)
+        broker = assembly.Broker(self._config, clock=self._clock, random=random, storage=storage)
+        self._stop = asyncio.Event()
+        try:
+            await broker.start()
+            self._bootstrap = ",".join(bound.address for bound in broker.listeners)
+            self._is_settled.set()
+            await self._stop.wait()
+        finally:
+            await broker.stop()

@@ -1,0 +1,84 @@
+"""Where a broker keeps things: segment files and SQLite in its folder, or nothing but memory."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from klamm.broker.config import BrokerConfig
+from klamm.broker.server import StartError
+from klamm.clock import Clock
+from klamm.protocol.errors import DecodeError
+from klamm.storage.cluster import ClusterStore, ClusterStoreError
+from klamm.storage.engines.segments.files import Files
+from klamm.storage.log import LogStore
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """A broker's logs and its cluster's memory."""
+
+    logs: LogStore
+    cluster: ClusterStore
+    files: Files | None = None  # the disk behind the logs, if there is one: what can be compacted
+
+
+def open_storage(config: BrokerConfig, *, clock: Clock, random: Random, in_memory: bool = False) -> Storage:
+    """Lock and open the broker's folder, or make a memory that ends with the process. Raises StartError."""
+    if in_memory:
+        return _memory(config, clock, random)
+    return _folder(config, clock, random)
+
+
+def _memory(config: BrokerConfig, clock: Clock, random: Random) -> Storage:
+    # Imported here: a broker pays at its start only for the engine it uses.
+    from klamm.storage.engines.memory import MemoryStore  # noqa: PLC0415
+    from klamm.storage.engines.memory_cluster import MemoryCluster  # noqa: PLC0415
+
+    return Storage(MemoryStore(), MemoryCluster(random=random))
+
+
+def _folder(config: BrokerConfig, clock: Clock, random: Random) -> Storage:
+    from klamm.storage.engines.segments import SegmentStore  # noqa: PLC0415 - as above
+    from klamm.storage.engines.segments.checkpoints import ForeignDirectoryError  # noqa: PLC0415
+    from klamm.storage.engines.segments.files import AlreadyLockedError, OsFiles  # noqa: PLC0415
+    from klamm.storage.engines.sqlite_cluster import FILE_NAME, SqliteCluster  # noqa: PLC0415
+
+    if len(config.log_dirs) > 1:
+        raise StartError(f"log.dirs names {len(config.log_dirs)} folders: name one")
+    folder = Path(os.path.abspath(config.log_dirs[0]))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if (folder / "meta.properties").exists() and not (folder / FILE_NAME).exists():
+            raise StartError(f"{folder} belongs to another Kafka: give klamm a folder of its own")
+        cluster = SqliteCluster(folder / FILE_NAME, random=random)
+    except OSError as error:
+        raise StartError(f"cannot use the folder {folder}: {error.strerror}; name another") from error
+    except ClusterStoreError as error:
+        raise StartError(f"{error}; name another folder") from error
+    files = OsFiles()
+    try:
+        logs = SegmentStore(
+            str(folder),
+            cluster_id=cluster.cluster_id,
+            node_id=config.node_id,
+            clock=clock,
+            flush_on_commit=config.klamm_flush == "commit",
+            files=files,
+            producer_id_expiration_ms=config.producer_id_expiration_ms,
+        )
+    except BaseException as error:
+        cluster.close()
+        match error:
+            case AlreadyLockedError():
+                message = f"another broker uses {folder}: stop it, or name another folder"
+            case ForeignDirectoryError() | DecodeError():
+                message = f"{error}; name another folder"
+            case OSError():
+                message = f"cannot use the folder {folder}: {error.strerror}; name another"
+            case _:
+                raise
+        raise StartError(message) from error
+    return Storage(logs, cluster, files)
