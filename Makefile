@@ -48,7 +48,7 @@ faults: $(VENV)/.dev ## Real processes: kill -9, torn writes, full disks
 
 bench: $(VENV)/.dev ## klamm and Apache Kafka on the same load, one after the other
 	@tools/bring.sh
-	@$(BIN)/python bench/broker_vs_kafka.py
+	@PYTHONPATH=src:tests $(BIN)/python -m bench.broker_vs_kafka
 
 clean: ## Remove the virtual environment and everything that was built
 	rm -rf $(VENV) build dist *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
