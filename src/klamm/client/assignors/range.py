@@ -82,18 +82,16 @@ class _TopicShare:
         for number in numbers:
             taken.append(number)
             del self._free[number]
-        if len(taken) > self._each:
-            self._extras -= 1
+            if len(taken) > self._each:
+                self._extras -= 1
 
     def take_in_order(self, accepts: Callable[[str, int], bool]) -> None:
         """Let each subscriber in turn take the first free partitions it accepts, up to its limit."""
         for member_id in self.subscribers:
-            room = self.room(member_id)
-            if room:
-                chosen = (number for number in self._free if accepts(member_id, number))
-                numbers = list(islice(chosen, room))
-                if numbers:
-                    self.take(member_id, numbers)
+            if not self._free:
+                break
+            chosen = (number for number in self._free if accepts(member_id, number))
+            self.take(member_id, list(islice(chosen, self.room(member_id))))
 
 
 def _match_racks(shares: list[_TopicShare]) -> None:

@@ -11,6 +11,7 @@ from operator import attrgetter
 from klamm.client.assignors.base import Holdings, TopicPartition
 from klamm.client.assignors.claims import Claims
 from klamm.client.assignors.racks import Racks
+from klamm.client.assignors.sticky_moves import Moves
 
 
 def share_unequally(
@@ -21,10 +22,13 @@ def share_unequally(
 ) -> tuple[Holdings, frozenset[TopicPartition]]:
     """Everybody's partitions, and those of them that somebody else must give up first.
 
-    `partitions` are all there are, by (fewest subscribers, topic, number).
+    `partitions` are all there are, by (fewest subscribers, topic, number). Without racks the result is
+    Kafka's, partition by partition. With racks Kafka also takes back what is far from its owner, and then
+    one random group in ten moves partitions though nothing changed; here what is free goes to
+    members near it, and what is owned stays.
     """
     shares = _UnequalShares(subscribers, claims)
-    something_dropped = shares.keep(claims.owned, racks)
+    something_dropped = shares.keep(claims.owned)
     starting_empty = not shares.holder
     free = [each for each in partitions if each not in shares.holder]
     left = shares.fill(free, racks.is_far)
@@ -60,17 +64,17 @@ class _UnequalShares:
         self._subscribers = {topic: frozenset(members) for topic, members in subscribers.items()}
         self._earlier_owner = claims.earlier_owner
         self._lightest_by_topic: dict[str, str] = {}  # forgotten whenever a count changes
-        self._moves = _Moves()
+        self._moves = Moves()
 
-    def keep(self, owned: Holdings, racks: Racks) -> bool:
-        """Keep what members own, want and are near to; return whether any of it had to be dropped."""
+    def keep(self, owned: Holdings) -> bool:
+        """Keep what members own and still want; return whether any of it had to be dropped."""
         dropped = False
         for member_id, of_member in owned.items():
             for partition in of_member:
-                if member_id not in self._subscribers[partition.topic] or racks.is_far(member_id, partition):
-                    dropped = True
-                else:
+                if member_id in self._subscribers[partition.topic]:
                     self._give(partition, member_id)
+                else:
+                    dropped = True
         return dropped
 
     def fill(
@@ -152,29 +156,6 @@ class _UnequalShares:
         self.holder[partition] = member_id
         self.count[member_id] += 1
         self._lightest_by_topic.clear()
-
-
-class _Moves:
-    """Where partitions came from since balancing began; a detour is noted as one move."""
-
-    def __init__(self) -> None:
-        self._by_partition: dict[TopicPartition, tuple[str, str]] = {}
-        self._by_route: dict[tuple[str, str, str], set[TopicPartition]] = {}
-
-    def better_choice(self, partition: TopicPartition, holder: str, target: str) -> TopicPartition:
-        """The partition to move instead: one of the topic that came from the target goes back first."""
-        origin = self._by_partition.get(partition, (holder, ""))[0]
-        came_from_target = self._by_route.get((partition.topic, target, origin))
-        return min(came_from_target) if came_from_target else partition
-
-    def note(self, partition: TopicPartition, source: str, target: str) -> None:
-        origin = source
-        if partition in self._by_partition:
-            origin, destination = self._by_partition.pop(partition)
-            self._by_route[partition.topic, origin, destination].remove(partition)
-        if origin != target:
-            self._by_partition[partition] = (origin, target)
-            self._by_route.setdefault((partition.topic, origin, target), set()).add(partition)
 
 
 def _unfairness(count: Mapping[str, int], fixed: frozenset[str]) -> int:
