@@ -12,30 +12,38 @@ from klamm.records import _pure
 
 if TYPE_CHECKING:
     _chosen = _pure
+    _crc32c = _pure.crc32c
 else:
     try:
         if os.environ.get("KLAMM_PURE") == "1":
             raise ImportError("the twin was asked for")
         from klamm.records import _core as _chosen
+
+        _crc32c = _chosen.crc32c
     except ImportError:
+        from klamm.records._pure.hashes import quick_crc32c as _crc32c
+
         _chosen = _pure
 
 __all__ = [
     "COMPILED",
     "crc32c",
+    "decode_columns",
     "decode_region",
+    "encode_columns",
     "encode_region",
     "find_batch",
     "last_whole_batch_end",
     "murmur2",
     "parse_header",
+    "partition_rows",
     "scan",
 ]
 
 COMPILED = _chosen is not _pure
 """Whether the compiled core is in use."""
 
-crc32c = _chosen.crc32c
+crc32c = _crc32c
 murmur2 = _chosen.murmur2
 parse_header = _chosen.parse_header
 find_batch = _chosen.find_batch
@@ -43,3 +51,6 @@ last_whole_batch_end = _chosen.last_whole_batch_end
 scan = _chosen.scan
 decode_region = _chosen.decode_region
 encode_region = _chosen.encode_region
+decode_columns = _chosen.decode_columns
+partition_rows = _chosen.partition_rows
+encode_columns = _chosen.encode_columns

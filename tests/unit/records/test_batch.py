@@ -20,6 +20,7 @@ from klamm.records.batch import (
     stamp,
 )
 from klamm.records.record import decode_records
+from unit.records.properties import few
 from unit.records.samples import ABORT, COMMIT, DATA, EMPTIED, EVERY_SAMPLE, TIME_MS, TOMBSTONE
 
 
@@ -72,6 +73,7 @@ def test_the_checksum_of_every_sample_is_right(name: str) -> None:
     assert crc_is_valid(batch, 0, parse_header(batch))
 
 
+@few
 @given(st.sampled_from([DATA, COMMIT, TOMBSTONE, EMPTIED]), st.data())
 def test_a_flipped_bit_breaks_the_checksum_from_the_attributes_on(sample: bytes, data: st.DataObject) -> None:
     at = data.draw(st.integers(17, len(sample) - 1))
@@ -159,6 +161,7 @@ def test_an_impossible_magic_or_length_is_refused(at: int, value: int) -> None:
     assert type(caught.value) is DecodeError
 
 
+@few
 @given(st.binary(max_size=200), st.integers(-5, 205))
 def test_any_bytes_are_a_header_or_a_decode_error(noise: bytes, position: int) -> None:
     try:

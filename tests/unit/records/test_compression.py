@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 
 from klamm.protocol.errors import DecodeError
 from klamm.records.compression import Codec, TooLarge, compress, decompress
+from unit.records.properties import few
 
 COMPRESSING = [codec for codec in Codec if codec is not Codec.NONE]
 MEGABYTE = 1 << 20
 
 
+@few
 @given(st.sampled_from(Codec), st.binary(max_size=2000), st.integers(1, 200))
 def test_what_is_compressed_is_decompressed(codec: Codec, data: bytes, times: int) -> None:
     plain = data * times
@@ -90,12 +92,14 @@ def test_an_unknown_codec_is_refused(codec: int) -> None:
         compress(codec, b"")
 
 
+@few
 @given(st.sampled_from(COMPRESSING), st.binary(max_size=300))
 def test_noise_is_decompressed_or_refused(codec: Codec, noise: bytes) -> None:
     with suppress(DecodeError):
         assert len(decompress(codec, noise, 10_000)) <= 10_000
 
 
+@few
 @given(st.sampled_from(COMPRESSING), st.data())
 def test_a_damaged_stream_is_decompressed_or_refused(codec: Codec, data: st.DataObject) -> None:
     packed = bytearray(compress(codec, b"in the castle and below it " * 50))

@@ -11,6 +11,7 @@ from klamm.records.batch import parse_header, reseal, stamp
 from klamm.records.compression import Codec
 from klamm.records.produced import ProducedError, append_error, single_batch
 from klamm.records.record import Record, encode_batch
+from unit.records.properties import few
 from unit.records.samples import TIME_MS
 
 RECORDS = [Record(0, TIME_MS, b"k", b"v"), Record(1, TIME_MS, b"k", b"w")]
@@ -113,6 +114,7 @@ def test_an_idempotent_batch_is_taken() -> None:
     assert error_of(batch) is ErrorCode.none
 
 
+@few
 @given(st.binary(max_size=150) | st.binary(max_size=100).map(lambda noise: BATCH[:21] + noise))
 def test_any_bytes_get_an_answer(noise: bytes) -> None:
     try:

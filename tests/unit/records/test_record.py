@@ -16,6 +16,7 @@ from klamm.records.record import (
     recompress,
     record_size_bound,
 )
+from unit.records.properties import few
 from unit.records.samples import DATA, DATA_RECORDS, EMPTIED, TIME_MS, TOMBSTONE
 from unit.records.strategies import batches_of_records
 
@@ -63,6 +64,7 @@ def test_a_tombstone_keeps_its_time_beside_its_horizon() -> None:
     assert decode_records(TOMBSTONE) == [record]
 
 
+@few
 @given(batches_of_records(), st.sampled_from(Codec))
 def test_what_is_encoded_is_decoded_with_any_codec(records: list[Record], codec: Codec) -> None:
     batch = encode_batch(records, codec=codec, base_offset=records[0].offset)
@@ -75,6 +77,7 @@ def test_what_is_encoded_is_decoded_with_any_codec(records: list[Record], codec:
     assert decode_records(b"?" + batch + b"more", 1) == records
 
 
+@few
 @given(batches_of_records(), st.sampled_from(Codec), st.sampled_from(Codec))
 def test_recompression_changes_nothing_but_the_codec(
     records: list[Record], before: Codec, after: Codec
@@ -125,18 +128,21 @@ def test_a_batch_that_expands_beyond_the_bound_is_too_large(codec: Codec) -> Non
         decode_records(batch, max_bytes=500_000)
 
 
+@few
 @given(st.integers(61, 84))
 def test_a_batch_without_its_end_is_truncated(length: int) -> None:
     with pytest.raises(TruncatedError):
         decode_records(DATA[:length])
 
 
+@few
 @given(batches_of_records())
 def test_the_size_bound_is_a_bound(records: list[Record]) -> None:
     bound = 61 + sum(record_size_bound(r.key, r.value, r.headers) for r in records)
     assert len(encode_batch(records, base_offset=records[0].offset)) <= bound
 
 
+@few
 @given(st.sampled_from(Codec), st.integers(-1, 3), st.binary(max_size=300))
 def test_any_region_behind_a_header_is_decoded_or_refused(codec: Codec, count: int, noise: bytes) -> None:
     batch = bytearray(encode_batch([Record(0, TIME_MS, b"k", b"v")], codec=codec))[:61] + noise

@@ -37,7 +37,7 @@ def _quickest_crc32c() -> Callable[[Buffer, int], int]:
         from crc32c import crc32c as quick  # noqa: PLC0415 - it may be absent
     except ImportError:
         return crc32c
-    return quick  # type: ignore[no-any-return]  # the package says nothing of its types to us
+    return quick
 
 
 quick_crc32c: Final = _quickest_crc32c()

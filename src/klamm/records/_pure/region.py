@@ -97,25 +97,37 @@ def _wrap_64(value: int) -> int:
 def encode_region(records: Sequence[Record], base_offset: int, base_timestamp_ms: int) -> bytearray:
     """Records one after the other, relative to a base offset and a base time."""
     out = bytearray()
-    body = bytearray()
     for offset, timestamp_ms, key, value, headers in records:
         offset_delta = offset - base_offset
         if not 0 <= offset_delta <= MAX_INT32:
             raise ValueError(f"offset {offset} does not fit a batch that starts at {base_offset}")
         if not MIN_INT64 <= timestamp_ms <= MAX_INT64:
             raise ValueError(f"timestamp {timestamp_ms} has more than 64 bits")
-        body.append(0)  # attributes: no bit of them is in use
-        append_varint(body, _wrap_64(timestamp_ms - base_timestamp_ms))
-        append_varint(body, offset_delta)
-        _append_bytes(body, key)
-        _append_bytes(body, value)
-        append_varint(body, len(headers))
-        for name, header_value in headers:
-            _append_bytes(body, name.encode())
-            _append_bytes(body, header_value)
-        append_varint(out, len(body))
-        out += body
-        body.clear()
+        named = [(name.encode(), header_value) for name, header_value in headers]
+        out += encode_record(timestamp_ms - base_timestamp_ms, offset_delta, key, value, named)
+    return out
+
+
+def encode_record(
+    timestamp_delta_ms: int,
+    offset_delta: int,
+    key: Buffer | None,
+    value: Buffer | None,
+    headers: Sequence[tuple[bytes, Buffer | None]],
+) -> bytearray:
+    """One record with its length in front."""
+    body = bytearray(1)  # attributes: no bit of them is in use
+    append_varint(body, _wrap_64(timestamp_delta_ms))
+    append_varint(body, offset_delta)
+    _append_bytes(body, key)
+    _append_bytes(body, value)
+    append_varint(body, len(headers))
+    for name, header_value in headers:
+        _append_bytes(body, name)
+        _append_bytes(body, header_value)
+    out = bytearray()
+    append_varint(out, len(body))
+    out += body
     return out
 
 

@@ -1,0 +1,79 @@
+"""Records to columns."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+from klamm.records._pure.region import decode_region
+from klamm.records.arrow import BinaryColumn, Columns, HeadersColumn, Region, Want
+from klamm.records.layout import MAX_INT32, Header, Record
+
+
+def decode_columns(regions: Sequence[Region], wanted: int, first_offset: int, until_offset: int) -> Columns:
+    """The records from `first_offset` to below `until_offset`, as the columns `wanted`.
+
+    Every record is checked as `decode_region` does it, also those outside the range: DecodeError.
+    ValueError when the regions have more bytes than a column's offsets can count.
+    """
+    if sum(len(region.data) for region in regions) > MAX_INT32:
+        raise ValueError("more bytes than a column can hold: give fewer regions at a time")
+    rows: list[Record] = []
+    types: list[int] = []
+    for region in regions:
+        kept = [r for r in decode_region(*region) if first_offset <= r.offset < until_offset]
+        rows += kept
+        types += [0 if region.append_time_ms is None else 1] * len(kept)
+    return Columns(
+        row_count=len(rows),
+        offset=_packed("q", [r.offset for r in rows]) if wanted & Want.OFFSET else None,
+        timestamp_ms=_packed("q", [r.timestamp_ms for r in rows]) if wanted & Want.TIMESTAMP else None,
+        timestamp_type=_packed("i", types) if wanted & Want.TIMESTAMP_TYPE else None,
+        key=_binary([r.key for r in rows]) if wanted & Want.KEY else None,
+        value=_binary([r.value for r in rows]) if wanted & Want.VALUE else None,
+        headers=_headers([r.headers for r in rows]) if wanted & Want.HEADERS else None,
+    )
+
+
+def _packed(typecode: str, numbers: Sequence[int]) -> bytearray:
+    return bytearray(array(typecode, numbers).tobytes())
+
+
+def _validity(present: Sequence[bool]) -> tuple[int, bytearray | None]:
+    null_count = present.count(False)
+    if not null_count:
+        return 0, None
+    bits = bytearray((len(present) + 7) // 8)
+    for row, is_there in enumerate(present):
+        bits[row >> 3] |= is_there << (row & 7)
+    return null_count, bits
+
+
+def _offsets(lengths: Sequence[int]) -> bytearray:
+    total = 0
+    offsets = [0]
+    for length in lengths:
+        total += length
+        offsets.append(total)
+    return _packed("i", offsets)
+
+
+def _binary(fields: Sequence[bytes | None]) -> BinaryColumn:
+    null_count, validity = _validity([field is not None for field in fields])
+    present = [field or b"" for field in fields]
+    return BinaryColumn(
+        null_count, validity, _offsets([len(field) for field in present]), bytearray(b"".join(present))
+    )
+
+
+def _headers(rows: Sequence[tuple[Header, ...]]) -> HeadersColumn:
+    null_count, validity = _validity([bool(headers) for headers in rows])
+    every = [header for headers in rows for header in headers]
+    return HeadersColumn(
+        null_count,
+        validity,
+        _offsets([len(headers) for headers in rows]),
+        len(every),
+        _binary([name.encode() for name, _ in every]),
+        _binary([value for _, value in every]),
+    )
