@@ -109,7 +109,7 @@ def load_parts(files: Files, pool: HandlePool, directory: str, settings: LoadSet
     snapshots.remove_outside(start_offset, log_end_offset)
     if producers is None:
         producers = restore(files, snapshots, segments, start_offset, log_end_offset)
-    if not snapshots.has(log_end_offset):
+    if not snapshots.has(log_end_offset) and (producers or log_end_offset > start_offset):
         snapshots.write(log_end_offset, producers)
     snapshots.remove_strays(segment.base_offset for segment in segments)
     if first_unsound is not None:

@@ -368,7 +368,7 @@ class SegmentLog(ReadableLog):
             self.finish_sync(ticket)
         if active.finish():
             active.sync_indexes()
-        if not self._snapshots.has(self._log_end):
+        if not self._snapshots.has(self._log_end) and (self._producers or self._log_end > self._log_start):
             self._snapshots.write(self._log_end, self._producers, sync=True)
 
     def abandon(self) -> None:

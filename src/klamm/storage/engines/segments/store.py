@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
@@ -59,17 +59,17 @@ class SegmentStore:
         start on it.
         """
         self.directory = directory.rstrip("/") or "/"
-        self._files: Files = files if files is not None else OsFiles()
+        self.files: Files = files if files is not None else OsFiles()
         self._clock = clock
         self._flush_on_commit = flush_on_commit
         self._producer_id_expiration_ms = producer_id_expiration_ms
-        self._pool = HandlePool(self._files, max_open_files)
+        self._pool = HandlePool(self.files, max_open_files)
         self._logs: dict[TopicPartition, SegmentLog] = {}
         self._doomed: deque[tuple[int, Callable[[], None]]] = deque()  # (due at, what to do then)
         self._is_offline = False
         self._is_closed = False
-        self._files.make_directory(self.directory)
-        self._lock = self._files.lock(self._path(names.LOCK))
+        self.files.make_directory(self.directory)
+        self._lock = self.files.lock(self._path(names.LOCK))
         try:
             self._claim(cluster_id, node_id)
             was_clean = self._take_clean_marker()
@@ -78,7 +78,7 @@ class SegmentStore:
             # Logs that are closed and whole on disk; only if all are, the marker is written again.
             self._clean = {place for place, _ in self._found()} if was_clean else set()
         except BaseException:
-            self._files.close(self._lock)
+            self.files.close(self._lock)
             raise
 
     def _path(self, name: str) -> str:
@@ -89,32 +89,32 @@ class SegmentStore:
     def _claim(self, cluster_id: str, node_id: int) -> None:
         seed = f"{cluster_id}/{node_id}/{self.directory}/{self._clock.timestamp_ms()}"
         mine = MetaProperties(cluster_id, node_id, uuid5(NAMESPACE_URL, seed).bytes)
-        self.meta = claim_directory(self._files, self._path(names.META_PROPERTIES), mine)
+        self.meta = claim_directory(self.files, self._path(names.META_PROPERTIES), mine)
 
     def _take_clean_marker(self) -> bool:
         """Whether the last run ended in good order; whatever happens from now on, this one did not."""
         path = self._path(names.CLEAN_SHUTDOWN_MARKER)
-        if not self._files.exists(path):
+        if not self.files.exists(path):
             return False
-        self._files.remove(path)
-        self._files.sync_directory(self.directory)
+        self.files.remove(path)
+        self.files.sync_directory(self.directory)
         return True
 
     def _remove_deleted_directories(self) -> None:
-        for entry in self._files.scan(self.directory):
+        for entry in self.files.scan(self.directory):
             if entry.is_directory and entry.name.endswith(names.DELETED_DIRECTORY_SUFFIX):
-                remove_tree(self._files, self._path(entry.name))
+                remove_tree(self.files, self._path(entry.name))
 
     def _read_checkpoints(self) -> None:
         def checkpoint(name: str) -> OffsetCheckpoint:
-            found = OffsetCheckpoint(self._files, self._path(name))
+            found = OffsetCheckpoint(self.files, self._path(name))
             found.create()
             return found
 
         self._recovery_points_file = checkpoint(names.RECOVERY_POINT_CHECKPOINT)
         self._log_starts_file = checkpoint(names.LOG_START_CHECKPOINT)
         self._high_watermarks_file = checkpoint(names.HIGH_WATERMARK_CHECKPOINT)
-        self._cleaner_file = checkpoint(names.CLEANER_CHECKPOINT)
+        checkpoint(names.CLEANER_CHECKPOINT)  # the cleaner's own
         self._recovery_points = self._believed(self._recovery_points_file, names.RECOVERY_POINT_CHECKPOINT)
         self._log_starts = self._believed(self._log_starts_file, names.LOG_START_CHECKPOINT)
         self._high_watermarks = self._believed(self._high_watermarks_file, names.HIGH_WATERMARK_CHECKPOINT)
@@ -130,7 +130,7 @@ class SegmentStore:
     # -- logs
 
     def _found(self) -> Iterable[tuple[TopicPartition, str]]:
-        for entry in self._files.scan(self.directory):
+        for entry in self.files.scan(self.directory):
             parsed = names.parse_partition_directory(entry.name) if entry.is_directory else None
             if parsed is not None:
                 yield TopicPartition(*parsed), self._path(entry.name)
@@ -144,7 +144,7 @@ class SegmentStore:
 
     def _stored_topic_id(self, directory: str) -> bytes | None:
         try:
-            return decode_partition_metadata(self._files.read_file(f"{directory}/{names.PARTITION_METADATA}"))
+            return decode_partition_metadata(self.files.read_file(f"{directory}/{names.PARTITION_METADATA}"))
         except FileNotFoundError:
             return None
         except DecodeError as error:
@@ -179,9 +179,9 @@ class SegmentStore:
         is_clean: bool,
     ) -> SegmentLog:
         directory = self._path(names.partition_directory(*place))
-        is_new = not self._files.exists(directory)
+        is_new = not self.files.exists(directory)
         if is_new:
-            self._files.make_directory(directory)
+            self.files.make_directory(directory)
         stored_id = self._stored_topic_id(directory)
         if stored_id is not None and stored_id != topic_id:
             raise LogError(
@@ -189,7 +189,7 @@ class SegmentStore:
                 f"{directory} is of topic {id_to_text(stored_id)}, not {id_to_text(topic_id)}",
             )
         parts = load_parts(
-            self._files,
+            self.files,
             self._pool,
             directory,
             LoadSettings(
@@ -210,7 +210,7 @@ class SegmentStore:
             parts.flushing.names_changed(self.directory)
         if stored_id is None:
             metadata_path = f"{directory}/{names.PARTITION_METADATA}"
-            write_aside(self._files, metadata_path, encode_partition_metadata(topic_id), sync=False)
+            write_aside(self.files, metadata_path, encode_partition_metadata(topic_id), sync=False)
             parts.flushing.take_along(metadata_path)
         parts.producers.expire(self._clock.timestamp_ms(), self._producer_id_expiration_ms)
         return SegmentLog(
@@ -240,36 +240,31 @@ class SegmentStore:
         # A topic id dies with its topic, so it makes the name unique without a die.
         doomed = self._path(names.deleted_directory(topic, partition, topic_id))
         try:
-            remove_tree(self._files, doomed)
-            self._files.rename(directory, doomed)
+            remove_tree(self.files, doomed)
+            self.files.rename(directory, doomed)
         except FileNotFoundError:
             return
         except OSError as error:
             raise LogError(
                 ErrorCode.kafka_storage_error, f"{directory} cannot be deleted: {error}"
             ) from error
-        self._do_later(delay_ms, lambda: remove_tree(self._files, doomed))
+        self._do_later(delay_ms, lambda: remove_tree(self.files, doomed))
 
     # -- what logs ask of their keeper
 
     def save_log_starts(self) -> None:
         """Make the log starts of all logs durable; blocks. Raises OSError."""
         for place, log in self._logs.items():
-            self._log_starts[place] = log.log_start_offset
-        above_base = {
-            place: offset
-            for place, offset in self._log_starts.items()
-            if place not in self._logs or offset > self._logs[place].segments[0].base_offset
-        }
-        self._log_starts_file.write(above_base)
-        self._files.sync_directory(self.directory)
+            self._note_log_start(place, log)
+        self._log_starts_file.write(self._log_starts)
+        self.files.sync_directory(self.directory)
 
     def remove_later(self, paths: Sequence[str], delay_ms: int) -> None:
         """Remove files once a delay has passed."""
 
         def remove() -> None:
             for path in paths:
-                remove_if_there(self._files, path)
+                remove_if_there(self.files, path)
 
         self._do_later(delay_ms, remove)
 
@@ -287,7 +282,13 @@ class SegmentStore:
     def _note_offsets(self, place: TopicPartition, log: SegmentLog) -> None:
         self._recovery_points[place] = log.recovery_point
         self._high_watermarks[place] = log.high_watermark
-        self._log_starts[place] = log.log_start_offset
+        self._note_log_start(place, log)
+
+    def _note_log_start(self, place: TopicPartition, log: SegmentLog) -> None:
+        if log.log_start_offset > log.segments[0].base_offset:
+            self._log_starts[place] = log.log_start_offset
+        else:
+            self._log_starts.pop(place, None)  # its files tell
 
     # -- checkpoints and the end
 
@@ -301,15 +302,6 @@ class SegmentStore:
             self.save_log_starts()
         except OSError as error:
             raise LogError(ErrorCode.kafka_storage_error, f"{self.directory}: {error}") from error
-
-    def cleaner_offsets(self) -> dict[TopicPartition, int]:
-        """First dirty offsets, as the cleaner last left them."""
-        return self._believed(self._cleaner_file, names.CLEANER_CHECKPOINT)
-
-    def save_cleaner_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Remember first dirty offsets, durably; blocks. Raises OSError."""
-        self._cleaner_file.write(offsets)
-        self._files.sync_directory(self.directory)
 
     def housekeeping(self, now_ms: int, timestamp_ms: int) -> None:
         """Remove files whose delete delay has passed."""
@@ -327,7 +319,7 @@ class SegmentStore:
 
     def status(self) -> Sequence[LogDirStatus]:
         try:
-            space = self._files.disk_space(self.directory)
+            space = self.files.disk_space(self.directory)
         except OSError:
             return [LogDirStatus(self.directory, -1, -1, is_offline=True)]
         return [LogDirStatus(self.directory, space.total_bytes, space.usable_bytes, self._is_offline)]
@@ -345,8 +337,8 @@ class SegmentStore:
         try:
             self.checkpoint()
             if all(place in self._clean for place, _ in self._found()):
-                write_clean_shutdown(self._files, self._path(names.CLEAN_SHUTDOWN_MARKER))
-                self._files.sync_directory(self.directory)
-            remove_if_there(self._files, self._path(names.LOCK))
+                write_clean_shutdown(self.files, self._path(names.CLEAN_SHUTDOWN_MARKER))
+                self.files.sync_directory(self.directory)
+            remove_if_there(self.files, self._path(names.LOCK))
         finally:
-            self._files.close(self._lock)
+            self.files.close(self._lock)

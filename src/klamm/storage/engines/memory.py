@@ -1,0 +1,232 @@
+"""Partition logs in memory: the segment engine over files that are byte arrays.
+
+One implementation of a log, not two: what is tested here is what runs on disks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from errno import EEXIST, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY
+from itertools import count
+from os import strerror
+
+from klamm.clock import Clock, SystemClock
+from klamm.storage.engines.segments.files import AlreadyLockedError, Chunk, DirectoryEntry, DiskSpace
+from klamm.storage.engines.segments.store import SegmentStore
+
+
+class MemoryFile:
+    """What a name stands for; it outlives its name while a handle is open."""
+
+    __slots__ = ("content", "modified_at_ms")
+
+    def __init__(self, modified_at_ms: int) -> None:
+        self.content = bytearray()
+        self.modified_at_ms = modified_at_ms
+
+
+class MemoryFiles:
+    """Files in memory, behaving as the operating system's do, at once and without fail."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._names: dict[str, MemoryFile] = {}
+        self._directories: set[str] = {"/"}
+        self._handles: dict[int, MemoryFile] = {}
+        self._locks: dict[int, str] = {}
+        self._numbers = count(3)
+
+    # -- open files
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        file = self._names.get(path)
+        if file is None:
+            if not create:
+                raise os_error(ENOENT, path)
+            file = self._create(path)
+        handle = next(self._numbers)
+        self._handles[handle] = file
+        return handle
+
+    def close(self, handle: int) -> None:
+        del self._handles[handle]
+        self._locks.pop(handle, None)
+
+    def duplicate(self, handle: int) -> int:
+        file = self._handles[handle]
+        duplicate = next(self._numbers)
+        self._handles[duplicate] = file
+        return duplicate
+
+    def pread(self, handle: int, length: int, position: int, /) -> bytes:
+        with memoryview(self._handles[handle].content) as view:
+            return bytes(view[position : position + length])
+
+    def pwritev(self, handle: int, chunks: Sequence[Chunk], position: int, /) -> int:
+        file = self._handles[handle]
+        start = position
+        for chunk in chunks:
+            self._write(file, position, chunk)
+            position += len(chunk)
+        return position - start
+
+    def _write(self, file: MemoryFile, position: int, chunk: Chunk) -> None:
+        content = file.content
+        if position > len(content):
+            content.extend(bytes(position - len(content)))
+        content[position : position + len(chunk)] = chunk
+        file.modified_at_ms = self._clock.timestamp_ms()
+
+    def size(self, handle: int) -> int:
+        return len(self._handles[handle].content)
+
+    def truncate(self, handle: int, length: int) -> None:
+        self._truncate(self._handles[handle], length)
+
+    def _truncate(self, file: MemoryFile, length: int) -> None:
+        if length < len(file.content):
+            del file.content[length:]
+        else:
+            file.content.extend(bytes(length - len(file.content)))
+        file.modified_at_ms = self._clock.timestamp_ms()
+
+    def sync(self, handle: int) -> None:
+        assert handle in self._handles
+
+    # -- whole files
+
+    def read_file(self, path: str) -> bytes:
+        return bytes(self._file(path).content)
+
+    def write_file(self, path: str, data: bytes, *, sync: bool) -> None:
+        handle = self.open(path, create=True)
+        try:
+            self.truncate(handle, 0)
+            written = 0
+            while written < len(data):
+                written += self.pwritev(handle, [data[written:]], written)
+            if sync:
+                self.sync(handle)
+        finally:
+            self.close(handle)
+
+    def set_modified_at(self, path: str, modified_at_ms: int) -> None:
+        self._file(path).modified_at_ms = modified_at_ms
+
+    def _file(self, path: str) -> MemoryFile:
+        file = self._names.get(path)
+        if file is None:
+            raise os_error(EISDIR if path in self._directories else ENOENT, path)
+        return file
+
+    # -- names
+
+    def exists(self, path: str) -> bool:
+        return path in self._names or path in self._directories
+
+    def scan(self, path: str) -> list[DirectoryEntry]:
+        if path not in self._directories:
+            raise os_error(ENOENT, path)
+        prefix = path.rstrip("/") + "/"
+        entries = [
+            DirectoryEntry(name[len(prefix) :], False, len(file.content), file.modified_at_ms)
+            for name, file in self._names.items()
+            if name.startswith(prefix) and "/" not in name[len(prefix) :]
+        ]
+        entries += [
+            DirectoryEntry(name[len(prefix) :], True, 0, 0)
+            for name in self._directories
+            if name.startswith(prefix) and name != prefix and "/" not in name[len(prefix) :]
+        ]
+        return sorted(entries)
+
+    def _create(self, path: str) -> MemoryFile:
+        if parent(path) not in self._directories:
+            raise os_error(ENOENT, path)
+        file = MemoryFile(self._clock.timestamp_ms())
+        self._names[path] = file
+        return file
+
+    def rename(self, source: str, target: str) -> None:
+        if not self.exists(source) or parent(target) not in self._directories:
+            raise os_error(ENOENT, source)
+        if source in self._directories and self.exists(target):
+            raise os_error(EEXIST, target)
+        move(self._names, self._directories, source, target)
+
+    def remove(self, path: str) -> None:
+        self._file(path)
+        del self._names[path]
+
+    def make_directory(self, path: str) -> None:
+        if path in self._names:
+            raise os_error(ENOTDIR, path)
+        if path not in self._directories:
+            self.make_directory(parent(path))
+            self._directories.add(path)
+
+    def remove_directory(self, path: str) -> None:
+        if self.scan(path):
+            raise os_error(ENOTEMPTY, path)
+        self._directories.remove(path)
+
+    def sync_directory(self, path: str) -> None:
+        if path not in self._directories:
+            raise os_error(ENOENT, path)
+
+    def lock(self, path: str) -> int:
+        if path in self._locks.values():
+            raise AlreadyLockedError(f"{path} is locked by another process")
+        handle = self.open(path, create=True)
+        self._locks[handle] = path
+        return handle
+
+    def disk_space(self, path: str) -> DiskSpace:
+        return DiskSpace(-1, -1)
+
+
+class MemoryStore(SegmentStore):
+    """A LogStore that forgets everything when the process ends."""
+
+    def __init__(
+        self,
+        *,
+        cluster_id: str = "memory",
+        node_id: int = 1,
+        clock: Clock | None = None,
+        flush_on_commit: bool = False,
+        producer_id_expiration_ms: int = 86_400_000,
+    ) -> None:
+        clock = clock or SystemClock()
+        super().__init__(
+            "/memory",
+            cluster_id=cluster_id,
+            node_id=node_id,
+            clock=clock,
+            flush_on_commit=flush_on_commit,
+            files=MemoryFiles(clock),
+            producer_id_expiration_ms=producer_id_expiration_ms,
+        )
+
+
+def parent(path: str) -> str:
+    """The directory that a path is in."""
+    return path.rpartition("/")[0] or "/"
+
+
+def move(names: dict[str, MemoryFile], directories: set[str], source: str, target: str) -> None:
+    """Rename a file, or a directory with all that is in it."""
+    if source in names:
+        names[target] = names.pop(source)
+        return
+    prefix = source + "/"
+    for name in [name for name in names if name.startswith(prefix)]:
+        names[target + name[len(source) :]] = names.pop(name)
+    for name in [name for name in directories if name == source or name.startswith(prefix)]:
+        directories.remove(name)
+        directories.add(target + name[len(source) :])
+
+
+def os_error(number: int, path: str) -> OSError:
+    """The error that the operating system would raise."""
+    return OSError(number, strerror(number), path)

@@ -1,0 +1,274 @@
+"""A disk that forgets, tears and fails, for simulations and fault tests.
+
+What was not synced when the power goes is kept, lost or torn, sector by sector and in no order; names come
+back as of some moment since their directory was synced. Chance is handed in: a failing run can be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from errno import EIO, ENOSPC
+from random import Random
+from typing import Final, Literal
+
+from klamm.clock import Clock
+from klamm.storage.engines.memory import MemoryFile, MemoryFiles, move, os_error, parent
+from klamm.storage.engines.segments.files import Chunk, DiskSpace
+
+_SECTOR_BYTES: Final = 512
+
+Operation = Literal["write", "truncate", "sync", "create", "rename", "remove", "sync_directory"]
+
+
+class PowerLossError(Exception):
+    """The machine is off: no call succeeds until `SimulatedFiles.crash` has turned it on again."""
+
+
+@dataclass(slots=True)
+class Fault:
+    """The next operation of a kind fails, after letting some through."""
+
+    operation: Operation
+    let_through: int = 0
+    error_number: int = EIO
+    is_lasting: bool = False  # every later one fails too, until the fault is taken away
+
+
+@dataclass(slots=True)
+class _Change:
+    """One change of a file's bytes, with what it takes to undo and redo it."""
+
+    position: int
+    old: bytes  # what the bytes from the position on were, as far as the change reaches
+    old_length: int
+    new: bytes | None  # None: the file was cut or extended to `position`
+    state: Literal["pending", "durable", "refused"] = "pending"
+
+
+@dataclass(slots=True)
+class _NameChange:
+    """One change of a name."""
+
+    operation: Literal["create", "rename", "remove", "make", "unmake"]
+    path: str
+    target: str = ""
+    file: MemoryFile | None = None
+
+
+@dataclass(slots=True)
+class Counters:
+    """How often each kind of operation was asked for."""
+
+    by_operation: dict[str, int] = field(default_factory=dict)
+    total: int = 0
+
+
+class SimulatedFiles(MemoryFiles):
+    """Files on a disk that can fail and lose power."""
+
+    def __init__(self, random: Random, clock: Clock, *, capacity_bytes: int | None = None) -> None:
+        super().__init__(clock)
+        self._random = random
+        self.capacity_bytes = capacity_bytes
+        self.faults: list[Fault] = []
+        self.counters = Counters()
+        self.power_fails_at: int | None = None  # when `counters.total` gets there
+        self._is_off = False
+        self._changes: dict[MemoryFile, list[_Change]] = {}
+        self._durable_names: dict[str, MemoryFile] = {}
+        self._durable_directories: set[str] = {"/"}
+        self._name_changes: list[_NameChange] = []
+
+    def _asked(self, operation: Operation, path: str) -> None:
+        """Count an operation that changes something; raise what is due."""
+        self._check_power()
+        self.counters.by_operation[operation] = self.counters.by_operation.get(operation, 0) + 1
+        self.counters.total += 1
+        if self.power_fails_at is not None and self.counters.total >= self.power_fails_at:
+            self._is_off = True
+            raise PowerLossError
+        for fault in self.faults:
+            if fault.operation != operation:
+                continue
+            if fault.let_through:
+                fault.let_through -= 1
+                continue
+            if not fault.is_lasting:
+                self.faults.remove(fault)
+            raise os_error(fault.error_number, path)
+
+    def _check_power(self) -> None:
+        if self._is_off:
+            raise PowerLossError
+
+    # -- bytes
+
+    def pread(self, handle: int, length: int, position: int, /) -> bytes:
+        self._check_power()
+        return super().pread(handle, length, position)
+
+    def read_file(self, path: str) -> bytes:
+        self._check_power()
+        return super().read_file(path)
+
+    def pwritev(self, handle: int, chunks: Sequence[Chunk], position: int, /) -> int:
+        data = b"".join(chunks)
+        file = self._handles[handle]
+        try:
+            self._asked("write", "a file")
+        except (PowerLossError, OSError):
+            # Part of it may have gone, as on a real disk.
+            self._change(file, position, data[: self._random.randrange(len(data) + 1)])
+            raise
+        if self.capacity_bytes is not None:
+            room = self.capacity_bytes - self._used_bytes()
+            growth = position + len(data) - max(len(file.content), position)
+            if growth > room:
+                data = data[: max(len(data) - growth + room, 0)]
+                if not data:
+                    raise os_error(ENOSPC, "a file")
+        self._change(file, position, data)
+        return len(data)
+
+    def _change(self, file: MemoryFile, position: int, data: bytes) -> None:
+        old = bytes(file.content[position : position + len(data)])
+        self._changes.setdefault(file, []).append(_Change(position, old, len(file.content), data))
+        self._write(file, position, data)
+
+    def truncate(self, handle: int, length: int) -> None:
+        self._asked("truncate", "a file")
+        file = self._handles[handle]
+        old = bytes(file.content[length:])
+        self._changes.setdefault(file, []).append(_Change(length, old, len(file.content), None))
+        self._truncate(file, length)
+
+    def sync(self, handle: int) -> None:
+        file = self._handles[handle]
+        try:
+            self._asked("sync", "a file")
+        except OSError:
+            # The system calls these pages clean now: a later sync will not write them either.
+            for change in self._changes.get(file, []):
+                if change.state == "pending":
+                    change.state = "refused"
+            raise
+        changes = self._changes.get(file, [])
+        if any(change.state == "refused" for change in changes):
+            for change in changes:
+                if change.state == "pending":
+                    change.state = "durable"
+        else:
+            self._changes.pop(file, None)
+
+    def _used_bytes(self) -> int:
+        return sum(len(file.content) for file in self._names.values())
+
+    # -- names
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        self._check_power()
+        return super().open(path, create=create)
+
+    def _create(self, path: str) -> MemoryFile:
+        self._asked("create", path)
+        file = super()._create(path)
+        self._name_changes.append(_NameChange("create", path, file=file))
+        return file
+
+    def rename(self, source: str, target: str) -> None:
+        if self.exists(source):
+            self._asked("rename", source)
+        super().rename(source, target)
+        self._name_changes.append(_NameChange("rename", source, target))
+
+    def remove(self, path: str) -> None:
+        if self.exists(path):
+            self._asked("remove", path)
+        super().remove(path)
+        self._name_changes.append(_NameChange("remove", path))
+
+    def make_directory(self, path: str) -> None:
+        self._check_power()
+        is_new = path not in self._directories
+        super().make_directory(path)
+        if is_new:
+            self._name_changes.append(_NameChange("make", path))
+
+    def remove_directory(self, path: str) -> None:
+        self._check_power()
+        super().remove_directory(path)
+        self._name_changes.append(_NameChange("unmake", path))
+
+    def sync_directory(self, path: str) -> None:
+        self._asked("sync_directory", path)
+        super().sync_directory(path)
+        kept = []
+        for change in self._name_changes:
+            if parent(change.path) == path:
+                _apply(change, self._durable_names, self._durable_directories)
+            else:
+                kept.append(change)
+        self._name_changes = kept
+
+    def disk_space(self, path: str) -> DiskSpace:
+        if self.capacity_bytes is None:
+            return DiskSpace(-1, -1)
+        return DiskSpace(self.capacity_bytes, max(self.capacity_bytes - self._used_bytes(), 0))
+
+    # -- power
+
+    def crash(self) -> None:
+        """The power goes and comes back: handles and locks are gone, and so is what chance decides."""
+        self._is_off = False
+        self.power_fails_at = None
+        self.faults.clear()
+        self._handles.clear()
+        self._locks.clear()
+        keep_chance = self._random.choice((0.0, 0.5, 0.9, 1.0))
+        for file, changes in self._changes.items():
+            self._lose(file, changes, keep_chance)
+        self._changes.clear()
+        # Names are journalled: what is kept is a beginning of what was done.
+        kept = self._name_changes[: self._random.randint(0, len(self._name_changes))]
+        for change in kept:
+            _apply(change, self._durable_names, self._durable_directories)
+        self._name_changes.clear()
+        self._names = dict(self._durable_names)
+        self._directories = set(self._durable_directories)
+
+    def _lose(self, file: MemoryFile, changes: Sequence[_Change], keep_chance: float) -> None:
+        """Go back to what was durable, then do again what chance kept."""
+        content = file.content
+        for change in reversed(changes):
+            if change.new is None:
+                del content[change.position :]
+                content += change.old
+            else:
+                content[change.position : change.position + len(change.new)] = change.old
+            assert len(content) == change.old_length
+        for change in changes:
+            is_kept = change.state == "durable"
+            if change.new is None:
+                if is_kept or self._random.random() < keep_chance:
+                    self._truncate(file, change.position)
+                continue
+            for start in range(0, len(change.new), _SECTOR_BYTES):
+                if is_kept or self._random.random() < keep_chance:
+                    sector = change.new[start : start + _SECTOR_BYTES]
+                    self._write(file, change.position + start, sector)
+
+
+def _apply(change: _NameChange, names: dict[str, MemoryFile], directories: set[str]) -> None:
+    """Do a change of names, as far as it still makes sense."""
+    if change.operation == "make":
+        directories.add(change.path)
+    elif change.operation == "unmake":
+        directories.discard(change.path)
+    elif change.operation == "remove":
+        names.pop(change.path, None)
+    elif change.operation == "rename":
+        if change.path in names or change.path in directories:
+            move(names, directories, change.path, change.target)
+    elif change.file is not None and parent(change.path) in directories:
+        names[change.path] = change.file
