@@ -1,0 +1,77 @@
+"""The command `klamm` and the table of its subcommands."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from klamm import __version__
+
+# Name -> module of klamm.cli that has an `app`; in the order of the help page.
+COMMANDS: Final = {
+    "up": "up",
+    "topics": "topics",
+    "groups": "groups",
+    "offsets": "offsets",
+    "dump": "dump",
+}
+
+_HELP: Final = """
+A broker that speaks Kafka's protocol, one install away.
+
+  klamm up                    serve on 127.0.0.1:9092, data in ./klamm-data
+  klamm up --memory           the same, and nothing is kept
+  klamm dump FILE...          what a log's files hold
+
+`klamm COMMAND --help` tells more, with examples.
+"""
+
+
+class LazyGroup(TyperGroup):
+    """Subcommands that are imported when they are named, or when the help page lists them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        command: Any = typer.main.get_command(importlib.import_module(f"klamm.cli.{COMMANDS[cmd_name]}").app)
+        command.name = cmd_name
+        return command
+
+
+app = typer.Typer(
+    name="klamm",
+    cls=LazyGroup,
+    help=_HELP,
+    no_args_is_help=True,
+    add_completion=False,
+    # Rich costs a tenth of a second, which only who reads a table should pay.
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"klamm {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def klamm(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """The command itself has nothing to do; its subcommands have."""
+
+
+def run() -> None:
+    """Run the command line of this process."""
+    app(prog_name="klamm")

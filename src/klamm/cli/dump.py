@@ -1,0 +1,106 @@
+"""`klamm dump`: what a log's files hold, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from klamm.cli.dump_files import DumpError, Fact, facts
+from klamm.cli.failures import FAILED
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command()
+def dump(
+    files: Annotated[list[Path], typer.Argument(metavar="FILES...", help="Files of one or more logs.")],
+    records: Annotated[
+        bool, typer.Option("--records", "-r", help="Show each record, not only its batch.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line, for programs.")] = False,
+) -> None:
+    """Show what a log's files hold: segments, indexes, producer snapshots, checkpoints.
+
+    Reads klamm's files and Apache Kafka's alike, checks every batch's checksum, changes nothing. The exit
+    code is 1 when a file cannot be read to its end.
+
+    \b
+      klamm dump klamm-data/orders-0/*.log
+      klamm dump --records --json klamm-data/orders-0/00000000000000000000.log
+      klamm dump klamm-data/orders-0/*.index klamm-data/orders-0/*.timeindex
+      klamm dump klamm-data/*checkpoint klamm-data/orders-0/leader-epoch-checkpoint
+    """
+    is_whole = True
+    for path in files:
+        if len(files) > 1 and not as_json:
+            typer.echo(f"{path}:")
+        try:
+            for fact in facts(path, with_records=records):
+                typer.echo(json.dumps({"file": str(path), **fact}) if as_json else as_line(fact))
+        except DumpError as error:
+            is_whole = False
+            typer.echo(f"klamm: {error}", err=True)
+    if not is_whole:
+        raise typer.Exit(FAILED)
+
+
+def as_line(fact: Fact) -> str:
+    """A fact as people read it; a batch's records follow it, indented."""
+    if fact["type"] != "batch":
+        return "  ".join(_pair(name, value) for name, value in fact.items() if name != "type")
+    lines = [_batch_line(fact)]
+    for record in fact.get("records", ()):
+        content = {name: value for name, value in record.items() if name not in _RECORD_COLUMNS}
+        lines.append(
+            f"    {record['offset']}  {_instant(record['timestamp_ms'])}  "
+            + "  ".join(f"{name} {json.dumps(value, ensure_ascii=False)}" for name, value in content.items())
+            + (f"  headers {json.dumps(record['headers'])}" if record["headers"] else "")
+        )
+    return "\n".join(lines)
+
+
+_RECORD_COLUMNS: Final = frozenset({"offset", "timestamp_ms", "headers"})
+_TIMES: Final = frozenset({"timestamp_ms", "last_timestamp_ms"})
+
+
+def _pair(name: str, value: object) -> str:
+    label = name.removesuffix("_ms").replace("_", " ")
+    return f"{label} {_instant(value) if name in _TIMES and isinstance(value, int) else value}"
+
+
+def _batch_line(batch: Fact) -> str:
+    parts = [
+        f"offsets {batch['base_offset']}-{batch['last_offset']}",
+        f"{batch['record_count']} record(s)",
+        f"{batch['size_bytes']} bytes at {batch['position']}",
+        f"epoch {batch['leader_epoch']}",
+        f"{batch['timestamp_type']} {_instant(batch['max_timestamp_ms'])}",
+    ]
+    if batch["codec"] != "none":
+        parts.append(batch["codec"])
+    if batch["producer_id"] >= 0:
+        parts.append(f"producer {batch['producer_id']} epoch {batch['producer_epoch']}")
+        if batch["base_sequence"] >= 0:
+            parts.append(f"sequences {batch['base_sequence']}-{batch['last_sequence']}")
+    if batch["is_transactional"]:
+        parts.append("transactional")
+    if batch["is_control"]:
+        parts.append(f"control {batch['marker']}" if "marker" in batch else "control")
+    if batch["delete_horizon_ms"] is not None:
+        parts.append(f"delete horizon {_instant(batch['delete_horizon_ms'])}")
+    return "  ".join(parts)
+
+
+def _instant(timestamp_ms: int) -> str:
+    """A wall clock time, or the bare number where no calendar has it."""
+    if timestamp_ms < 0:
+        return "none"
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp_ms)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03d}Z"

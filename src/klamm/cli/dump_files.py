@@ -1,0 +1,220 @@
+"""What a log's files hold, one fact after the other, as plain values that print as JSON."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from klamm.protocol.errors import DecodeError
+from klamm.protocol.types import id_to_text
+from klamm.records.compression import Codec
+from klamm.records.markers import decode_marker
+from klamm.records.record import Record, decode_records
+from klamm.storage.engines.segments import names
+from klamm.storage.engines.segments.checkpoints import (
+    decode_meta,
+    decode_offsets,
+    decode_partition_metadata,
+)
+from klamm.storage.engines.segments.epochs import decode_epochs
+from klamm.storage.engines.segments.files import OsFiles
+from klamm.storage.engines.segments.scan import FoundBatch, walk
+from klamm.storage.log import LogError
+from klamm.storage.producer_snapshot import decode_snapshot
+
+Fact: TypeAlias = dict[str, Any]
+
+
+class DumpError(Exception):
+    """A file that cannot be read to its end; the message says where and why."""
+
+
+def facts(path: Path, *, with_records: bool) -> Iterator[Fact]:
+    """Everything that one file says; raises DumpError where it stops making sense."""
+    reader = _reader(path)
+    try:
+        yield from reader(path, with_records)
+    except (LogError, DecodeError) as error:
+        message = str(error)
+        raise DumpError(message if message.startswith(str(path)) else f"{path}: {message}") from error
+    except OSError as error:
+        raise DumpError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _reader(path: Path) -> Callable[[Path, bool], Iterator[Fact]]:
+    if path.name in _READERS_BY_NAME:
+        return _READERS_BY_NAME[path.name]
+    for suffix, reader in _READERS_BY_SUFFIX.items():
+        # A file on its way out or in keeps its name and gets a second suffix.
+        if suffix in path.suffixes:
+            return reader
+    raise DumpError(
+        f"{path} is no file of a log: give .log, .index, .timeindex, .txnindex or .snapshot files, "
+        "a checkpoint, partition.metadata or meta.properties"
+    )
+
+
+def _log(path: Path, with_records: bool) -> Iterator[Fact]:
+    for found in walk(OsFiles(), str(path), check_crc=True):
+        fact = _batch(found)
+        if with_records:
+            fact["records"] = [_record(each) for each in decode_records(found.buffer, found.at)]
+        yield fact
+
+
+def _batch(found: FoundBatch) -> Fact:
+    header = found.header
+    fact: Fact = {
+        "type": "batch",
+        "position": found.position,
+        "size_bytes": header.size_bytes,
+        "base_offset": header.base_offset,
+        "last_offset": header.last_offset,
+        "record_count": header.record_count,
+        "leader_epoch": header.leader_epoch,
+        "timestamp_type": header.timestamp_type.name.lower(),
+        "base_timestamp_ms": header.base_timestamp_ms,
+        "max_timestamp_ms": header.max_timestamp_ms,
+        "codec": Codec(header.codec).name.lower() if header.codec <= max(Codec) else str(header.codec),
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "base_sequence": header.base_sequence,
+        "last_sequence": header.last_sequence,
+        "is_transactional": header.is_transactional,
+        "is_control": header.is_control,
+        "delete_horizon_ms": header.delete_horizon_ms,
+        "crc": header.crc,
+    }
+    if header.is_control:
+        marker = decode_marker(found.buffer, found.at)
+        if marker is not None:
+            fact["marker"] = marker.control_type.name.lower()
+            fact["coordinator_epoch"] = marker.coordinator_epoch
+    return fact
+
+
+def _record(record: Record) -> Fact:
+    return {
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        **_text("key", record.key),
+        **_text("value", record.value),
+        "headers": [{"name": name, **_text("value", value)} for name, value in record.headers],
+    }
+
+
+def _text(name: str, content: bytes | None) -> Fact:
+    """Text where it is text; else its bytes in base64, under a name that says so."""
+    if content is None:
+        return {name: None}
+    try:
+        return {name: content.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(content).decode()}
+
+
+def _index(path: Path, _: bool) -> Iterator[Fact]:
+    base_offset = _base_offset(path)
+    for offset, position in _entries(path, ">ii"):
+        yield {"type": "index", "last_offset": base_offset + offset, "position": position}
+
+
+def _time_index(path: Path, _: bool) -> Iterator[Fact]:
+    base_offset = _base_offset(path)
+    for timestamp_ms, offset in _entries(path, ">qi"):
+        yield {"type": "timeindex", "timestamp_ms": timestamp_ms, "offset": base_offset + offset}
+
+
+def _txn_index(path: Path, _: bool) -> Iterator[Fact]:
+    for version, producer_id, first_offset, last_offset, last_stable_offset in _entries(path, ">hqqqq"):
+        yield {
+            "type": "txnindex",
+            "version": version,
+            "producer_id": producer_id,
+            "first_offset": first_offset,
+            "last_offset": last_offset,
+            "last_stable_offset": last_stable_offset,
+        }
+
+
+def _base_offset(path: Path) -> int:
+    name = names.parse_offset_name(path.name)
+    if name is None:
+        raise DecodeError("its name does not begin with the twenty digits of an offset")
+    return name.offset
+
+
+def _entries(path: Path, layout: str) -> Iterator[tuple[int, ...]]:
+    """The entries of an index. A live one of Kafka's is filled up with zeros: these are none."""
+    data = path.read_bytes()
+    entry_bytes = struct.calcsize(layout)
+    used = len(data.rstrip(b"\0"))
+    whole = min(len(data) // entry_bytes, -(-used // entry_bytes))
+    previous: tuple[int, ...] = ()
+    for entry in struct.iter_unpack(layout, memoryview(data)[: whole * entry_bytes]):
+        yield entry
+        if previous and layout != ">hqqqq" and entry[0] <= previous[0]:
+            raise DecodeError(f"entries do not rise: {previous[0]}, then {entry[0]}")
+        previous = entry
+    if len(data) % entry_bytes:
+        raise DecodeError(f"{len(data)} bytes are no number of entries of {entry_bytes} bytes")
+
+
+def _snapshot(path: Path, _: bool) -> Iterator[Fact]:
+    for entry in decode_snapshot(path.read_bytes()):
+        last = entry.batches[-1] if entry.batches else None
+        yield {
+            "type": "producer",
+            "producer_id": entry.producer_id,
+            "producer_epoch": entry.epoch,
+            "last_sequence": entry.last_sequence,
+            "last_offset": -1 if last is None else last.last_offset,
+            "last_timestamp_ms": entry.last_timestamp_ms,
+            "coordinator_epoch": entry.coordinator_epoch,
+            "txn_first_offset": entry.txn_first_offset,
+        }
+
+
+def _offset_checkpoint(path: Path, _: bool) -> Iterator[Fact]:
+    for (topic, partition), offset in decode_offsets(path.read_bytes()).items():
+        yield {"type": "checkpoint", "topic": topic, "partition": partition, "offset": offset}
+
+
+def _epoch_checkpoint(path: Path, _: bool) -> Iterator[Fact]:
+    for entry in decode_epochs(path.read_bytes()):
+        yield {"type": "epoch", "leader_epoch": entry.epoch, "start_offset": entry.start_offset}
+
+
+def _partition_metadata(path: Path, _: bool) -> Iterator[Fact]:
+    yield {"type": "partition", "topic_id": id_to_text(decode_partition_metadata(path.read_bytes()))}
+
+
+def _meta_properties(path: Path, _: bool) -> Iterator[Fact]:
+    meta = decode_meta(path.read_bytes())
+    yield {
+        "type": "directory",
+        "cluster_id": meta.cluster_id,
+        "node_id": meta.node_id,
+        "directory_id": id_to_text(meta.directory_id),
+    }
+
+
+_READERS_BY_NAME: Final = {
+    names.LEADER_EPOCH_CHECKPOINT: _epoch_checkpoint,
+    names.PARTITION_METADATA: _partition_metadata,
+    names.META_PROPERTIES: _meta_properties,
+    names.RECOVERY_POINT_CHECKPOINT: _offset_checkpoint,
+    names.LOG_START_CHECKPOINT: _offset_checkpoint,
+    names.HIGH_WATERMARK_CHECKPOINT: _offset_checkpoint,
+    names.CLEANER_CHECKPOINT: _offset_checkpoint,
+}
+_READERS_BY_SUFFIX: Final = {
+    names.LOG_SUFFIX: _log,
+    names.INDEX_SUFFIX: _index,
+    names.TIME_INDEX_SUFFIX: _time_index,
+    names.TXN_INDEX_SUFFIX: _txn_index,
+    names.SNAPSHOT_SUFFIX: _snapshot,
+}

@@ -1,0 +1,70 @@
+"""Run one broker in this process, from its storage to its last flush."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from random import SystemRandom
+from typing import Final
+
+from klamm import __version__
+from klamm.broker.broker import Broker
+from klamm.broker.config import BrokerConfig
+from klamm.broker.embedded import new_event_loop
+from klamm.broker.server import StartError
+from klamm.broker.storage import open_storage
+from klamm.clock import SystemClock
+from klamm.config import ConfigError
+
+_LOG_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+_STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_KILLED: Final = 1
+
+
+def serve(config: BrokerConfig, *, in_memory: bool) -> str | None:
+    """Serve until SIGTERM or SIGINT; None, or what kept the broker from starting."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=_LOG_FORMAT)
+    try:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(_serve(config, in_memory=in_memory))
+    except (StartError, ConfigError) as error:
+        return str(error)
+    return None
+
+
+async def _serve(config: BrokerConfig, *, in_memory: bool) -> None:
+    stop = _told_to_stop()
+    clock, random = SystemClock(), SystemRandom()
+    storage = open_storage(config, clock=clock, random=random, in_memory=in_memory)
+    broker = Broker(config, clock=clock, random=random, storage=storage)
+    try:
+        await broker.start()
+        addresses = ", ".join(bound.address for bound in broker.listeners)
+        kept = "in memory" if in_memory else f"in {config.log_dirs[0]}"
+        sys.stdout.write(f"klamm {__version__} listening on {addresses}, data {kept}\n")
+        sys.stdout.flush()
+        await stop.wait()
+    finally:
+        await broker.stop()
+
+
+def _told_to_stop() -> asyncio.Event:
+    """Set by the first signal; a second one does not wait for the broker's good order."""
+    stop = asyncio.Event()
+    log = logging.getLogger(__name__)
+
+    def on_signal(number: int) -> None:
+        name = signal.Signals(number).name
+        if stop.is_set():
+            log.warning("%s again: leaving at once", name)
+            os._exit(_KILLED)
+        log.info("%s: stopping", name)
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in _STOP_SIGNALS:
+        loop.add_signal_handler(number, on_signal, number)
+    return stop
