@@ -1,0 +1,264 @@
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: values, sources, and changes that hold at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+import klamm.protocol.messages.alter_configs as replacing
+import klamm.protocol.messages.incremental_alter_configs as altering
+from klamm.protocol.api import ApiKey
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResult,
+)
+from klamm.storage.cluster import ResourceType
+from unit.broker.apis.stub_logs import AdminJar
+
+MakeJar = Callable[..., AdminJar]
+TOPIC, BROKER = 2, 4
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+Operation = tuple[str, int, str | None]
+
+
+def alter(
+    jar: AdminJar, resource: tuple[int, str], *operations: Operation, version: int = 1, dry: bool = False
+) -> int:
+    return alter_all(jar, [(resource, operations)], version=version, dry=dry)[0]
+
+
+def alter_all(
+    jar: AdminJar,
+    changes: Sequence[tuple[tuple[int, str], Sequence[Operation]]],
+    *,
+    version: int = 1,
+    dry: bool = False,
+) -> list[int]:
+    request = altering.IncrementalAlterConfigsRequest(
+        resources=[
+            altering.AlterConfigsResource(*resource, [altering.AlterableConfig(*each) for each in operations])
+            for resource, operations in changes
+        ],
+        validate_only=dry,
+    )
+    answers = jar.client.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, version, request).responses
+    assert [(each.resource_type, each.resource_name) for each in answers] == [each for each, _ in changes]
+    assert all((each.error_message is None) == (each.error_code == 0) for each in answers)
+    return [each.error_code for each in answers]
+
+
+def replace(
+    jar: AdminJar,
+    resource: tuple[int, str],
+    *entries: tuple[str, str | None],
+    version: int = 2,
+    dry: bool = False,
+) -> int:
+    request = replacing.AlterConfigsRequest(
+        resources=[
+            replacing.AlterConfigsResource(*resource, [replacing.AlterableConfig(*each) for each in entries])
+        ],
+        validate_only=dry,
+    )
+    (answer,) = jar.client.ask(ApiKey.ALTER_CONFIGS, version, request).responses
+    return int(answer.error_code)
+
+
+def describe(
+    jar: AdminJar, resource: tuple[int, str], keys: Sequence[str] | None = None, version: int = 4
+) -> DescribeConfigsResult:
+    request = DescribeConfigsRequest([DescribeConfigsResource(*resource, keys)], True, version >= 3)
+    (result,) = jar.client.ask(ApiKey.DESCRIBE_CONFIGS, version, request).results
+    assert isinstance(result, DescribeConfigsResult)
+    return result
+
+
+def entry(jar: AdminJar, resource: tuple[int, str], key: str) -> DescribeConfigsResourceResult:
+    (found,) = describe(jar, resource, [key]).configs
+    return found
+
+
+def synonyms(found: DescribeConfigsResourceResult) -> list[tuple[str, str | None, int]]:
+    return [(each.name, each.value, each.source) for each in found.synonyms]
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+@pytest.mark.parametrize("keys", [None, []])
+def test_all_settings_of_a_topic_are_shown(jar: AdminJar, version: int, keys: list[str] | None) -> None:
+    jar.create_topic("t")
+    result = describe(jar, (TOPIC, "t"), keys, version)
+    assert (result.error_code, len(result.configs)) == (ErrorCode.none, 33)
+    assert not any(each.read_only or each.is_sensitive for each in result.configs)
+    assert all(bool(each.documentation) == (version >= 3) for each in result.configs)
+
+
+def test_unknown_keys_are_left_out(jar: AdminJar) -> None:
+    jar.create_topic("t")
+    assert [each.name for each in describe(jar, (TOPIC, "t"), ["retention.ms", "nonsense"]).configs] == [
+        "retention.ms"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("resource", "expected"),
+    [
+        ((TOPIC, "a b"), ErrorCode.invalid_topic_exception),
+        ((TOPIC, ""), ErrorCode.invalid_topic_exception),
+        ((TOPIC, "missing"), ErrorCode.unknown_topic_or_partition),
+        ((BROKER, "77"), ErrorCode.invalid_request),
+        ((BROKER, "x"), ErrorCode.invalid_request),
+        ((8, "1"), ErrorCode.invalid_request),
+        ((16, "x"), ErrorCode.invalid_request),
+        ((32, "group"), ErrorCode.invalid_request),
+        ((0, ""), ErrorCode.invalid_request),
+    ],
+)
+def test_what_cannot_be_described_is_told_why(
+    jar: AdminJar, resource: tuple[int, str], expected: ErrorCode
+) -> None:
+    result = describe(jar, resource)
+    assert (result.error_code, list(result.configs)) == (expected, [])
+    assert result.error_message
+
+
+def test_a_value_changes_its_source_when_set_and_goes_back_when_deleted(jar: AdminJar) -> None:
+    jar.create_topic("t")
+    topic = (TOPIC, "t")
+    assert alter(jar, topic, ("retention.ms", SET, "1000")) == ErrorCode.none
+    found = entry(jar, topic, "retention.ms")
+    assert (found.value, found.config_source, synonyms(found)) == ("1000", 1, [("retention.ms", "1000", 1)])
+    assert alter(jar, topic, ("retention.ms", DELETE, None)) == ErrorCode.none
+    assert (entry(jar, topic, "retention.ms").value, entry(jar, topic, "retention.ms").config_source) == (
+        "604800000",
+        5,
+    )
+    assert alter(jar, topic, ("retention.ms", DELETE, None)) == ErrorCode.none
+    assert alter(jar, topic, ("nonsense", DELETE, None)) == ErrorCode.none
+
+
+def test_a_change_is_durable_and_reaches_the_logs_before_the_answer(jar: AdminJar) -> None:
+    jar.create_topic("t", partitions=2)
+    assert alter(jar, (TOPIC, "t"), ("retention.ms", SET, "1000"), version=0) == ErrorCode.none
+    assert jar.services.cluster.configs(ResourceType.TOPIC, "t") == {"retention.ms": "1000"}
+    assert [log.config.retention_ms for log in jar.stubs.logs.values()] == [1000, 1000]
+
+
+def test_lists_grow_and_shrink(jar: AdminJar) -> None:
+    jar.create_topic("t")
+    topic = (TOPIC, "t")
+    assert alter(jar, topic, ("cleanup.policy", APPEND, "compact")) == ErrorCode.none
+    assert entry(jar, topic, "cleanup.policy").value == "delete,compact"
+    assert jar.stubs.logs["t", 0].config.is_compacted
+    assert alter(jar, topic, ("cleanup.policy", SUBTRACT, "delete")) == ErrorCode.none
+    assert entry(jar, topic, "cleanup.policy").value == "compact"
+    assert alter(jar, topic, ("retention.ms", APPEND, "5")) == ErrorCode.invalid_config
+
+
+def test_of_two_settings_one_bad_one_changes_nothing(jar: AdminJar) -> None:
+    jar.create_topic("t")
+    bad = alter(jar, (TOPIC, "t"), ("retention.ms", SET, "5"), ("segment.ms", SET, "x"))
+    assert bad == ErrorCode.invalid_config
+    assert jar.services.cluster.configs(ResourceType.TOPIC, "t") == {}
+
+
+@pytest.mark.parametrize(
+    ("resource", "operation", "expected"),
+    [
+        ((TOPIC, "missing"), ("retention.ms", SET, "x"), ErrorCode.invalid_config),
+        ((TOPIC, "missing"), ("retention.ms", SET, "5"), ErrorCode.unknown_topic_or_partition),
+        ((TOPIC, "missing"), ("retention.ms", APPEND, "5"), ErrorCode.invalid_config),
+        ((TOPIC, ""), ("retention.ms", SET, "x"), ErrorCode.invalid_request),
+        ((TOPIC, "a b"), ("retention.ms", SET, "x"), ErrorCode.invalid_topic_exception),
+        ((TOPIC, "a b"), ("retention.ms", APPEND, "5"), ErrorCode.invalid_config),
+        ((TOPIC, "t"), ("retention.ms", SET, None), ErrorCode.invalid_request),
+        ((TOPIC, "t"), ("retention.ms", 9, "5"), ErrorCode.invalid_request),
+        ((BROKER, "77"), ("log.retention.ms", SET, "5"), ErrorCode.invalid_request),
+        ((BROKER, "x"), ("log.retention.ms", SET, "5"), ErrorCode.invalid_request),
+        ((BROKER, "1"), ("log.dirs", SET, "x"), ErrorCode.invalid_request),
+        ((BROKER, ""), ("log.dirs", SET, "x"), ErrorCode.invalid_request),
+        ((BROKER, ""), ("log.retention.hours", SET, "5"), ErrorCode.invalid_request),
+        ((BROKER, ""), ("nonsense", SET, "5"), ErrorCode.invalid_config),
+        ((8, "1"), ("root", SET, "INFO"), ErrorCode.invalid_request),
+        ((3, "x"), ("a", SET, "b"), ErrorCode.invalid_request),
+    ],
+)
+@pytest.mark.parametrize("dry", [False, True])
+def test_a_change_is_refused_by_the_first_check_that_fails(
+    jar: AdminJar, resource: tuple[int, str], operation: Operation, expected: ErrorCode, dry: bool
+) -> None:
+    jar.create_topic("t")
+    assert alter(jar, resource, operation, dry=dry) == expected
+
+
+def test_a_resource_named_twice_is_refused_and_the_others_are_not(jar: AdminJar) -> None:
+    jar.create_topic("t")
+    jar.create_topic("u")
+    operations = [("retention.ms", SET, "5")]
+    changes = [((TOPIC, "t"), operations), ((TOPIC, "u"), operations), ((TOPIC, "t"), operations)]
+    assert alter_all(jar, changes) == [ErrorCode.invalid_request, ErrorCode.none, ErrorCode.invalid_request]
+    assert alter(jar, (TOPIC, "t"), *operations, *operations) == ErrorCode.invalid_request
+    assert jar.services.cluster.configs(ResourceType.TOPIC, "t") == {}
+
+
+def test_validation_alone_changes_nothing(jar: AdminJar) -> None:
+    jar.create_topic("t")
+    assert alter(jar, (TOPIC, "t"), ("retention.ms", SET, "5"), dry=True) == ErrorCode.none
+    assert replace(jar, (TOPIC, "t"), ("retention.ms", "5"), dry=True) == ErrorCode.none
+    assert alter(jar, (BROKER, ""), ("log.retention.ms", SET, "5"), dry=True) == ErrorCode.none
+    assert jar.services.cluster.all_configs() == {}
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_replacing_forgets_what_is_not_named(jar: AdminJar, version: int) -> None:
+    jar.create_topic("t", retention_ms=5, segment_ms=6)
+    assert replace(jar, (TOPIC, "t"), ("retention.ms", "7"), version=version) == ErrorCode.none
+    assert jar.services.cluster.configs(ResourceType.TOPIC, "t") == {"retention.ms": "7"}
+    assert jar.stubs.logs["t", 0].config.segment_ms == 604_800_000
+    assert replace(jar, (TOPIC, "t"), ("retention.ms", None), version=version) == ErrorCode.invalid_request
+    assert replace(jar, (TOPIC, "missing"), version=version) == ErrorCode.unknown_topic_or_partition
+    assert replace(jar, (TOPIC, "t"), version=version) == ErrorCode.none
+    assert jar.services.cluster.configs(ResourceType.TOPIC, "t") == {}
+
+
+def test_a_default_for_all_brokers_holds_for_topics_and_after_a_restart(make_jar: MakeJar) -> None:
+    first = make_jar()
+    first.create_topic("t")
+    assert alter(first, (BROKER, ""), ("log.retention.ms", SET, "7777")) == ErrorCode.none
+    assert first.stubs.logs["t", 0].config.retention_ms == 7777
+    for jar in (first, make_jar(cluster=first.services.cluster)):
+        found = entry(jar, (TOPIC, "t"), "retention.ms")
+        assert (found.value, found.config_source) == ("7777", 3)
+        assert synonyms(found) == [("log.retention.ms", "7777", 3), ("log.retention.hours", "168", 5)]
+        assert [each.name for each in describe(jar, (BROKER, "")).configs] == ["log.retention.ms"]
+        assert jar.stubs.logs["t", 0].config.retention_ms == 7777
+
+
+def test_this_brokers_own_setting_wins_over_the_default_for_all(jar: AdminJar) -> None:
+    jar.create_topic("t")
+    alter(jar, (BROKER, ""), ("log.retention.ms", SET, "7777"))
+    alter(jar, (BROKER, "1"), ("log.retention.ms", SET, "8888"))
+    alter(jar, (TOPIC, "t"), ("retention.ms", SET, "9999"))
+    assert synonyms(entry(jar, (TOPIC, "t"), "retention.ms")) == [
+        ("retention.ms", "9999", 1),
+        ("log.retention.ms", "8888", 2),
+        ("log.retention.ms", "7777", 3),
+        ("log.retention.hours", "168", 5),
+    ]
+    assert jar.services.config.layers.dynamic == {"log.retention.ms": "8888"}
+    assert replace(jar, (BROKER, "1")) == ErrorCode.none
+    assert jar.services.config.layers.dynamic == {}
+
+
+def test_static_settings_are_shown_as_such_and_read_only_where_they_are(make_jar: MakeJar) -> None:
+    jar = make_jar({"num.partitions": "4", "log.segment.bytes": "5000"})
+    jar.create_topic("t")
+    found = entry(jar, (BROKER, "1"), "num.partitions")
+    assert (found.value, found.config_source, found.read_only) == ("4", 4, True)
+    segment = entry(jar, (TOPIC, "t"), "segment.bytes")
+    assert (segment.value, segment.config_source) == ("5000", 4)
+    assert synonyms(segment) == [("log.segment.bytes", "5000", 4), ("log.segment.bytes", "1073741824", 5)]
