@@ -7,13 +7,14 @@ STAGE  := tools/stage.sh
 PYTEST := $(BIN)/python -m pytest -q --timeout=120
 
 # What the installed package is built from: a change here means installing again.
-BUILD_INPUTS := pyproject.toml $(wildcard setup.py) $(wildcard src/klamm/records/*.pyx)
+BUILD_INPUTS := pyproject.toml $(wildcard setup.py $(addprefix src/klamm/records/*.,pyx pxi h))
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint unit simulation interop faults bench clean
 
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /:/' \
+	  | awk -F: '{ printf "  make %-11s %s\n", $$1, substr($$0, length($$1) + 2) }'
 
 demo: $(VENV)/.run ## Start a broker, talk to it, show what it does
 	@$(BIN)/klamm demo
