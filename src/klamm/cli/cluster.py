@@ -1,0 +1,110 @@
+"""What the commands that talk to a cluster share: its address, its errors, tables and JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from klamm.cli.failures import FAILED, MISUSED, fail
+from klamm.client.admin.face import Admin
+from klamm.client.errors import KlammError
+from klamm.config import ConfigError, from_flags
+from klamm.protocol.types import TopicPartition
+
+Bootstrap = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap",
+        "-b",
+        metavar="HOST:PORT",
+        envvar="KLAMM_BOOTSTRAP",
+        help="A broker of the cluster, klamm or Apache Kafka.",
+    ),
+]
+Timeout = Annotated[
+    float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait for the cluster.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON, for programs.")]
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+DEFAULT_TIMEOUT = 10.0
+
+
+@contextmanager
+def clear_errors() -> Iterator[None]:
+    """Errors of the cluster and of settings end the command in one line."""
+    try:
+        yield
+    except ConfigError as error:
+        fail(error, MISUSED)
+    except KlammError as error:
+        fail(error)
+
+
+@contextmanager
+def an_admin(bootstrap: str, timeout: float) -> Iterator[Admin]:
+    """An admin of the cluster; what goes wrong ends the command in one line."""
+    with clear_errors():
+        settings = {
+            "bootstrap.servers": bootstrap,
+            "default.api.timeout.ms": round(timeout * 1000),
+            "request.timeout.ms": min(30_000, round(timeout * 1000)),
+        }
+        with Admin(settings) as admin:
+            yield admin
+
+
+def print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A plain table: columns as wide as their longest cell, numbers to the right, never folded."""
+    texts = [[str(cell) for cell in row] for row in rows]
+    if not texts:
+        return
+    numeric = [all(_is_number(row[index]) for row in texts) for index in range(len(columns))]
+    widths = [max(len(columns[i]), *(len(row[i]) for row in texts)) for i in range(len(columns))]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = (
+            cell.rjust(width) if is_number else cell.ljust(width)
+            for cell, width, is_number in zip(cells, widths, numeric, strict=True)
+        )
+        return "  ".join(padded).rstrip()
+
+    typer.echo(line([column.upper() for column in columns]))
+    for row in texts:
+        typer.echo(line(row))
+
+
+def _is_number(text: str) -> bool:
+    return text == "-" or text.lstrip("-").replace(".", "", 1).isdigit()
+
+
+def pairs(values: Sequence[str], what: str) -> dict[str, str]:
+    """`name=value` arguments as a dictionary."""
+    try:
+        return from_flags(values)
+    except ConfigError:
+        fail(f"{what} wants name=value, as in {what} retention.ms=60000", MISUSED)
+
+
+def parse_partition(text: str) -> TopicPartition:
+    """`topic:0`, or `topic-0` as klamm prints it."""
+    for separator in (":", "-"):
+        topic, found, number = text.rpartition(separator)
+        if found and topic and number.isdigit():
+            return TopicPartition(topic, int(number))
+    fail(f"{text}: write TOPIC:PARTITION, as in orders:0", MISUSED)
+
+
+def finish(errors: Mapping[Any, KlammError]) -> None:
+    """End with a line per item that failed, if any did."""
+    if errors:
+        for error in errors.values():
+            typer.echo(f"klamm: {error}", err=True)
+        raise typer.Exit(FAILED)

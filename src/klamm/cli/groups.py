@@ -1,0 +1,200 @@
+"""`klamm groups`: list, describe, members, delete, remove-member."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from klamm.cli.cluster import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT,
+    AsJson,
+    Bootstrap,
+    Timeout,
+    an_admin,
+    finish,
+    print_json,
+    print_table,
+)
+from klamm.cli.failures import MISUSED, fail
+from klamm.cli.lag import PartitionLag, lag_of
+from klamm.client.admin.model import GroupDescription
+from klamm.client.errors import KlammError
+
+app = typer.Typer(
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="Consumer groups of klamm or of any Kafka cluster: who is in them, how far they are.",
+)
+Groups = Annotated[list[str], typer.Argument(metavar="GROUP...", help="Ids of groups.")]
+
+
+@app.command(name="list")
+def list_groups(
+    state: Annotated[
+        list[str] | None, typer.Option("--state", help="Only groups in this state, as in Stable or Empty.")
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """List the groups of the whole cluster."""
+    with an_admin(bootstrap, timeout) as admin:
+        groups = admin.list_groups(states=state or ())
+    if as_json:
+        print_json(
+            [
+                {
+                    "group": item.group_id,
+                    "state": item.state,
+                    "protocol_type": item.protocol_type,
+                    "type": item.group_type,
+                }
+                for item in groups
+            ]
+        )
+    else:
+        rows = [(item.group_id, item.state, item.protocol_type or "-", item.group_type) for item in groups]
+        print_table(("group", "state", "protocol type", "type"), rows)
+
+
+@app.command()
+def describe(
+    groups: Groups,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """Show a group's state and, partition by partition, its offset, its lag and the owner.
+
+    \b
+      klamm groups describe billing
+      klamm groups describe billing shipping --json
+    """
+    with an_admin(bootstrap, timeout) as admin:
+        found = admin.describe_groups(groups)
+        described = [item for item in found.values() if not isinstance(item, KlammError)]
+        lags = {item.group_id: lag_of(admin, item) for item in described}
+    if as_json:
+        print_json([_as_json(item, lags[item.group_id]) for item in described])
+    else:
+        for number, item in enumerate(described):
+            if number:
+                typer.echo()
+            _print(item, lags[item.group_id])
+    finish(found.errors)
+
+
+def _as_json(group: GroupDescription, lags: list[PartitionLag]) -> dict[str, Any]:
+    return {
+        "group": group.group_id,
+        "state": group.state,
+        "protocol_type": group.protocol_type,
+        "assignor": group.protocol,
+        "coordinator": group.coordinator_id,
+        "members": len(group.members),
+        "lag": sum(item.lag or 0 for item in lags),
+        "partitions": [item.as_json() for item in lags],
+    }
+
+
+def _print(group: GroupDescription, lags: list[PartitionLag]) -> None:
+    total = sum(item.lag or 0 for item in lags)
+    parts = [f"{group.group_id}: {group.state}", f"{len(group.members)} member(s)"]
+    if group.protocol:
+        parts.append(f"assignor {group.protocol}")
+    parts += [f"coordinator {group.coordinator_id}", f"lag {total}"]
+    typer.echo("  ".join(parts))
+    print_table(
+        ("topic", "partition", "committed", "end", "lag", "member", "client", "host"),
+        [item.row() for item in lags],
+    )
+
+
+@app.command()
+def members(
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="Id of the group.")],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """Show who is in a group and what each member owns."""
+    with an_admin(bootstrap, timeout) as admin:
+        found = admin.describe_groups([group]).unwrap()[group]
+    if as_json:
+        print_json(
+            [
+                {
+                    "member": item.member_id,
+                    "instance": item.group_instance_id,
+                    "client": item.client_id,
+                    "host": item.client_host,
+                    "subscribed": None if item.subscribed_topics is None else list(item.subscribed_topics),
+                    "assigned": None if item.assignment is None else [str(tp) for tp in item.assignment],
+                }
+                for item in found.members
+            ]
+        )
+        return
+    if not found.members:
+        typer.echo(f"{group}: {found.state}, no members")
+        return
+    rows = [
+        (
+            item.member_id,
+            item.group_instance_id or "-",
+            item.client_id,
+            item.client_host,
+            "-" if item.assignment is None else len(item.assignment),
+            "-" if not item.assignment else " ".join(map(str, item.assignment)),
+        )
+        for item in found.members
+    ]
+    print_table(("member", "instance", "client", "host", "partitions", "assigned"), rows)
+
+
+@app.command()
+def delete(
+    groups: Groups,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Delete groups without members, and their offsets."""
+    with an_admin(bootstrap, timeout) as admin:
+        results = admin.delete_groups(groups)
+    for name, item in results.items():
+        if not isinstance(item, KlammError):
+            typer.echo(f"{name} deleted")
+    finish(results.errors)
+
+
+@app.command(name="remove-member")
+def remove_member(
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="Id of the group.")],
+    member: Annotated[
+        list[str] | None, typer.Option("--member", metavar="ID", help="A member by its member id.")
+    ] = None,
+    instance: Annotated[
+        list[str] | None,
+        typer.Option("--instance", metavar="ID", help="A static member by its group.instance.id."),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every member.")] = False,
+    reason: Annotated[
+        str, typer.Option(help="Why; the broker logs it and `klamm groups explain` shows it.")
+    ] = "removed by klamm groups remove-member",
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Make members leave a group; the others rebalance."""
+    if every == bool(member or instance):
+        fail("say whom: --member ID, --instance ID, or --all", MISUSED)
+    with an_admin(bootstrap, timeout) as admin:
+        instances = None if every else instance or []
+        results = admin.remove_members(group, instance_ids=instances, member_ids=member or (), reason=reason)
+    for name, item in results.items():
+        if not isinstance(item, KlammError):
+            typer.echo(f"{name} removed")
+    if not results:
+        typer.echo(f"{group} has no members")
+    finish(results.errors)

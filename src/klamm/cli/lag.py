@@ -1,0 +1,78 @@
+"""How far a group is behind, partition by partition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from klamm.client.admin.face import Admin
+from klamm.client.admin.model import GroupDescription, ListedOffset, MemberDescription
+from klamm.client.admin.offsets import LATEST
+from klamm.client.errors import KlammError
+from klamm.protocol.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """One partition of a group: None where nothing is committed, or the topic is gone."""
+
+    partition: TopicPartition
+    committed: int | None
+    end: int | None
+    member: MemberDescription | None
+
+    @property
+    def lag(self) -> int | None:
+        if self.committed is None or self.end is None:
+            return None
+        return max(0, self.end - self.committed)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "topic": self.partition.topic,
+            "partition": self.partition.partition,
+            "committed": self.committed,
+            "end": self.end,
+            "lag": self.lag,
+            "member": self.member.member_id if self.member else None,
+            "client": self.member.client_id if self.member else None,
+            "host": self.member.client_host if self.member else None,
+        }
+
+    def row(self) -> tuple[object, ...]:
+        member = self.member
+        return (
+            self.partition.topic,
+            self.partition.partition,
+            _shown(self.committed),
+            _shown(self.end),
+            _shown(self.lag),
+            member.member_id if member else "-",
+            member.client_id if member else "-",
+            member.client_host if member else "-",
+        )
+
+
+def _shown(number: int | None) -> object:
+    return "-" if number is None else number
+
+
+def lag_of(admin: Admin, group: GroupDescription) -> list[PartitionLag]:
+    """Every partition that the group committed or owns."""
+    committed = admin.list_group_offsets(group.group_id)
+    owners = {partition: member for member in group.members for partition in member.assignment or ()}
+    partitions = sorted(set(committed) | set(owners))
+    ends = admin.list_offsets(dict.fromkeys(partitions, LATEST)) if partitions else {}
+    return [
+        PartitionLag(
+            partition,
+            committed[partition].offset if partition in committed else None,
+            _end(ends.get(partition)),
+            owners.get(partition),
+        )
+        for partition in partitions
+    ]
+
+
+def _end(found: ListedOffset | KlammError | None) -> int | None:
+    return found.offset if isinstance(found, ListedOffset) else None

@@ -1,0 +1,211 @@
+"""`klamm offsets`: show, reset, export, import, delete."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from klamm.cli.cluster import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT,
+    AsJson,
+    Bootstrap,
+    Timeout,
+    an_admin,
+    finish,
+    parse_partition,
+    print_json,
+    print_table,
+)
+from klamm.cli.failures import FAILED, MISUSED, fail
+from klamm.cli.offset_plans import Plan, chosen_partitions, parse_target, plan_reset, read_csv
+from klamm.client.admin.face import Admin
+from klamm.client.admin.model import CommittedOffset
+from klamm.client.errors import KlammError
+
+app = typer.Typer(
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="Committed offsets of a group: show, reset, export, import, delete.",
+)
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="Id of the group.")]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", "-t", metavar="TOPIC[:0,1]", help="Only this topic, or these partitions of it."),
+]
+Execute = Annotated[bool, typer.Option("--execute", help="Do it; without this it is only shown.")]
+
+
+@app.command()
+def show(
+    group: Group,
+    topic: Topics = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a group has committed."""
+    with an_admin(bootstrap, timeout) as admin:
+        committed = admin.list_group_offsets(group)
+        if topic:
+            wanted = set(chosen_partitions(admin, topic, committed))
+            committed = {key: item for key, item in committed.items() if key in wanted}
+    rows = [
+        (key.topic, key.partition, item.offset, item.leader_epoch, item.metadata)
+        for key, item in sorted(committed.items())
+    ]
+    if as_json:
+        names = ("topic", "partition", "offset", "leader_epoch", "metadata")
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
+    elif rows:
+        print_table(("topic", "partition", "offset", "epoch", "metadata"), rows)
+    else:
+        typer.echo(f"{group} has committed nothing")
+
+
+@app.command()
+def reset(
+    group: Group,
+    topic: Topics = None,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="Every topic that the group has committed.")
+    ] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the log start.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
+    to_current: Annotated[bool, typer.Option("--to-current", help="To what is committed now.")] = False,
+    to_offset: Annotated[int | None, typer.Option("--to-offset", metavar="N")] = None,
+    shift_by: Annotated[
+        int | None, typer.Option("--shift-by", metavar="N", help="Forward, or back if negative.")
+    ] = None,
+    to_datetime: Annotated[
+        str | None,
+        typer.Option(
+            "--to-datetime", metavar="TIME", help="As in 2026-01-31T08:00:00 (UTC, or with +01:00)."
+        ),
+    ] = None,
+    by_duration: Annotated[
+        str | None,
+        typer.Option("--by-duration", metavar="DURATION", help="Back from now, as in PT2H30M or P1D."),
+    ] = None,
+    from_file: Annotated[
+        Path | None, typer.Option("--from-file", help="Lines topic,partition,offset as `export` writes.")
+    ] = None,
+    execute: Execute = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """Move a group's offsets. Shows what would change; --execute does it. The group must have no members.
+
+    \b
+      klamm offsets reset billing --topic orders --to-earliest
+      klamm offsets reset billing --topic orders:0,1 --shift-by -100 --execute
+      klamm offsets reset billing --all-topics --by-duration PT1H --execute
+    """
+    try:
+        target = parse_target(
+            to_earliest=to_earliest,
+            to_latest=to_latest,
+            to_current=to_current,
+            to_offset=to_offset,
+            shift_by=shift_by,
+            to_datetime=to_datetime,
+            by_duration=by_duration,
+            from_file=from_file,
+        )
+        if from_file is None and bool(topic) == all_topics:
+            raise ValueError("say which: --topic TOPIC, or --all-topics")
+    except ValueError as error:
+        fail(error, MISUSED)
+    with an_admin(bootstrap, timeout) as admin:
+        try:
+            plans = plan_reset(admin, group, target, topic or [])
+        except ValueError as error:
+            fail(error)
+        _carry_out(admin, group, plans, execute=execute, as_json=as_json)
+
+
+def _carry_out(admin: Admin, group: str, plans: list[Plan], *, execute: bool, as_json: bool) -> None:
+    if as_json:
+        print_json([item.as_json() for item in plans])
+    elif plans:
+        print_table(("topic", "partition", "from", "to"), [item.row() for item in plans])
+    else:
+        typer.echo(f"{group} has nothing to change")
+    if not execute:
+        if plans and not as_json:
+            typer.echo("Nothing was changed; add --execute to do it.", err=True)
+        return
+    _refuse_if_in_use(admin, group)
+    wanted = {item.partition: CommittedOffset(item.target) for item in plans}
+    finish(admin.alter_group_offsets(group, wanted).errors if wanted else {})
+
+
+def _refuse_if_in_use(admin: Admin, group: str) -> None:
+    found = admin.describe_groups([group])[group]
+    if not isinstance(found, KlammError) and found.members:
+        fail(f"{group} has {len(found.members)} member(s): stop them before changing its offsets", FAILED)
+
+
+@app.command()
+def export(
+    group: Group,
+    topic: Topics = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Print lines topic,partition,offset that `import` and kafka-consumer-groups --from-file read."""
+    with an_admin(bootstrap, timeout) as admin:
+        committed = admin.list_group_offsets(group)
+        if topic:
+            wanted = set(chosen_partitions(admin, topic, committed))
+            committed = {key: item for key, item in committed.items() if key in wanted}
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    for key, item in sorted(committed.items()):
+        writer.writerow((key.topic, key.partition, item.offset))
+
+
+@app.command(name="import")
+def import_offsets(
+    group: Group,
+    file: Annotated[Path, typer.Argument(help="Lines topic,partition,offset; `-` for standard input.")],
+    execute: Execute = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """Commit what `export` printed, for this or another group. Shows it; --execute does it."""
+    try:
+        wanted = read_csv(file)
+    except ValueError as error:
+        fail(error, MISUSED)
+    with an_admin(bootstrap, timeout) as admin:
+        committed = admin.list_group_offsets(group)
+        plans = [
+            Plan(key, committed[key].offset if key in committed else None, offset)
+            for key, offset in sorted(wanted.items())
+        ]
+        _carry_out(admin, group, plans, execute=execute, as_json=as_json)
+
+
+@app.command()
+def delete(
+    group: Group,
+    partitions: Annotated[
+        list[str], typer.Argument(metavar="TOPIC:PARTITION...", help="Whose offsets to forget.")
+    ],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Forget offsets of topics that the group is not subscribed to."""
+    wanted = [parse_partition(text) for text in partitions]
+    with an_admin(bootstrap, timeout) as admin:
+        results = admin.delete_group_offsets(group, wanted)
+    for key, item in results.items():
+        if not isinstance(item, KlammError):
+            typer.echo(f"{key} forgotten")
+    finish(results.errors)

@@ -1,0 +1,239 @@
+"""`klamm topics`: create, list, describe, delete, alter."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from klamm.cli.cluster import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT,
+    AsJson,
+    Bootstrap,
+    Timeout,
+    an_admin,
+    finish,
+    pairs,
+    print_json,
+    print_table,
+)
+from klamm.cli.failures import MISUSED, fail
+from klamm.client.admin.face import Admin
+from klamm.client.admin.model import AlterOp, ConfigEntry, NewTopic, Resource, TopicDescription
+from klamm.client.admin.offsets import EARLIEST, LATEST
+from klamm.client.errors import KlammError
+from klamm.protocol.types import TopicPartition, id_to_text
+
+app = typer.Typer(
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="Topics of klamm or of any Kafka cluster: create, list, describe, delete, alter.",
+)
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of topics.")]
+Config = Annotated[
+    list[str] | None, typer.Option("--config", "-c", metavar="NAME=VALUE", help="A setting of the topic.")
+]
+
+
+@app.command()
+def create(
+    names: Names,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", help="-1: the broker's default.")] = -1,
+    replication_factor: Annotated[
+        int, typer.Option("--replication-factor", "-r", help="-1: the broker's default.")
+    ] = -1,
+    config: Config = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="A topic that is there already is no error.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check whether it could be done.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """Create topics.
+
+    \b
+      klamm topics create orders --partitions 6
+      klamm topics create prices --config cleanup.policy=compact --config segment.ms=60000
+    """
+    settings = pairs(config or [], "--config")
+    with an_admin(bootstrap, timeout) as admin:
+        new = [NewTopic(name, partitions, replication_factor, settings) for name in names]
+        results = admin.create_topics(new, validate_only=dry_run)
+        errors = results.errors
+        if if_not_exists:
+            errors = {name: error for name, error in errors.items() if not _exists_already(error)}
+        if not dry_run and not errors:
+            admin.wait_for_topics(names)
+    made = {name: item for name, item in results.items() if not isinstance(item, KlammError)}
+    if as_json:
+        print_json(
+            [
+                {"topic": name, "partitions": item.partitions, "topic_id": id_to_text(item.topic_id)}
+                for name, item in made.items()
+            ]
+        )
+    else:
+        for name, item in made.items():
+            verb = "could be created" if dry_run else "created"
+            typer.echo(f"{name} {verb} with {item.partitions} partition(s)")
+    finish(errors)
+
+
+def _exists_already(error: KlammError) -> bool:
+    return getattr(error, "error_code", None) == 36
+
+
+@app.command(name="list")
+def list_topics(
+    internal: Annotated[bool, typer.Option("--internal", help="Internal topics too.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """List topics with their number of partitions."""
+    with an_admin(bootstrap, timeout) as admin:
+        found = admin.describe_topics()
+    topics = [
+        item
+        for _, item in sorted(found.items())
+        if not isinstance(item, KlammError) and (internal or not item.is_internal)
+    ]
+    if as_json:
+        print_json(
+            [
+                {"topic": item.name, "partitions": len(item.partitions), "is_internal": item.is_internal}
+                for item in topics
+            ]
+        )
+    else:
+        print_table(("topic", "partitions"), [(item.name, len(item.partitions)) for item in topics])
+    finish(found.errors)
+
+
+@app.command()
+def describe(
+    names: Names,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """Show partitions, leaders, offsets and the settings that differ from the defaults."""
+    with an_admin(bootstrap, timeout) as admin:
+        found = admin.describe_topics(names)
+        shown = [_facts(admin, item) for item in found.values() if not isinstance(item, KlammError)]
+    if as_json:
+        print_json(shown)
+    else:
+        for number, facts in enumerate(shown):
+            if number:
+                typer.echo()
+            _print(facts)
+    finish(found.errors)
+
+
+def _facts(admin: Admin, topic: TopicDescription) -> dict[str, Any]:
+    keys = [TopicPartition(topic.name, item.partition) for item in topic.partitions]
+    earliest = admin.list_offsets(dict.fromkeys(keys, EARLIEST))
+    latest = admin.list_offsets(dict.fromkeys(keys, LATEST))
+    resource = (Resource.TOPIC, topic.name)
+    configs = admin.describe_configs([resource])[resource]
+    entries: dict[str, ConfigEntry] = {} if isinstance(configs, KlammError) else configs
+
+    def offset(found: Any) -> int | None:
+        return None if isinstance(found, KlammError) else found.offset
+
+    return {
+        "topic": topic.name,
+        "topic_id": id_to_text(topic.topic_id),
+        "is_internal": topic.is_internal,
+        "configs": {name: item.value for name, item in entries.items() if item.source == 1},
+        "partitions": [
+            {
+                "partition": item.partition,
+                "leader": item.leader_id,
+                "leader_epoch": item.leader_epoch,
+                "replicas": list(item.replicas),
+                "in_sync": list(item.in_sync),
+                "start_offset": offset(earliest[key]),
+                "end_offset": offset(latest[key]),
+            }
+            for item, key in zip(topic.partitions, keys, strict=True)
+        ],
+    }
+
+
+def _print(facts: dict[str, Any]) -> None:
+    settings = ", ".join(f"{name}={value}" for name, value in sorted(facts["configs"].items()))
+    typer.echo(f"{facts['topic']}  id {facts['topic_id']}  {settings or 'all settings at their defaults'}")
+    columns = ("partition", "leader", "epoch", "replicas", "in sync", "start", "end")
+    print_table(
+        columns,
+        [
+            (
+                item["partition"],
+                item["leader"],
+                item["leader_epoch"],
+                ",".join(map(str, item["replicas"])),
+                ",".join(map(str, item["in_sync"])),
+                "-" if item["start_offset"] is None else item["start_offset"],
+                "-" if item["end_offset"] is None else item["end_offset"],
+            )
+            for item in facts["partitions"]
+        ],
+    )
+
+
+@app.command()
+def delete(
+    names: Names,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Delete topics and everything in them."""
+    with an_admin(bootstrap, timeout) as admin:
+        results = admin.delete_topics(names)
+    for name, item in results.items():
+        if not isinstance(item, KlammError):
+            typer.echo(f"{name} deleted")
+    finish(results.errors)
+
+
+@app.command()
+def alter(
+    names: Names,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", help="Grow to this number of partitions.")
+    ] = None,
+    config: Config = None,
+    delete_config: Annotated[
+        list[str] | None,
+        typer.Option("--delete-config", metavar="NAME", help="Back to the broker's default."),
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Change settings, or grow the number of partitions.
+
+    \b
+      klamm topics alter orders --config retention.ms=3600000
+      klamm topics alter orders --delete-config retention.ms --partitions 12
+    """
+    changes = [(name, AlterOp.SET, value) for name, value in pairs(config or [], "--config").items()]
+    removed: list[tuple[str, AlterOp, str | None]] = [
+        (name, AlterOp.DELETE, None) for name in delete_config or []
+    ]
+    if partitions is None and not changes and not removed:
+        fail("nothing to change: give --config, --delete-config or --partitions", MISUSED)
+    errors: dict[Any, KlammError] = {}
+    with an_admin(bootstrap, timeout) as admin:
+        if changes or removed:
+            wanted = {(Resource.TOPIC, name): [*changes, *removed] for name in names}
+            errors |= admin.alter_configs(wanted).errors
+        if partitions is not None and not errors:
+            errors |= admin.create_partitions(dict.fromkeys(names, partitions)).errors
+    finish(errors)
+    for name in names:
+        typer.echo(f"{name} changed")
