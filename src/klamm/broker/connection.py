@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from klamm.broker.context import CloseConnectionError, Held, RequestContext
 from klamm.broker.dispatch import Dispatcher, Endpoint, RefusalLog
@@ -122,8 +122,7 @@ class Connection(asyncio.Protocol):
     # What asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's does not say so
         peer = transport.get_extra_info("peername")
         self.client_ip = str(peer[0]) if peer else "?"
         self.client_host = f"/{self.client_ip}"
