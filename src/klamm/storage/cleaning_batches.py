@@ -26,7 +26,6 @@ class CleaningRules:
 
     timestamp_ms: int  # wall clock: horizons at or before it have passed
     delete_retention_ms: int
-    bound_offset: int  # nothing at or above it is cleaned
     live_producers: Mapping[int, LiveProducer]
     max_decompressed_bytes: int
 
@@ -90,14 +89,11 @@ class BatchCleaner:
         return live is not None and not live.last_data_offsets and live.epoch == header.producer_epoch
 
     def _emptied_if_needed(self, header: BatchHeader) -> bytes | None:
-        """A header alone: for a live producer's sequence, and so that the log ends where it did."""
+        """A header alone, where it tells a live producer's sequence."""
         live = self._rules.live_producers.get(header.producer_id)
-        is_last_of_producer = (
-            live is not None and not header.is_control and header.last_offset in live.last_data_offsets
-        )
-        if is_last_of_producer or header.next_offset == self._rules.bound_offset:
-            return emptied(header)
-        return None
+        if live is None or header.is_control or header.last_offset not in live.last_data_offsets:
+            return None
+        return emptied(header)
 
 
 def _unchanged(buffer: Buffer, position: int, header: BatchHeader) -> Buffer:

@@ -10,14 +10,13 @@ from klamm.protocol.errors import DecodeError
 from klamm.records.batch import crc_is_valid, parse_header
 from klamm.records.compression import Codec, TooLarge
 from klamm.records.record import Record, decode_records, encode_batch
-from klamm.storage.cleaning_batches import BatchCleaner, CleaningRules, LiveProducer
+from klamm.storage.cleaning_batches import BatchCleaner, CleaningRules, LiveProducer, emptied
 from klamm.storage.cleaning_map import OffsetMap
 from klamm.storage.cleaning_transactions import TransactionFilter
 from klamm.storage.engines.segments.txn_index import AbortedEntry
 from unit.records.samples import ABORT, COMMIT, DATA, EMPTIED, TIME_MS, TOMBSTONE
 
 DAY_MS = 86_400_000
-FAR = 1 << 40
 
 
 def a_map(*entries: tuple[bytes, int], last_offset: int = 1000) -> OffsetMap:
@@ -31,7 +30,6 @@ def cleaned(
     *batches: bytes,
     mapped: OffsetMap | None = None,
     timestamp_ms: int = TIME_MS,
-    bound_offset: int = FAR,
     live: Mapping[int, LiveProducer] | None = None,
     aborted: Sequence[AbortedEntry] = (),
     max_decompressed_bytes: int = 1 << 20,
@@ -39,7 +37,6 @@ def cleaned(
     rules = CleaningRules(
         timestamp_ms=timestamp_ms,
         delete_retention_ms=DAY_MS,
-        bound_offset=bound_offset,
         live_producers=live or {},
         max_decompressed_bytes=max_decompressed_bytes,
     )
@@ -143,9 +140,7 @@ def test_append_time_survives_a_rewrite() -> None:
     (result,) = cleaned(batch, mapped=a_map((b"a", 99)))
     assert result is not None
     assert decode_records(result) == [Record(43, TIME_MS + 9, b"b", b"2")]
-    (empty,) = cleaned(batch, mapped=a_map((b"a", 99), (b"b", 98)), bound_offset=44)
-    assert empty is not None
-    assert parse_header(empty).timestamp_type is parse_header(batch).timestamp_type
+    assert parse_header(emptied(parse_header(batch))).timestamp_type is parse_header(batch).timestamp_type
 
 
 def test_an_emptied_batch_of_a_live_producer_leaves_its_header() -> None:
@@ -161,10 +156,6 @@ def test_an_emptied_batch_goes_when_nobody_needs_it() -> None:
     assert cleaned(DATA, mapped=mapped) == [None]
     assert cleaned(DATA, mapped=mapped, live={4001: LiveProducer(3, (50,))}) == [None]
     assert cleaned(EMPTIED) == [None]
-
-
-def test_the_last_batch_below_the_bound_leaves_its_header() -> None:
-    assert cleaned(DATA, mapped=a_map((b"k1", 99)), bound_offset=44) == [EMPTIED]
 
 
 def test_aborted_data_goes_at_once_whatever_its_keys() -> None:
@@ -190,10 +181,9 @@ def test_a_marker_alone_gets_a_horizon_and_goes_after_it(marker: bytes) -> None:
     assert decode_records(dated) == decode_records(marker)
     assert cleaned(dated, timestamp_ms=TIME_MS + DAY_MS - 1) == [dated]
     assert cleaned(dated, timestamp_ms=TIME_MS + DAY_MS) == [None]
-    (emptied,) = cleaned(dated, timestamp_ms=TIME_MS + DAY_MS, bound_offset=45)
-    assert emptied is not None
-    assert (len(emptied), parse_header(emptied).is_control) == (61, True)
-    assert cleaned(emptied) == [None]
+    header_alone = emptied(header)
+    assert (len(header_alone), parse_header(header_alone).is_control) == (61, True)
+    assert cleaned(header_alone) == [None]
 
 
 def test_a_marker_that_alone_tells_a_live_producers_epoch_stays_whole() -> None:

@@ -1,0 +1,308 @@
+"""Compaction: which log is cleaned next, and how a finished pass becomes part of it.
+
+A pass has three steps. `Cleaner.plan` picks the dirtiest log (owner's thread, quick), `CleaningJob.run` reads
+and writes (any thread, long), `Cleaner.finish` puts the cleaned segments in place (owner's thread, quick).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from klamm.clock import Clock
+from klamm.config import DOUBLE_MAX
+from klamm.protocol.errors import DecodeError
+from klamm.protocol.types import TopicPartition
+from klamm.storage.cleaning_batches import CleaningRules, LiveProducer
+from klamm.storage.cleaning_job import CleaningCancelledError, CleaningJob, SegmentFiles
+from klamm.storage.cleaning_map import OffsetMap
+from klamm.storage.cleaning_plan import Dirtiness, measure
+from klamm.storage.engines.segments import names
+from klamm.storage.engines.segments.checkpoints import OffsetCheckpoint, encode_offsets
+from klamm.storage.engines.segments.files import Files, write_aside
+from klamm.storage.engines.segments.segment import Segment
+from klamm.storage.log import LogError
+from klamm.storage.producer_state import ProducerEntry
+from klamm.storage.topic_config import TopicConfig
+
+_logger = logging.getLogger(__name__)
+
+_BREATH_BYTES: Final = 64 * 1024
+
+
+class CleanableLog(Protocol):
+    """What the cleaner asks of a log in segment files."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    config: TopicConfig
+
+    @property
+    def directory(self) -> str: ...
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """All segments, the active one last."""
+        ...
+
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def log_end_offset(self) -> int: ...
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def last_stable_offset(self) -> int: ...
+    @property
+    def producer_state(self) -> Iterable[ProducerEntry]: ...
+    def replace_segments(self, old: Sequence[Segment], new: Sequence[Segment]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerSettings:
+    """The `log.cleaner.*` settings that a pass obeys."""
+
+    dedupe_buffer_bytes: int = 134_217_728
+    load_factor: float = 0.9
+    max_bytes_per_second: float = DOUBLE_MAX
+    max_decompressed_bytes: int = 67_108_864
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningReport:
+    """How a pass went, for the log and the metrics."""
+
+    topic_partition: TopicPartition
+    first_dirty_offset: int
+    end_offset: int
+    dirty_ratio: float
+    bytes_read: int
+    bytes_written: int
+    keys: int
+    reason: str = ""  # why it came to nothing
+
+
+class Throttle:
+    """Slows reading and writing down to a rate, and lets other threads in between."""
+
+    def __init__(self, bytes_per_second: float, clock: Clock, sleep: Callable[[float], None]) -> None:
+        self._bytes_per_second = bytes_per_second
+        self._clock = clock
+        self._sleep = sleep
+        self._since_ms = clock.now_ms()
+        self._bytes = 0
+        self._unheard_bytes = 0
+
+    def __call__(self, size_bytes: int) -> None:
+        self._unheard_bytes += size_bytes
+        if self._unheard_bytes < _BREATH_BYTES:
+            return
+        self._bytes += self._unheard_bytes
+        self._unheard_bytes = 0
+        due_ms = self._bytes / self._bytes_per_second * 1000
+        ahead_ms = due_ms - (self._clock.now_ms() - self._since_ms)
+        self._sleep(max(ahead_ms, 0.0) / 1000)
+
+
+class Cleaner:
+    """Compacts the logs of a store, the dirtiest first; one pass for a log at a time."""
+
+    def __init__(
+        self,
+        files: Files,
+        logs: Callable[[], Iterable[CleanableLog]],
+        *,
+        clock: Clock,
+        sleep: Callable[[float], None],
+        settings: CleanerSettings | None = None,
+    ) -> None:
+        """`logs` gives every open log, whatever its policy."""
+        self.settings = settings or CleanerSettings()
+        self._files = files
+        self._logs = logs
+        self._clock = clock
+        self._sleep = sleep
+        self._offsets: dict[str, dict[TopicPartition, int]] = {}  # by log directory: where passes ended
+        self._running: dict[TopicPartition, tuple[CleaningJob, CleanableLog]] = {}
+        self._uncleanable: dict[TopicPartition, tuple[bytes, str]] = {}
+
+    @property
+    def uncleanable(self) -> Mapping[TopicPartition, str]:
+        """Logs that no pass will touch again until a restart, and why."""
+        return {partition: reason for partition, (_, reason) in self._uncleanable.items()}
+
+    @property
+    def running(self) -> tuple[CleaningJob, ...]:
+        return tuple(job for job, _ in self._running.values())
+
+    def plan(self) -> CleaningJob | None:
+        """The next pass: over the dirtiest log that is due; None when all are clean enough."""
+        timestamp_ms = self._clock.timestamp_ms()
+        found: tuple[Dirtiness, CleanableLog] | None = None
+        for log in self._cleanable():
+            try:
+                dirtiness = measure(log, self.first_dirty_offset(log), timestamp_ms)
+            except (LogError, OSError) as error:
+                self._give_up(log, f"it cannot be measured: {error}")
+                continue
+            if dirtiness.is_due(log.config) and (found is None or dirtiness.ratio > found[0].ratio):
+                found = dirtiness, log
+        if found is None:
+            return None
+        try:
+            return self._begin(found[1], found[0], timestamp_ms)
+        except (LogError, OSError) as error:
+            self._give_up(found[1], f"it cannot be read: {error}")
+            return None
+
+    def dirtiest_ratio(self) -> float:
+        """The share of dirt in the dirtiest log, whether it is due or not."""
+        timestamp_ms = self._clock.timestamp_ms()
+        ratios = [measure(log, self.first_dirty_offset(log), timestamp_ms).ratio for log in self._cleanable()]
+        return max(ratios, default=0.0)
+
+    def finish(self, job: CleaningJob) -> CleaningReport:
+        """Put a job's segments in place and remember how far it came. The job has run."""
+        _, log = self._running.pop(job.topic_partition)
+        reason = self._replace(job, log)
+        if not reason:
+            self._remember(log, job.end_offset)
+        report = CleaningReport(
+            topic_partition=job.topic_partition,
+            first_dirty_offset=job.first_dirty_offset,
+            end_offset=job.end_offset,
+            dirty_ratio=job.dirty_ratio,
+            bytes_read=job.counts.bytes_read,
+            bytes_written=job.counts.bytes_written,
+            keys=job.counts.keys,
+            reason=reason,
+        )
+        _logger.info(
+            "%s: cleaned %d to %d, %.0f%% dirty, %d bytes became %d%s",
+            job.topic_partition, job.first_dirty_offset, job.end_offset, 100 * job.dirty_ratio,
+            sum(segment.size_bytes for segment in job.segments), job.counts.bytes_written,
+            f", in vain: {reason}" if reason else "",
+        )  # fmt: skip
+        return report
+
+    def first_dirty_offset(self, log: CleanableLog) -> int | None:
+        """Where the last finished pass over a log ended; None before the first."""
+        return self._offsets_of(_log_dir(log)).get(TopicPartition(log.topic, log.partition))
+
+    def _cleanable(self) -> Iterable[CleanableLog]:
+        for log in self._logs():
+            partition = TopicPartition(log.topic, log.partition)
+            topic_id, _ = self._uncleanable.get(partition, (b"", ""))
+            is_free = partition not in self._running and topic_id != log.topic_id
+            if is_free and log.config.is_compacted:
+                yield log
+
+    def _begin(self, log: CleanableLog, dirtiness: Dirtiness, timestamp_ms: int) -> CleaningJob:
+        bound = dirtiness.bound_offset
+        following = [segment.base_offset for segment in log.segments[1:]]
+        segments = [
+            SegmentFiles.of(segment, next_offset)
+            for segment, next_offset in zip(log.segments, following, strict=False)  # not the active one
+            if next_offset <= bound
+        ]
+        aborted = [
+            entry
+            for segment in log.segments
+            for entry in segment.loaded_txn_index().entries()
+            if entry.first_offset < bound
+        ]
+        settings = self.settings
+        job = CleaningJob(
+            topic_partition=TopicPartition(log.topic, log.partition),
+            directory=log.directory,
+            config=log.config,
+            rules=CleaningRules(
+                timestamp_ms=timestamp_ms,
+                delete_retention_ms=log.config.delete_retention_ms,
+                live_producers=live_producers(log.producer_state, log.high_watermark),
+                max_decompressed_bytes=settings.max_decompressed_bytes,
+            ),
+            first_dirty_offset=dirtiness.first_dirty_offset,
+            segments=segments,
+            aborted=aborted,
+            mapped=OffsetMap(settings.dedupe_buffer_bytes, settings.load_factor),
+            files=self._files,
+            throttle=Throttle(settings.max_bytes_per_second, self._clock, self._sleep),
+            dirty_ratio=dirtiness.ratio,
+        )
+        self._running[job.topic_partition] = job, log
+        return job
+
+    def _replace(self, job: CleaningJob, log: CleanableLog) -> str:
+        """Put the cleaned segments in place; why not, if not."""
+        present = set(map(id, log.segments)) if any(log is each for each in self._logs()) else set()
+        if not all(id(segment.segment) in present for segment in job.segments):
+            job.discard()
+            return "its segments went meanwhile"
+        if job.error is not None:
+            if not isinstance(job.error, CleaningCancelledError):
+                self._give_up(log, str(job.error))
+            return str(job.error) or "it was called back"
+        if job.end_offset <= job.first_dirty_offset:
+            self._give_up(log, "not one key of it fits into log.cleaner.dedupe.buffer.size")
+            return "not one key fitted"
+        try:
+            for group in job.groups:
+                log.replace_segments(group.old, (group.new,))
+        except (LogError, OSError) as error:
+            self._give_up(log, str(error))
+            return str(error)
+        return ""
+
+    def _give_up(self, log: CleanableLog, reason: str) -> None:
+        partition = TopicPartition(log.topic, log.partition)
+        self._uncleanable[partition] = log.topic_id, reason
+        _logger.error("%s is no longer compacted until a restart: %s", partition, reason)
+
+    def _remember(self, log: CleanableLog, end_offset: int) -> None:
+        log_dir = _log_dir(log)
+        present = {TopicPartition(each.topic, each.partition) for each in self._logs()}
+        offsets = {
+            partition: offset
+            for partition, offset in self._offsets_of(log_dir).items()
+            if partition in present
+        }
+        offsets[TopicPartition(log.topic, log.partition)] = end_offset
+        self._offsets[log_dir] = offsets
+        try:
+            # Not synced: losing it costs one pass more, waiting for the disk here would cost everybody.
+            write_aside(self._files, _checkpoint_path(log_dir), encode_offsets(offsets), sync=False)
+        except OSError as error:
+            _logger.warning("cannot write %s: %s", _checkpoint_path(log_dir), error)
+
+    def _offsets_of(self, log_dir: str) -> dict[TopicPartition, int]:
+        if log_dir not in self._offsets:
+            try:
+                self._offsets[log_dir] = OffsetCheckpoint(self._files, _checkpoint_path(log_dir)).read()
+            except (DecodeError, OSError) as error:
+                _logger.warning("%s counts as absent: %s", _checkpoint_path(log_dir), error)
+                self._offsets[log_dir] = {}
+        return self._offsets[log_dir]
+
+
+def live_producers(entries: Iterable[ProducerEntry], high_watermark: int) -> dict[int, LiveProducer]:
+    """What must stay in the log so that it tells the state of these producers.
+
+    Beside each one's last batch, the last one that is sure to stay: a failed flush may take the other.
+    """
+    live = {}
+    for entry in entries:
+        offsets = [batch.last_offset for batch in entry.batches]
+        durable = [offset for offset in offsets if offset < high_watermark]
+        live[entry.producer_id] = LiveProducer(entry.epoch, tuple({*offsets[-1:], *durable[-1:]}))
+    return live
+
+
+def _log_dir(log: CleanableLog) -> str:
+    return log.directory.rpartition("/")[0]
+
+
+def _checkpoint_path(log_dir: str) -> str:
+    return f"{log_dir}/{names.CLEANER_CHECKPOINT}"
