@@ -116,7 +116,15 @@ class ClientProcess(LineProcess):
 
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
         """Send one command and give its answer; a refusal is a ClientError."""
+        self.begin(do, **arguments)
+        return self.finish(do)
+
+    def begin(self, do: str, **arguments: Any) -> None:
+        """Send one command; `finish` gives its answer."""
         self.write_line(json.dumps({"do": do, **arguments}))
+
+    def finish(self, do: str) -> dict[str, Any]:
+        """The answer to the command that was begun."""
         answer = json.loads(self.read_line(60))
         if "ok" in answer:
             ok: dict[str, Any] = answer["ok"]

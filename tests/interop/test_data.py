@@ -78,6 +78,20 @@ def test_a_reader_can_start_in_the_middle_of_a_batch(client: ClientFactory, shel
 
 
 @pytest.mark.parametrize("name", CLIENTS)
+def test_a_reader_at_the_end_gets_the_next_record_when_it_is_written(
+    client: ClientFactory, topic: str, name: str
+) -> None:
+    writer = client("java" if name == "confluent" else "confluent")
+    writer.create_topic(topic)
+    first, second = some_records(2)
+    writer.produce(topic, [first])
+    client(name).begin("consume", topic=topic, partition=0, offset=1, count=1)
+    writer.produce(topic, [second])
+    (read,) = client(name).finish("consume")["records"]
+    assert Record.from_wire(read) == second
+
+
+@pytest.mark.parametrize("name", CLIENTS)
 @pytest.mark.parametrize("acks", [1, "all"])
 def test_acknowledged_records_have_the_next_offsets(
     client: ClientFactory, topic: str, name: str, acks: str | int
