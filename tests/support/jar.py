@@ -10,13 +10,13 @@ from typing import Any
 from klamm.broker.broker import Broker
 from klamm.broker.config import BrokerConfig
 from klamm.broker.services import Services
-from klamm.broker.storage import Storage
+from klamm.broker.storage import Storage, segment_store
 from klamm.clock import ManualClock
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from klamm.storage.cluster import ClusterStore
 from klamm.storage.engines.memory_cluster import MemoryCluster
-from klamm.storage.log import LogStore
+from klamm.storage.engines.simulated_disk import SimulatedFiles
 from support.virtual_loop import VirtualDisk, VirtualLoop
 from support.wire import frames_in, request_bytes, response_from
 
@@ -145,26 +145,37 @@ class JarClient:
 
 
 class Jar:
-    """A broker with memory logs, unless told otherwise."""
+    """A broker on a simulated disk, which keeps what was synced when the jar is broken and made anew."""
 
     def __init__(
         self,
         settings: Mapping[str, str] | None = None,
         *,
-        logs: LogStore | None = None,
+        clock: ManualClock | None = None,
+        files: SimulatedFiles | None = None,
         cluster: ClusterStore | None = None,
         disk_delay_ms: int = 0,
         seed: int = 1,
     ) -> None:
-        self.clock = ManualClock()
+        self.clock = clock or ManualClock()
         self.loop = VirtualLoop(self.clock)
         self.disk = VirtualDisk(self.loop, disk_delay_ms)
+        self.files = files or SimulatedFiles(Random(seed), self.clock)
+        self.cluster = cluster or MemoryCluster(random=Random(seed))
         self.config = BrokerConfig.from_settings(settings or {})
+        logs = segment_store(
+            self.config,
+            "/logs",
+            self.cluster,
+            self.files,
+            self.clock,
+            flush_on_commit=self.config.klamm_flush == "commit",
+        )
         self.broker = Broker(
             self.config,
             clock=self.clock,
             random=Random(seed),
-            storage=Storage(logs or memory_logs(), cluster or MemoryCluster(random=Random(seed))),
+            storage=Storage(logs, self.cluster, self.files),
             run_blocking=self.disk,
         )
         self.loop.run(self.broker.start(listen=False))
@@ -205,9 +216,3 @@ class Jar:
     def close(self) -> None:
         self.loop.run(self.broker.stop())
         self.loop.close()
-
-
-def memory_logs() -> LogStore:
-    from klamm.storage.engines.memory import MemoryStore
-
-    return MemoryStore()

@@ -6,14 +6,17 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 from klamm.broker.config import BrokerConfig
 from klamm.broker.server import StartError
 from klamm.clock import Clock
 from klamm.protocol.errors import DecodeError
 from klamm.storage.cluster import ClusterStore, ClusterStoreError
-from klamm.storage.engines.segments.files import Files
 from klamm.storage.log import LogStore
+
+if TYPE_CHECKING:
+    from klamm.storage.engines.segments.files import Files
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +37,40 @@ def open_storage(config: BrokerConfig, *, clock: Clock, random: Random, in_memor
 
 def _memory(config: BrokerConfig, clock: Clock, random: Random) -> Storage:
     # Imported here: a broker pays at its start only for the engine it uses.
-    from klamm.storage.engines.memory import MemoryStore  # noqa: PLC0415
+    from klamm.storage.engines.memory import MemoryFiles  # noqa: PLC0415
     from klamm.storage.engines.memory_cluster import MemoryCluster  # noqa: PLC0415
 
-    return Storage(MemoryStore(), MemoryCluster(random=random))
+    cluster = MemoryCluster(random=random)
+    files = MemoryFiles(clock)
+    # There is no disk to wait for.
+    logs = segment_store(config, "/memory", cluster, files, clock, flush_on_commit=False)
+    return Storage(logs, cluster, files)
+
+
+def segment_store(
+    config: BrokerConfig,
+    folder: str,
+    cluster: ClusterStore,
+    files: Files,
+    clock: Clock,
+    *,
+    flush_on_commit: bool,
+) -> LogStore:
+    """Logs in segment files, whatever the files are."""
+    from klamm.storage.engines.segments import SegmentStore  # noqa: PLC0415 - as above
+
+    return SegmentStore(
+        folder,
+        cluster_id=cluster.cluster_id,
+        node_id=config.node_id,
+        clock=clock,
+        flush_on_commit=flush_on_commit,
+        files=files,
+        producer_id_expiration_ms=config.producer_id_expiration_ms,
+    )
 
 
 def _folder(config: BrokerConfig, clock: Clock, random: Random) -> Storage:
-    from klamm.storage.engines.segments import SegmentStore  # noqa: PLC0415 - as above
     from klamm.storage.engines.segments.checkpoints import ForeignDirectoryError  # noqa: PLC0415
     from klamm.storage.engines.segments.files import AlreadyLockedError, OsFiles  # noqa: PLC0415
     from klamm.storage.engines.sqlite_cluster import FILE_NAME, SqliteCluster  # noqa: PLC0415
@@ -60,15 +89,8 @@ def _folder(config: BrokerConfig, clock: Clock, random: Random) -> Storage:
         raise StartError(f"{error}; name another folder") from error
     files = OsFiles()
     try:
-        logs = SegmentStore(
-            str(folder),
-            cluster_id=cluster.cluster_id,
-            node_id=config.node_id,
-            clock=clock,
-            flush_on_commit=config.klamm_flush == "commit",
-            files=files,
-            producer_id_expiration_ms=config.producer_id_expiration_ms,
-        )
+        flush_on_commit = config.klamm_flush == "commit"
+        logs = segment_store(config, str(folder), cluster, files, clock, flush_on_commit=flush_on_commit)
     except BaseException as error:
         cluster.close()
         match error:
