@@ -21,6 +21,7 @@ from klamm.records._pure.walk import parse_header as _explain_header
 
 
 cdef extern from "Python.h":
+    object PyTuple_New(Py_ssize_t size)
     void PyTuple_SET_ITEM(object of_tuple, Py_ssize_t at, object item)
     object PyUnicode_DecodeUTF8(const char *data, Py_ssize_t size, const char *errors)
     void PyObject_GC_UnTrack(object tracked)

@@ -55,8 +55,9 @@ cdef inline object new_field(const uint8_t *field, int32_t size):
     return PyBytes_FromStringAndSize(<const char *>field, size)
 
 
-cdef tuple new_headers(const uint8_t *at, const uint8_t *end, int32_t count):
-    cdef list headers = []
+cdef object new_headers(const uint8_t *at, const uint8_t *end, int32_t count):
+    cdef object headers = PyTuple_New(count)
+    cdef object header
     cdef const uint8_t *field = NULL
     cdef int32_t size = 0
     cdef int32_t i
@@ -69,8 +70,11 @@ cdef tuple new_headers(const uint8_t *at, const uint8_t *end, int32_t count):
         at = klamm_field(at, end, &field, &size)
         if at == NULL:
             raise DecodeError(f"header {i} of {count} is not what it claims to be")
-        headers.append((name, new_field(field, size)))
-    return tuple(headers)
+        header = (name, new_field(field, size))
+        PyObject_GC_UnTrack(header)
+        put(headers, i, header)
+    PyObject_GC_UnTrack(headers)
+    return headers
 
 
 cdef struct Out:
