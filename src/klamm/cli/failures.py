@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final, NoReturn
+from typing import NoReturn
 
 import typer
 
-FAILED: Final = 1  # the world is not as it should be: a port is taken, a folder is in use
-MISUSED: Final = 2  # the command line or a setting cannot be
+from klamm.cli.exit_codes import FAILED, MISUSED
+
+__all__ = ["FAILED", "MISUSED", "fail"]
 
 
 def fail(message: object, exit_code: int = FAILED) -> NoReturn:

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
-from klamm.broker.config import BrokerConfig
-from klamm.broker.settings import BROKER_SETTINGS
-from klamm.cli.failures import FAILED, MISUSED, fail
-from klamm.cli.serve import serve
-from klamm.config import ConfigError, from_environment, from_flags, load_file, merge
-
-DEFAULT_LISTEN: Final = "127.0.0.1:9092"
-DEFAULT_DATA: Final = "./klamm-data"
+from klamm.cli.quick import UpOptions
+from klamm.cli.start import DEFAULT_DATA, DEFAULT_LISTEN, start
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -60,51 +51,4 @@ def up(
       klamm up --memory --listen 127.0.0.1:0
       klamm up --data /srv/klamm --set num.partitions=4 --set log.retention.hours=24
     """
-    try:
-        wanted = broker_settings(
-            listen=listen, data=data, memory=memory, file=config, environ=os.environ, flags=settings or []
-        )
-        broker_config = BrokerConfig.from_settings(wanted, hostname=os.uname().nodename)
-    except ConfigError as error:
-        fail(error, MISUSED)
-    problem = serve(broker_config, in_memory=memory)
-    if problem is not None:
-        fail(problem, FAILED)
-
-
-def broker_settings(
-    *,
-    listen: str | None,
-    data: str | None,
-    memory: bool,
-    file: str | Path | None,
-    environ: Mapping[str, str],
-    flags: Sequence[str],
-) -> dict[str, str]:
-    """The broker's settings from all the places that may name them; raises ConfigError."""
-    given = merge(
-        load_file(file) if file is not None else {},
-        from_environment(environ, BROKER_SETTINGS),
-        from_flags(flags),
-    )
-    if memory and data is not None:
-        raise ConfigError("log.dirs", "--memory keeps nothing, --data says where: give one of them")
-    if listen is not None:
-        given["listeners"] = _listener(listen)
-    elif "listeners" not in given:
-        given["listeners"] = _listener(DEFAULT_LISTEN)
-    if data is not None:
-        given["log.dirs"] = data
-        given.pop("log.dir", None)
-    elif "log.dirs" not in given and "log.dir" not in given:
-        given["log.dirs"] = DEFAULT_DATA
-    return given
-
-
-def _listener(address: str) -> str:
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit():
-        raise ConfigError(
-            "listeners", f"--listen {address} is no address: write HOST:PORT, as {DEFAULT_LISTEN}"
-        )
-    return f"PLAINTEXT://{host}:{port}"
+    raise typer.Exit(start(UpOptions(listen, data, memory, config, settings or [])))

@@ -1,0 +1,51 @@
+"""The arguments of `klamm up`, read without importing a command line library.
+
+Such a library takes longer to import than the broker to start. So a plain, correct `klamm up` is read
+here; for anything else (a help page, a mistake, another command) there is the full command line, which
+explains itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class UpOptions:
+    """What `klamm up` was told."""
+
+    listen: str | None = None
+    data: str | None = None
+    memory: bool = False
+    config: str | None = None
+    settings: list[str] = field(default_factory=list)
+
+
+def parse_up(arguments: Sequence[str], environ: Mapping[str, str]) -> UpOptions | None:
+    """The options after `klamm`, or None when there is anything to explain."""
+    if not arguments or arguments[0] != "up":
+        return None
+    options = UpOptions(config=environ.get("KLAMM_CONFIG") or None)
+    rest = list(reversed(arguments[1:]))
+    while rest:
+        name, equals, value = rest.pop().partition("=")
+        if name == "--memory" and not equals:
+            options.memory = True
+            continue
+        if not equals:
+            if not rest or rest[-1].startswith("--"):
+                return None
+            value = rest.pop()
+        match name:
+            case "--listen":
+                options.listen = value
+            case "--data":
+                options.data = value
+            case "--config":
+                options.config = value
+            case "--set":
+                options.settings.append(value)
+            case _:
+                return None
+    return options

@@ -1,0 +1,64 @@
+"""From the options of `klamm up` to a broker that serves, and to the process's exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+from klamm.broker.config import BrokerConfig
+from klamm.broker.settings import BROKER_SETTINGS
+from klamm.cli.exit_codes import FAILED, MISUSED
+from klamm.cli.quick import UpOptions
+from klamm.cli.serve import serve
+from klamm.config import ConfigError, from_environment, from_flags, load_file, merge
+
+DEFAULT_LISTEN: Final = "127.0.0.1:9092"
+DEFAULT_DATA: Final = "./klamm-data"
+
+
+def start(options: UpOptions) -> int:
+    """Serve until told to stop; the exit code. What went wrong is one line on standard error."""
+    try:
+        settings = broker_settings(options, os.environ)
+        config = BrokerConfig.from_settings(settings, hostname=os.uname().nodename)
+    except ConfigError as error:
+        return complain(error, MISUSED)
+    problem = serve(config, in_memory=options.memory)
+    return 0 if problem is None else complain(problem, FAILED)
+
+
+def complain(message: object, exit_code: int) -> int:
+    """Say in one line what is wrong; the exit code that goes with it."""
+    sys.stderr.write(f"klamm: {' '.join(str(message).split())}\n")
+    return exit_code
+
+
+def broker_settings(options: UpOptions, environ: Mapping[str, str]) -> dict[str, str]:
+    """The broker's settings from all the places that may name them. Raises ConfigError."""
+    given = merge(
+        load_file(options.config) if options.config is not None else {},
+        from_environment(environ, BROKER_SETTINGS),
+        from_flags(options.settings),
+    )
+    if options.memory and options.data is not None:
+        raise ConfigError("log.dirs", "--memory keeps nothing, --data says where: give one of them")
+    if options.listen is not None:
+        given["listeners"] = _listener(options.listen)
+    elif "listeners" not in given:
+        given["listeners"] = _listener(DEFAULT_LISTEN)
+    if options.data is not None:
+        given["log.dirs"] = options.data
+    elif "log.dirs" not in given and "log.dir" not in given:
+        given["log.dirs"] = DEFAULT_DATA
+    return given
+
+
+def _listener(address: str) -> str:
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit():
+        raise ConfigError(
+            "listeners", f"--listen {address} is no address: write HOST:PORT, as {DEFAULT_LISTEN}"
+        )
+    return f"PLAINTEXT://{host}:{port}"
