@@ -1,1 +1,1 @@
-"""Decisions: sans-IO, event-sourced coordinators. No I/O, no clock."""
+"""Decisions about groups and transactions: pure machines, and one runtime that carries them."""

@@ -1,1 +1,1 @@
-"""What both coordinators share: shards, outcomes, timers, the log port."""
+"""What carries a coordinator: shards, outcomes, timers and the port to the log; no I/O and no clock."""

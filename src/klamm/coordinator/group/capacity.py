@@ -1,0 +1,56 @@
+"""How many members a group may have, and who is turned away."""
+
+from __future__ import annotations
+
+from klamm.coordinator.group.draft import Draft, GroupOutcome
+from klamm.coordinator.group.events import Cause
+from klamm.coordinator.group.live import Live, Trigger
+from klamm.coordinator.group.notes import MembersRemoved, PendingForgotten
+from klamm.coordinator.group.phases import Phase
+from klamm.coordinator.group.rebalance import NOTHING, prepare_rebalance
+from klamm.coordinator.group.signals import JoinCheck, OverCapacity
+from klamm.coordinator.group.state import GroupState
+from klamm.coordinator.runtime.outcome import Context
+from klamm.coordinator.runtime.timers import TimerChange
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.join_group import JoinGroupResponse
+
+
+def has_room(live: Live, member_id: str, max_size: int) -> bool:
+    """Whether a joiner may come in. Ids that were only handed out do not count."""
+    match live.phase:
+        case Phase.PREPARING:
+            member = live.members.get(member_id)
+            is_waiting = member is not None and member.parked_join is not None
+            return is_waiting or live.awaiting_join < max_size
+        case Phase.COMPLETING | Phase.STABLE:
+            return member_id in live.members or len(live.members) < max_size
+        case _:
+            return True
+
+
+def turn_away(draft: Draft, live: Live, member_id: str) -> GroupOutcome:
+    """Refuse a joiner, and forget it if it was known: those who come back last find no room."""
+    member = live.members.get(member_id)
+    if member is not None:
+        draft.notes.append(MembersRemoved(live.group_id, (member_id,)))
+        draft.say_goodbye(live, (member,), Cause.GROUP_FULL)
+        draft.then.append(JoinCheck(live.group_id))
+    timer = live.pending.get(member_id)
+    if timer is not None:
+        draft.notes.append(PendingForgotten(live.group_id, member_id))
+        draft.timers.append(TimerChange(timer, None))
+        draft.then.append(JoinCheck(live.group_id))
+    draft.answer(JoinGroupResponse(error_code=ErrorCode.group_max_size_reached))
+    return draft.outcome()
+
+
+def over_capacity(state: GroupState, signal: OverCapacity, context: Context) -> GroupOutcome:
+    """Let the members of a group that is too large join again: the last to come find no room."""
+    group = state.groups.get(signal.group_id)
+    if group is None or group.live.phase is not Phase.STABLE:
+        return NOTHING
+    draft = Draft(state, signal.group_id, context)
+    trigger = Trigger(cause=Cause.GROUP_FULL)
+    prepare_rebalance(draft, group.live, trigger, group.live.members.values())
+    return draft.outcome()

@@ -1,0 +1,224 @@
+"""The group coordinator of one broker: finds the shard of a group, or says why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Any
+
+from klamm.coordinator.group.config import GroupConfig
+from klamm.coordinator.group.fetching import merge_fetch, split_fetch
+from klamm.coordinator.group.gathering import Gathering, Part
+from klamm.coordinator.group.machine import GroupMachine
+from klamm.coordinator.group.notes import Note
+from klamm.coordinator.group.placement import OFFSETS_TOPIC, partition_for
+from klamm.coordinator.group.refusals import error_response
+from klamm.coordinator.group.remembered import GroupRecord
+from klamm.coordinator.group.signals import TopicDeleted
+from klamm.coordinator.group.topics import (
+    TopicDirectory,
+    screen_commit,
+    screen_delete,
+    with_refused_commits,
+    with_refused_deletes,
+)
+from klamm.coordinator.runtime.outcome import Context
+from klamm.coordinator.runtime.shard import Host, Shard, Status
+from klamm.coordinator.runtime.shards import Shards
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from klamm.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from klamm.protocol.messages.heartbeat import HeartbeatRequest
+from klamm.protocol.messages.join_group import JoinGroupRequest
+from klamm.protocol.messages.leave_group import LeaveGroupRequest
+from klamm.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from klamm.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from klamm.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from klamm.protocol.messages.offset_fetch import OffsetFetchRequest
+from klamm.protocol.messages.sync_group import SyncGroupRequest
+
+GroupShard = Shard[GroupRecord, Note]
+
+_PLACES_KEPT = 1 << 18  # the hash of a long id costs more than all that a heartbeat does
+
+
+class GroupCoordinator:
+    """Takes requests about groups, by whatever shard they concern; answers go to the host."""
+
+    def __init__(
+        self, config: GroupConfig, *, partition_count: int, topics: TopicDirectory, host: Host
+    ) -> None:
+        self._topics = topics
+        self._host = host
+        self.shards: Shards[GroupRecord, Note] = Shards(
+            OFFSETS_TOPIC, make_machine=lambda _: GroupMachine(config), host=self
+        )
+        self.partition_for = lru_cache(_PLACES_KEPT)(partial(partition_for, partition_count=partition_count))
+        # Any: each handler takes the type under which it stands here.
+        self._handlers: dict[type, Callable[[Any, Context], None]] = {
+            HeartbeatRequest: self._member_request,
+            JoinGroupRequest: self._member_request,
+            LeaveGroupRequest: self._member_request,
+            SyncGroupRequest: self._sync,
+            OffsetCommitRequest: self._commit,
+            OffsetFetchRequest: self._fetch,
+            OffsetDeleteRequest: self._delete_offsets,
+            DescribeGroupsRequest: self._describe,
+            DeleteGroupsRequest: self._delete,
+            ListGroupsRequest: self._list,
+        }
+
+    def handle(self, request: object, context: Context) -> None:
+        """Decide a request; the answer goes to `host.send` under the context's token, now or later."""
+        self._handlers[type(request)](request, context)
+
+    def topic_deleted(self, topic: str, context: Context) -> None:
+        """Forget every offset of a topic that is gone."""
+        for shard in self.shards:
+            shard.signal(TopicDeleted(topic), context)
+
+    # --- what shards ask of their host ---------------------------------------------------------------
+
+    def send(self, token: object, response: object) -> None:
+        if type(token) is not Part:
+            self._host.send(token, response)
+            return
+        whole = token.gathering.add(token.place, response)
+        if whole is not None:
+            self._host.send(token.gathering.token, whole)
+
+    def tell(self, event: object) -> None:
+        self._host.tell(event)
+
+    def wake(self, at_ms: int) -> None:
+        self._host.wake(at_ms)
+
+    def load(self, shard: Shard[Any, Any]) -> None:
+        self._host.load(shard)
+
+    # --- one group -----------------------------------------------------------------------------------
+
+    def _member_request(
+        self,
+        request: HeartbeatRequest | JoinGroupRequest | LeaveGroupRequest | SyncGroupRequest,
+        context: Context,
+    ) -> None:
+        group_id = request.group_id
+        if not group_id:
+            self.send(context.token, error_response(request, ErrorCode.invalid_group_id))
+            return
+        self._to_shard(group_id, request, context)
+
+    def _to_shard(self, group_id: str, request: object, context: Context) -> None:
+        shard = self.shards.find(self.partition_for(group_id))
+        if isinstance(shard, ErrorCode):
+            self.send(context.token, error_response(request, shard))
+        else:
+            shard.handle(request, context)
+
+    def _sync(self, request: SyncGroupRequest, context: Context) -> None:
+        if request.must_name_protocol and (request.protocol_type is None or request.protocol_name is None):
+            self.send(context.token, error_response(request, ErrorCode.inconsistent_group_protocol))
+            return
+        self._member_request(request, context)
+
+    def _commit(self, request: OffsetCommitRequest, context: Context) -> None:
+        screened, refused = screen_commit(request, self._topics)
+        if refused:
+            if not screened.topics:
+                self.send(context.token, OffsetCommitResponse(topics=refused))
+                return
+            context = self._gathered(context, lambda answers: with_refused_commits(answers[0], refused))
+        self._to_shard(request.group_id, screened, context)
+
+    def _delete_offsets(self, request: OffsetDeleteRequest, context: Context) -> None:
+        if not request.group_id:
+            self.send(context.token, OffsetDeleteResponse(error_code=ErrorCode.invalid_group_id))
+            return
+        screened, refused = screen_delete(request, self._topics)
+        if refused:
+            context = self._gathered(context, lambda answers: with_refused_deletes(answers[0], refused))
+        self._to_shard(request.group_id, screened, context)
+
+    # --- many groups ---------------------------------------------------------------------------------
+
+    def _fetch(self, request: OffsetFetchRequest, context: Context) -> None:
+        parts = split_fetch(request, self._topics)
+        merge = partial(merge_fetch, request, self._topics)
+        self._to_shards([(part.groups[0].group_id, part) for part in parts], merge, context)
+
+    def _describe(self, request: DescribeGroupsRequest, context: Context) -> None:
+        parts = [
+            (
+                group_id,
+                DescribeGroupsRequest(
+                    groups=(group_id,),
+                    include_authorized_operations=request.include_authorized_operations,
+                    knows_group_id_not_found=request.knows_group_id_not_found,
+                ),
+            )
+            for group_id in request.groups
+        ]
+        self._to_shards(parts, _merge_described, context)
+
+    def _delete(self, request: DeleteGroupsRequest, context: Context) -> None:
+        names = dict.fromkeys(request.groups_names)  # twice the same is answered once
+        parts = [(group_id, DeleteGroupsRequest(groups_names=(group_id,))) for group_id in names]
+        self._to_shards(parts, _merge_deleted, context)
+
+    def _list(self, request: ListGroupsRequest, context: Context) -> None:
+        if self.shards.is_stopped:
+            self.send(context.token, ListGroupsResponse(error_code=ErrorCode.coordinator_not_available))
+            return
+        shards = list(self.shards)
+        is_loading = any(shard.status is Status.LOADING for shard in shards)
+        active = [shard for shard in shards if shard.status is Status.ACTIVE]
+        error_code = ErrorCode.coordinator_load_in_progress if is_loading else ErrorCode.none
+        merge = partial(_merge_listed, error_code)
+        if not active:
+            self.send(context.token, merge(()))
+            return
+        gathering = Gathering(context.token, len(active), merge)
+        for index, shard in enumerate(active):
+            shard.handle(request, _part_of(context, gathering, index))
+
+    def _to_shards(
+        self,
+        parts: Sequence[tuple[str, object]],
+        merge: Callable[[Sequence[Any]], object],  # Any: the answers' own type
+        context: Context,
+    ) -> None:
+        if not parts:
+            self.send(context.token, merge(()))
+            return
+        gathering = Gathering(context.token, len(parts), merge)
+        for index, (group_id, request) in enumerate(parts):
+            self._to_shard(group_id, request, _part_of(context, gathering, index))
+
+    def _gathered(self, context: Context, merge: Callable[[Sequence[Any]], object]) -> Context:
+        return _part_of(context, Gathering(context.token, 1, merge), 0)
+
+
+def _part_of(context: Context, gathering: Gathering, index: int) -> Context:
+    return Context(
+        now_ms=context.now_ms,
+        timestamp_ms=context.timestamp_ms,
+        client_id=context.client_id,
+        client_host=context.client_host,
+        token=Part(gathering, index),
+    )
+
+
+def _merge_described(answers: Sequence[DescribeGroupsResponse]) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(groups=[group for answer in answers for group in answer.groups])
+
+
+def _merge_deleted(answers: Sequence[DeleteGroupsResponse]) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(results=[result for answer in answers for result in answer.results])
+
+
+def _merge_listed(error_code: ErrorCode, answers: Sequence[ListGroupsResponse]) -> ListGroupsResponse:
+    groups = [group for answer in answers for group in answer.groups]
+    for answer in answers:
+        error_code = error_code or ErrorCode(answer.error_code)
+    return ListGroupsResponse(error_code=error_code, groups=groups)

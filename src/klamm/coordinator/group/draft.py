@@ -1,0 +1,86 @@
+"""An outcome in the making: handlers add to it, nothing happens until the shard has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from klamm.coordinator.group.events import Cause, GroupEvent, MemberRemoved
+from klamm.coordinator.group.live import Live, Member
+from klamm.coordinator.group.notes import Note
+from klamm.coordinator.group.remembered import GroupRecord
+from klamm.coordinator.group.state import GroupState
+from klamm.coordinator.runtime.outcome import Context, Outcome, Reply
+from klamm.coordinator.runtime.timers import TimerChange
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.join_group import JoinGroupResponse
+from klamm.protocol.messages.sync_group import SyncGroupResponse
+
+GroupOutcome = Outcome[GroupRecord, Note]
+
+
+def reply(context: Context, response: object, seen_offset: int | None = None) -> GroupOutcome:
+    """Only an answer."""
+    return Outcome(replies=(Reply(context.token, response),), seen_offset=seen_offset)
+
+
+class Draft:
+    """Collects what a decision about one group amounts to."""
+
+    __slots__ = ("context", "events", "group_id", "notes", "replies", "state", "then", "timers")
+
+    def __init__(self, state: GroupState, group_id: str, context: Context) -> None:
+        self.state = state
+        self.group_id = group_id
+        self.context = context
+        self.notes: list[Note] = []
+        self.timers: list[TimerChange] = []
+        self.events: list[GroupEvent] = []
+        self.replies: list[Reply] = []
+        self.then: list[object] = []
+
+    def answer(self, response: object, token: object = None) -> None:
+        """Answer the request at hand, or the one behind a token."""
+        self.replies.append(Reply(self.context.token if token is None else token, response))
+
+    def arm(self, member: Member, after_ms: int | None = None) -> None:
+        """Start a member's session anew."""
+        period_ms = member.session_timeout_ms if after_ms is None else after_ms
+        self.timers.append(TimerChange(member.session, self.context.now_ms + period_ms))
+
+    def say_goodbye(self, live: Live, members: Iterable[Member], cause: Cause, reason: str = "") -> None:
+        """End what removed members wait for, and say why they went. The note is the caller's."""
+        for member in members:
+            self.timers.append(TimerChange(member.session, None))
+            if member.parked_join is not None:
+                self.answer(
+                    JoinGroupResponse(error_code=ErrorCode.unknown_member_id), member.parked_join.token
+                )
+            if member.parked_sync is not None:
+                self.answer(
+                    SyncGroupResponse(error_code=ErrorCode.unknown_member_id), member.parked_sync.token
+                )
+            self.events.append(
+                MemberRemoved(
+                    group_id=self.group_id,
+                    timestamp_ms=self.context.timestamp_ms,
+                    cause=cause,
+                    member_id=member.member_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    reason=reason,
+                    group_instance_id=member.group_instance_id,
+                    generation=live.generation,
+                )
+            )
+
+    def outcome(self) -> GroupOutcome:
+        """What was collected. Its replies tell of the group's registration and of nothing else."""
+        group = self.state.groups.get(self.group_id)
+        return Outcome(
+            notes=self.notes,
+            timers=self.timers,
+            events=self.events,
+            replies=self.replies,
+            then=self.then,
+            seen_offset=None if group is None else group.memory.registered_until,
+        )

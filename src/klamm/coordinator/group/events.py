@@ -1,0 +1,207 @@
+"""Why a group did what it did: plain facts, for whoever asks later.
+
+They decide nothing. The broker writes them to a topic of their own as JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from klamm.protocol.consumer_protocol import decode_assignment
+from klamm.protocol.errors import DecodeError
+from klamm.protocol.types import TopicPartition
+
+
+class Cause(StrEnum):
+    """What set something off."""
+
+    MEMBER_JOINED = "a member joined"
+    METADATA_CHANGED = "a member rejoined with other metadata"
+    LEADER_REJOINED = "the leader rejoined"
+    STATIC_MEMBER_RETURNED = "a static member returned"
+    MEMBER_LEFT = "a member left"
+    MEMBER_DISMISSED = "an administrator removed a member"
+    SESSION_EXPIRED = "a member was silent for its session timeout"
+    JOIN_MISSED = "a member did not rejoin in time"
+    SYNC_MISSED = "members did not fetch their assignments in time"
+    JOIN_TOO_LONG = "a new member waited too long for the others"
+    ID_UNUSED = "an id was handed out and never used"
+    GROUP_FULL = "the group has as many members as it may have"
+    ASSIGNMENT_NOT_WRITTEN = "the leader's assignment could not be written"
+    GROUP_DELETED = "the group was deleted"
+    RETENTION_OVER = "nobody used it for the retention time"
+    TOPIC_DELETED = "the topic was deleted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupEvent:
+    """Something that happened to a group."""
+
+    group_id: str
+    timestamp_ms: int
+    cause: str
+    member_id: str = ""  # who caused it, or whom it happened to
+    client_id: str = ""
+    client_host: str = ""
+    reason: str = ""  # in the client's own words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceStarted(GroupEvent):
+    """Everybody must join again."""
+
+    generation: int
+    member_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceCompleted(GroupEvent):
+    """Everybody has an assignment again; cause and member are those of the beginning."""
+
+    generation_before: int
+    generation_after: int
+    join_phase_ms: int
+    sync_phase_ms: int
+    leader_id: str
+    protocol_name: str
+    member_count: int
+    dropped: tuple[str, ...] = ()  # members that did not come back
+    before: Mapping[str, bytes] = field(default_factory=dict, repr=False)  # assignments by member
+    after: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+
+    def moved(self) -> tuple[TopicPartition, ...] | None:
+        """Partitions that another member has now; None when the assignments cannot be read.
+
+        Worked out when somebody asks, not while a thousand members wait for their answers.
+        """
+        owners_before, owners_after = _owners(self.before), _owners(self.after)
+        if owners_before is None or owners_after is None:
+            return None
+        return tuple(
+            sorted(
+                partition
+                for partition in owners_before.keys() | owners_after.keys()
+                if owners_before.get(partition) != owners_after.get(partition)
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupEmptied(GroupEvent):
+    """The last member is gone."""
+
+    generation_before: int
+    generation_after: int
+    join_phase_ms: int
+    dropped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberRemoved(GroupEvent):
+    """A member counts no longer."""
+
+    group_instance_id: str | None
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberFenced(GroupEvent):
+    """A static member returned with a new id: who still uses the old one is refused."""
+
+    group_instance_id: str
+    new_member_id: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsRemoved(GroupEvent):
+    """Committed offsets are gone."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRemoved(GroupEvent):
+    """Nothing is left of the group."""
+
+    generation: int
+
+
+NAMES: Final[Mapping[type[GroupEvent], str]] = {
+    RebalanceStarted: "rebalance_started",
+    RebalanceCompleted: "rebalance_completed",
+    GroupEmptied: "group_emptied",
+    MemberRemoved: "member_removed",
+    MemberFenced: "member_fenced",
+    OffsetsRemoved: "offsets_removed",
+    GroupRemoved: "group_removed",
+}
+
+_MAX_LISTED: Final = 1_000  # partitions and members named one by one
+
+
+def as_json(event: GroupEvent) -> dict[str, object]:
+    """The event as JSON's own types; field names carry their units."""
+    fields: dict[str, object] = {"type": NAMES[type(event)]}
+    for name in (
+        *GroupEvent.__slots__,
+        *(name for name in type(event).__slots__ if name not in {"before", "after", "dropped"}),
+    ):
+        value = getattr(event, name)
+        fields[name] = str(value) if isinstance(value, Cause) else value
+    if isinstance(event, RebalanceCompleted | GroupEmptied):
+        fields["dropped"] = list(event.dropped[:_MAX_LISTED])
+        fields["dropped_count"] = len(event.dropped)
+    if isinstance(event, RebalanceCompleted):
+        moved = event.moved()
+        fields["moved"] = None if moved is None else [str(partition) for partition in moved[:_MAX_LISTED]]
+        fields["moved_count"] = None if moved is None else len(moved)
+    return fields
+
+
+def line(event: GroupEvent) -> str:
+    """The event as a line of the log, in the words that operators of Kafka search for."""
+    group, who = event.group_id, event.member_id
+    why = f"{event.cause}: {event.reason}" if event.reason else str(event.cause)
+    match event:
+        case RebalanceStarted():
+            old = event.generation
+            return f"Preparing to rebalance group {group} with old generation {old} ({why}; {who})"
+        case RebalanceCompleted():
+            return (
+                f"Assignment received from leader {event.leader_id}: stabilized group {group} generation "
+                f"{event.generation_after} with {event.member_count} members after {event.join_phase_ms} ms "
+                f"to join and {event.sync_phase_ms} ms to sync ({why})"
+            )
+        case GroupEmptied():
+            return f"Group {group} with generation {event.generation_after} is now empty ({why})"
+        case MemberRemoved():
+            return f"Member {who} in group {group} has been removed ({why})"
+        case MemberFenced():
+            return (
+                f"Static member {event.group_instance_id} of group {group} is now {event.new_member_id}; "
+                f"{who} is fenced ({why})"
+            )
+        case OffsetsRemoved():
+            return f"Removed {event.count} expired offsets in group {group} ({why})"
+        case GroupRemoved():
+            return f"Group {group} transitioned to Dead in generation {event.generation} ({why})"
+        case _:
+            return f"Group {group}: {why}"
+
+
+def _owners(assignments: Mapping[str, bytes]) -> dict[TopicPartition, str] | None:
+    owners: dict[TopicPartition, str] = {}
+    for member_id, raw in assignments.items():
+        if not raw:
+            continue  # nothing assigned
+        try:
+            partitions = decode_assignment(raw).partitions
+        except DecodeError:
+            return None
+        for partition in partitions:
+            owners[partition] = member_id
+    return owners

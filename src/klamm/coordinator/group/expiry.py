@@ -1,0 +1,120 @@
+"""Offsets and groups that nobody needs any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from klamm.coordinator.group.config import GroupConfig
+from klamm.coordinator.group.draft import GroupOutcome
+from klamm.coordinator.group.events import Cause, GroupEvent, GroupRemoved, OffsetsRemoved
+from klamm.coordinator.group.notes import ExpiryQueued, GroupDropped, Note
+from klamm.coordinator.group.phases import Phase
+from klamm.coordinator.group.remembered import GroupForgotten, GroupRecord, OffsetForgotten
+from klamm.coordinator.group.signals import ExpiryDue, ExpiryRefused, TopicDeleted
+from klamm.coordinator.group.state import Group, GroupState
+from klamm.coordinator.group.tombstones import offset_keys
+from klamm.coordinator.group.vote import CONSUMER
+from klamm.coordinator.runtime.outcome import Context, Outcome
+from klamm.coordinator.runtime.timers import TimerChange
+
+OFFSETS_AT_A_TIME: Final = 10_000  # looked at before others get their turn; some ten milliseconds
+
+
+def expire(state: GroupState, signal: ExpiryDue, context: Context) -> GroupOutcome:
+    """Look at the next groups, write tombstones for what has expired, drop what is left empty."""
+    queue = state.expiry_queue or tuple(state.groups)
+    records: list[GroupRecord] = []
+    notes: list[Note] = []
+    timers: list[TimerChange] = []
+    events: list[GroupEvent] = []
+    looked_at = taken = 0
+    for group_id in queue:
+        taken += 1
+        group = state.groups.get(group_id)
+        if group is None:
+            continue
+        count = sum(map(len, group.memory.offsets.values()))
+        looked_at += 1 + count
+        expired = list(_expired(group, state.config, context.timestamp_ms))
+        records += [OffsetForgotten(group_id, topic, partition) for topic, partition in expired]
+        if expired:
+            events.append(_offsets_removed(group_id, context, Cause.RETENTION_OVER, len(expired)))
+        if len(expired) == count and group.live.phase is Phase.EMPTY and not group.memory.pending:
+            if group.memory.registration is not None:
+                records.append(GroupForgotten(group_id))
+            notes.append(GroupDropped(group_id))
+            timers += [TimerChange(timer, None) for timer in group.live.pending.values()]
+            events.append(
+                GroupRemoved(
+                    group_id=group_id,
+                    timestamp_ms=context.timestamp_ms,
+                    cause=Cause.RETENTION_OVER,
+                    generation=group.live.generation,
+                )
+            )
+        if looked_at >= OFFSETS_AT_A_TIME:
+            break
+    rest = queue[taken:]
+    wait_ms = 0 if rest else state.config.offsets_retention_check_interval_ms
+    timers.append(TimerChange(state.expiry_timer, context.now_ms + wait_ms))
+    return Outcome(
+        records=records,
+        notes=[*notes, ExpiryQueued(rest)],
+        timers=timers,
+        events=events,
+        if_refused=ExpiryRefused,
+        is_divisible=True,
+    )
+
+
+def expiry_refused(state: GroupState, signal: ExpiryRefused, context: Context) -> GroupOutcome:
+    """Nothing is lost: the next pass finds what this one could not write."""
+    next_ms = context.now_ms + state.config.offsets_retention_check_interval_ms
+    return Outcome(notes=(ExpiryQueued(()),), timers=(TimerChange(state.expiry_timer, next_ms),))
+
+
+def _expired(group: Group, config: GroupConfig, timestamp_ms: int) -> Iterator[tuple[str, int]]:
+    live = group.live
+    since_ms: int | None = None  # None: each offset counts from its commit
+    kept: frozenset[str] = frozenset()
+    if live.phase is Phase.EMPTY:
+        if live.protocol_type is not None:
+            since_ms = live.phase_timestamp_ms
+    elif live.phase is Phase.STABLE and live.protocol_type == CONSUMER and live.subscribed_topics is not None:
+        kept = live.subscribed_topics
+    else:
+        return
+    retention_ms = config.offsets_retention_ms
+    for topic, partitions in group.memory.offsets.items():
+        if topic in kept:
+            continue
+        for partition, (_, committed) in partitions.items():
+            if committed.expire_timestamp_ms != -1:
+                is_over = timestamp_ms >= committed.expire_timestamp_ms
+            else:
+                base_ms = committed.commit_timestamp_ms if since_ms is None else since_ms
+                is_over = timestamp_ms - base_ms >= retention_ms
+            if is_over and not (
+                group.is_staged(topic, partition) or group.memory.is_pending(topic, partition)
+            ):
+                yield topic, partition
+
+
+def topic_deleted(state: GroupState, signal: TopicDeleted, context: Context) -> GroupOutcome:
+    """Offsets of a deleted topic mean nothing: a topic of the same name starts at zero."""
+    records: list[GroupRecord] = []
+    events: list[GroupEvent] = []
+    for group_id, group in state.groups.items():
+        memory = group.memory
+        if signal.topic not in memory.offsets and not memory.pending:
+            continue
+        keys = dict.fromkeys(key for key in offset_keys(memory) if key[0] == signal.topic)
+        if keys:
+            records += [OffsetForgotten(group_id, topic, partition) for topic, partition in keys]
+            events.append(_offsets_removed(group_id, context, Cause.TOPIC_DELETED, len(keys)))
+    return Outcome(records=records, events=events, is_divisible=True)
+
+
+def _offsets_removed(group_id: str, context: Context, cause: Cause, count: int) -> OffsetsRemoved:
+    return OffsetsRemoved(group_id=group_id, timestamp_ms=context.timestamp_ms, cause=cause, count=count)

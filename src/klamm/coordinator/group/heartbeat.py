@@ -1,0 +1,49 @@
+"""Heartbeat: keep a member alive, or tell it why it no longer counts. Version 3 brings the instance id."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from klamm.coordinator.group.draft import GroupOutcome, reply
+from klamm.coordinator.group.phases import Phase
+from klamm.coordinator.group.state import GroupState
+from klamm.coordinator.runtime.outcome import Context, Outcome, Reply
+from klamm.coordinator.runtime.timers import TimerChange
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+_ALIVE: Final = HeartbeatResponse()
+_REJOIN: Final = HeartbeatResponse(error_code=ErrorCode.rebalance_in_progress)
+
+
+def heartbeat(state: GroupState, request: HeartbeatRequest, context: Context) -> GroupOutcome:
+    """Start the member's session anew."""
+    group = state.groups.get(request.group_id)
+    if group is None:
+        return _refuse(context, ErrorCode.unknown_member_id)
+    live = group.live
+    if live.phase is Phase.DEAD:
+        return _refuse(context, ErrorCode.coordinator_not_available)
+    # `checks.membership_error`, written out: this path is taken more often than all others together.
+    member_id = request.member_id
+    if request.group_instance_id is not None:
+        known_id = live.static_members.get(request.group_instance_id)
+        if known_id is None:
+            return _refuse(context, ErrorCode.unknown_member_id)
+        if known_id != member_id:
+            return _refuse(context, ErrorCode.fenced_instance_id)
+    member = live.members.get(member_id)
+    if member is None:
+        return _refuse(context, ErrorCode.unknown_member_id)
+    if request.generation_id != live.generation:
+        return _refuse(context, ErrorCode.illegal_generation)
+    # Renew during a rebalance too: the member needs that time to rejoin.
+    return Outcome(
+        timers=(TimerChange(member.session, context.now_ms + member.session_timeout_ms),),
+        replies=(Reply(context.token, _REJOIN if live.phase is Phase.PREPARING else _ALIVE),),
+        seen_offset=group.memory.registered_until,
+    )
+
+
+def _refuse(context: Context, error_code: ErrorCode) -> GroupOutcome:
+    return reply(context, HeartbeatResponse(error_code=error_code))

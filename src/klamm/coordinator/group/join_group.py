@@ -1,0 +1,184 @@
+"""JoinGroup: become or stay a member; the answer waits until the join phase is over.
+
+Version 1 brings the rebalance timeout, 4 the two steps (an id first, then a join with it), 5 static members,
+7 the protocol type in the answer, 8 the client's reason, 9 the leader that need not assign.
+"""
+
+from __future__ import annotations
+
+from klamm.coordinator.group.capacity import has_room, turn_away
+from klamm.coordinator.group.draft import Draft, GroupOutcome, reply
+from klamm.coordinator.group.events import Cause
+from klamm.coordinator.group.live import NEW_MEMBER_TIMEOUT_MS, JoinProtocol, Live, Member, Parked
+from klamm.coordinator.group.notes import GroupOpened, IdHandedOut, MemberAdded, MemberRejoined
+from klamm.coordinator.group.phases import Phase
+from klamm.coordinator.group.rebalance import (
+    longest_rebalance_ms,
+    members_list,
+    prepare_rebalance,
+    triggered_by,
+)
+from klamm.coordinator.group.signals import JoinCheck, PendingOver, SessionOver
+from klamm.coordinator.group.state import NOBODY, GroupState
+from klamm.coordinator.group.static_members import replace_static_member
+from klamm.coordinator.runtime.outcome import Context
+from klamm.coordinator.runtime.timers import Timer, TimerChange
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+
+def join_group(state: GroupState, request: JoinGroupRequest, context: Context) -> GroupOutcome:
+    """Let a member in, park it, or say why not."""
+    config = state.config
+    member_id, timeout_ms = request.member_id, request.session_timeout_ms
+    if not config.group_min_session_timeout_ms <= timeout_ms <= config.group_max_session_timeout_ms:
+        return _refuse(request, context, ErrorCode.invalid_session_timeout)
+    group = state.groups.get(request.group_id)
+    if group is None and member_id:
+        return _refuse(request, context, ErrorCode.unknown_member_id)
+    draft = Draft(state, request.group_id, context)
+    live = NOBODY if group is None else group.live
+    if not has_room(live, member_id, config.group_max_size):
+        return turn_away(draft, live, member_id)
+    error_code = _join_error(live, request)
+    if error_code is not ErrorCode.none:
+        return _refuse(request, context, error_code)
+    if live is NOBODY:
+        live = Live(request.group_id)
+        draft.notes.append(GroupOpened(request.group_id, live))
+    protocols = tuple([JoinProtocol(offered.name, offered.metadata) for offered in request.protocols])
+    if member_id in live.members:
+        return _rejoin(draft, live, request, protocols)
+    if not member_id and request.group_instance_id is None and request.must_know_member_id:
+        return _hand_out_id(draft, request)
+    if not member_id and request.group_instance_id in live.static_members:
+        return replace_static_member(draft, live, request, protocols, _rebalance_timeout_ms(request))
+    return _add(draft, live, request, protocols)
+
+
+def _refuse(request: JoinGroupRequest, context: Context, error_code: ErrorCode) -> GroupOutcome:
+    return reply(context, JoinGroupResponse(error_code=error_code, member_id=request.member_id))
+
+
+def _join_error(live: Live, request: JoinGroupRequest) -> ErrorCode:
+    """Checks in Kafka's order, once there is room."""
+    if live.phase is Phase.DEAD:
+        return ErrorCode.coordinator_not_available
+    if not _offers_a_common_protocol(live, request):
+        return ErrorCode.inconsistent_group_protocol
+    member_id, instance_id = request.member_id, request.group_instance_id
+    if not member_id:
+        return ErrorCode.none
+    if member_id in live.pending:
+        # Static members are never sent away to come back with an id.
+        return ErrorCode.none if instance_id is None else ErrorCode.unknown_server_error
+    if instance_id is not None:
+        known_id = live.static_members.get(instance_id)
+        if known_id is None:
+            return ErrorCode.unknown_member_id
+        if known_id != member_id:
+            return ErrorCode.fenced_instance_id
+    return ErrorCode.none if member_id in live.members else ErrorCode.unknown_member_id
+
+
+def _offers_a_common_protocol(live: Live, request: JoinGroupRequest) -> bool:
+    if live.phase is Phase.EMPTY:
+        return bool(request.protocol_type and request.protocols)
+    if request.protocol_type != live.protocol_type:
+        return False
+    member_count = len(live.members)
+    return any(live.supported.get(offered.name, 0) == member_count for offered in request.protocols)
+
+
+def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
+    return request.rebalance_timeout_ms if request.has_rebalance_timeout else request.session_timeout_ms
+
+
+def _hand_out_id(draft: Draft, request: JoinGroupRequest) -> GroupOutcome:
+    """Two steps, so that a client that retries an unanswered join leaves no unknown member behind."""
+    context = draft.context
+    member_id = f"{context.client_id}-{context.fresh_id}"
+    timer = Timer(PendingOver(request.group_id, member_id))
+    draft.notes.append(IdHandedOut(request.group_id, member_id, timer))
+    draft.timers.append(TimerChange(timer, context.now_ms + request.session_timeout_ms))
+    draft.answer(JoinGroupResponse(error_code=ErrorCode.member_id_required, member_id=member_id))
+    return draft.outcome()
+
+
+def _add(
+    draft: Draft, live: Live, request: JoinGroupRequest, protocols: tuple[JoinProtocol, ...]
+) -> GroupOutcome:
+    context = draft.context
+    member_id = request.member_id
+    if not member_id:
+        prefix = context.client_id if request.group_instance_id is None else request.group_instance_id
+        member_id = f"{prefix}-{context.fresh_id}"
+    member = Member(
+        member_id=member_id,
+        group_instance_id=request.group_instance_id,
+        client_id=context.client_id,
+        client_host=context.client_host,
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=_rebalance_timeout_ms(request),
+        protocols=protocols,
+        session=Timer(SessionOver(request.group_id, member_id)),
+        parked_join=Parked(context.token),
+    )
+    pending_timer = live.pending.get(member_id)
+    if pending_timer is not None:
+        draft.timers.append(TimerChange(pending_timer, None))
+    draft.notes.append(MemberAdded(request.group_id, member, request.protocol_type))
+    draft.arm(member, NEW_MEMBER_TIMEOUT_MS)
+    if live.phase is Phase.PREPARING:
+        draft.then.append(JoinCheck(request.group_id))
+    else:
+        trigger = triggered_by(member, Cause.MEMBER_JOINED, request.reason)
+        prepare_rebalance(draft, live, trigger, [*live.members.values(), member])
+    return draft.outcome()
+
+
+def _rejoin(
+    draft: Draft, live: Live, request: JoinGroupRequest, protocols: tuple[JoinProtocol, ...]
+) -> GroupOutcome:
+    member = live.members[request.member_id]
+    is_leader = live.leader_id == member.member_id
+    is_same = protocols == member.protocols
+    if is_same and (live.phase is Phase.COMPLETING or (live.phase is Phase.STABLE and not is_leader)):
+        # It may not have got the answer: say it again, without anybody noticing.
+        draft.answer(
+            JoinGroupResponse(
+                generation_id=live.generation,
+                protocol_type=live.protocol_type,
+                protocol_name=live.protocol_name,
+                leader=live.leader_id or "",
+                member_id=member.member_id,
+                members=members_list(live.members.values(), live.protocol_name) if is_leader else (),
+            )
+        )
+        return draft.outcome()
+    if member.parked_join is not None:
+        # It asked again, so nobody reads the older answer; but every request ends.
+        draft.answer(
+            JoinGroupResponse(error_code=ErrorCode.rebalance_in_progress, member_id=member.member_id),
+            member.parked_join.token,
+        )
+    rebalance_timeout_ms = _rebalance_timeout_ms(request)
+    draft.notes.append(
+        MemberRejoined(
+            request.group_id,
+            member.member_id,
+            protocols,
+            request.session_timeout_ms,
+            rebalance_timeout_ms,
+            Parked(draft.context.token),
+        )
+    )
+    if live.phase is Phase.PREPARING:
+        draft.then.append(JoinCheck(request.group_id))
+    else:
+        cause = Cause.LEADER_REJOINED if is_same else Cause.METADATA_CHANGED
+        trigger = triggered_by(member, cause, request.reason)
+        others = [known for known in live.members.values() if known is not member]
+        longest_ms = max(rebalance_timeout_ms, longest_rebalance_ms(others))
+        prepare_rebalance(draft, live, trigger, live.members.values(), timeout_ms=longest_ms)
+    return draft.outcome()

@@ -1,0 +1,96 @@
+"""LeaveGroup: members go, or an administrator sends them away by instance id.
+
+Version 3 brings the list of members, 5 the client's reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from klamm.coordinator.group.checks import membership_error
+from klamm.coordinator.group.draft import Draft, GroupOutcome, reply
+from klamm.coordinator.group.events import Cause
+from klamm.coordinator.group.live import Live, Member
+from klamm.coordinator.group.notes import MembersRemoved, PendingForgotten
+from klamm.coordinator.group.phases import Phase
+from klamm.coordinator.group.rebalance import prepare_rebalance, triggered_by
+from klamm.coordinator.group.signals import JoinCheck
+from klamm.coordinator.group.state import GroupState
+from klamm.coordinator.runtime.outcome import Context
+from klamm.coordinator.runtime.timers import TimerChange
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+
+
+def leave_group(state: GroupState, request: LeaveGroupRequest, context: Context) -> GroupOutcome:
+    """Let members go, one by one, and rebalance once."""
+    leavers = (MemberIdentity(request.member_id),) if request.is_single_member else request.members
+    group = state.groups.get(request.group_id)
+    draft = Draft(state, request.group_id, context)
+    if group is None:
+        draft.answer(_response(request, leavers, [ErrorCode.unknown_member_id] * len(leavers)))
+        return draft.outcome()
+    live = group.live
+    if live.phase is Phase.DEAD:
+        return reply(context, LeaveGroupResponse(error_code=ErrorCode.coordinator_not_available))
+    removed: dict[str, Member] = {}
+    forgotten: set[str] = set()
+    trigger = None
+    errors: list[ErrorCode] = []
+    for leaver in leavers:
+        error_code, member_id = _leave(live, leaver, removed, forgotten)
+        errors.append(error_code)
+        if member_id in live.members and member_id not in removed:
+            member = removed[member_id] = live.members[member_id]
+            cause = Cause.MEMBER_LEFT if leaver.member_id else Cause.MEMBER_DISMISSED
+            draft.say_goodbye(live, (member,), cause, leaver.reason or "")
+            trigger = trigger or triggered_by(member, cause, leaver.reason)
+        elif member_id in live.pending and member_id not in forgotten:
+            forgotten.add(member_id)
+            draft.notes.append(PendingForgotten(request.group_id, member_id))
+            draft.timers.append(TimerChange(live.pending[member_id], None))
+    draft.answer(_response(request, leavers, errors))
+    if trigger is not None:
+        draft.notes.append(MembersRemoved(request.group_id, tuple(removed)))
+    if trigger is not None and live.phase is not Phase.PREPARING:
+        staying = [member for member in live.members.values() if member.member_id not in removed]
+        prepare_rebalance(draft, live, trigger, staying)
+    elif removed or forgotten:
+        draft.then.append(JoinCheck(request.group_id))
+    return draft.outcome()
+
+
+def _leave(
+    live: Live, leaver: MemberIdentity, removed: dict[str, Member], forgotten: set[str]
+) -> tuple[ErrorCode, str]:
+    """Whether somebody may go, and under which id it is known ("" if it may not)."""
+    member_id = leaver.member_id
+    if not member_id:  # an administrator knows members by their instance
+        member_id = live.static_members.get(leaver.group_instance_id or "", "")
+        if not member_id or member_id in removed:
+            return ErrorCode.unknown_member_id, ""
+        return ErrorCode.none, member_id
+    if member_id in removed or member_id in forgotten:
+        return ErrorCode.unknown_member_id, ""
+    if leaver.group_instance_id is None and member_id in live.pending:
+        return ErrorCode.none, member_id
+    error_code = membership_error(live, member_id, leaver.group_instance_id)
+    return error_code, "" if error_code is not ErrorCode.none else member_id
+
+
+def _response(
+    request: LeaveGroupRequest, leavers: Sequence[MemberIdentity], errors: Sequence[ErrorCode]
+) -> LeaveGroupResponse:
+    if request.is_single_member:
+        return LeaveGroupResponse(error_code=errors[0])
+    return LeaveGroupResponse(
+        members=[
+            MemberResponse(leaver.member_id, leaver.group_instance_id, error_code)
+            for leaver, error_code in zip(leavers, errors, strict=True)
+        ]
+    )

@@ -1,0 +1,76 @@
+"""OffsetDelete: forget offsets of topics that the group does not read any more."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from klamm.coordinator.group.checks import commit_error
+from klamm.coordinator.group.draft import GroupOutcome, reply
+from klamm.coordinator.group.live import Live
+from klamm.coordinator.group.phases import Phase
+from klamm.coordinator.group.remembered import OffsetForgotten
+from klamm.coordinator.group.signals import DeletionRefused
+from klamm.coordinator.group.state import GroupState
+from klamm.coordinator.group.vote import CONSUMER
+from klamm.coordinator.runtime.outcome import Context, Outcome, Reply
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from klamm.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+
+def offset_delete(state: GroupState, request: OffsetDeleteRequest, context: Context) -> GroupOutcome:
+    """Write tombstones for what nobody reads; what was not there is gone as well."""
+    group = state.groups.get(request.group_id)
+    if group is None or group.live.phase is Phase.DEAD:
+        return _refuse(context, ErrorCode.group_id_not_found)
+    live, memory = group.live, group.memory
+    if live.phase is not Phase.EMPTY and live.protocol_type != CONSUMER:
+        return _refuse(context, ErrorCode.non_empty_group)
+    records: dict[OffsetForgotten, None] = {}
+    topics: list[OffsetDeleteResponseTopic] = []
+    for topic in request.topics:
+        answers: list[OffsetDeleteResponsePartition] = []
+        is_read = _is_subscribed(live, topic.name)
+        for asked in topic.partitions:
+            index = asked.partition_index
+            if is_read:
+                answers.append(OffsetDeleteResponsePartition(index, ErrorCode.group_subscribed_to_topic))
+                continue
+            answers.append(OffsetDeleteResponsePartition(index))
+            if memory.committed(topic.name, index) is not None or memory.is_pending(topic.name, index):
+                records[OffsetForgotten(request.group_id, topic.name, index)] = None
+        topics.append(OffsetDeleteResponseTopic(topic.name, answers))
+    response = OffsetDeleteResponse(topics=topics)
+    return Outcome(
+        records=tuple(records),
+        replies=(Reply(context.token, response),),
+        if_refused=partial(DeletionRefused, response),
+        is_divisible=True,
+    )
+
+
+def _is_subscribed(live: Live, topic: str) -> bool:
+    # A subscription that cannot be read may be one to anything.
+    return live.subscribed_topics is None or topic in live.subscribed_topics
+
+
+def _refuse(context: Context, error_code: ErrorCode) -> GroupOutcome:
+    return reply(context, OffsetDeleteResponse(error_code=error_code))
+
+
+def deletion_refused(state: GroupState, signal: DeletionRefused, context: Context) -> GroupOutcome:
+    """Not all tombstones were written: say so, the client tries again."""
+    error_code = commit_error(signal.error_code)
+    response: OffsetDeleteResponse | DeleteGroupsResponse
+    if isinstance(signal.response, OffsetDeleteResponse):
+        response = OffsetDeleteResponse(error_code=error_code)
+    else:
+        response = DeleteGroupsResponse(
+            results=[DeletableGroupResult(result.group_id, error_code) for result in signal.response.results]
+        )
+    return reply(context, response)

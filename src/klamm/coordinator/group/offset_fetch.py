@@ -1,0 +1,87 @@
+"""OffsetFetch: how far a group has read, from memory.
+
+Version 2 brings "all topics", 5 the leader epoch, 7 `require_stable`, 8 many groups, 10 topic ids. Here it is
+always one group by topic names; the rest is put on around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from klamm.coordinator.group.draft import GroupOutcome, reply
+from klamm.coordinator.group.phases import Phase
+from klamm.coordinator.group.remembered import CommittedOffset
+from klamm.coordinator.group.state import Group, GroupState
+from klamm.coordinator.runtime.outcome import Context
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+
+
+def offset_fetch(state: GroupState, request: OffsetFetchRequest, context: Context) -> GroupOutcome:
+    """Answer for the one group of the request."""
+    (asked,) = request.groups
+    group = state.groups.get(asked.group_id)
+    if group is not None and group.live.phase is Phase.DEAD:
+        group = None
+    topics = [
+        OffsetFetchResponseTopics(
+            topic.topic_id,
+            topic.name,
+            [
+                _fetched(group, topic.name, partition, request.require_stable)
+                for partition in topic.partition_indexes
+            ],
+        )
+        for topic in (_all_topics(group) if asked.topics is None else asked.topics)
+    ]
+    response = OffsetFetchResponse(groups=[OffsetFetchResponseGroup(asked.group_id, topics)])
+    # Commits on their way to the disk are not seen here, removals and transactions are.
+    return reply(context, response, None if group is None else group.memory.changed_until)
+
+
+def _all_topics(group: Group | None) -> Iterable[OffsetFetchRequestTopics]:
+    if group is None:
+        return
+    for topic, partitions in group.memory.offsets.items():
+        listed: Sequence[int] = list(partitions)
+        if group.staged:
+            # What was never committed before is not there until it is on the disk.
+            listed = [index for index in partitions if _durable(group, topic, index) is not None]
+        if listed:
+            yield OffsetFetchRequestTopics(name=topic, partition_indexes=listed)
+
+
+def _durable(group: Group, topic: str, partition: int) -> CommittedOffset | None:
+    """What was committed last and has reached the disk."""
+    key = (topic, partition)
+    for before in group.staged:
+        if key in before:
+            previous = before[key]
+            return None if previous is None else previous[1]
+    stored = group.memory.committed(topic, partition)
+    return None if stored is None else stored[1]
+
+
+def _fetched(
+    group: Group | None, topic: str, partition: int, require_stable: bool
+) -> OffsetFetchResponsePartitions:
+    if group is None:
+        return OffsetFetchResponsePartitions(partition, -1, -1, "")
+    is_unstable = require_stable and (
+        group.is_staged(topic, partition) or group.memory.is_pending(topic, partition)
+    )
+    if is_unstable:
+        return OffsetFetchResponsePartitions(partition, -1, -1, "", ErrorCode.unstable_offset_commit)
+    committed = _durable(group, topic, partition)
+    if committed is None:
+        return OffsetFetchResponsePartitions(partition, -1, -1, "")
+    return OffsetFetchResponsePartitions(
+        partition, committed.offset, committed.leader_epoch, committed.metadata
+    )

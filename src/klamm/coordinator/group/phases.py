@@ -1,0 +1,26 @@
+"""The phases of a group, and which may follow which: the docs draw their diagram from this table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from enum import Enum
+from typing import Final
+
+
+class Phase(Enum):
+    """What a group is doing; the values are Kafka's words for it."""
+
+    EMPTY = "Empty"  # no members; kept for its offsets
+    PREPARING = "PreparingRebalance"  # collecting JoinGroups
+    COMPLETING = "CompletingRebalance"  # waiting for the leader's assignment
+    STABLE = "Stable"  # working
+    DEAD = "Dead"  # removed; final
+
+
+NEXT_PHASES: Final[Mapping[Phase, Set[Phase]]] = {
+    Phase.EMPTY: {Phase.PREPARING, Phase.DEAD},
+    Phase.PREPARING: {Phase.COMPLETING, Phase.EMPTY, Phase.DEAD},
+    Phase.COMPLETING: {Phase.STABLE, Phase.PREPARING, Phase.DEAD},
+    Phase.STABLE: {Phase.PREPARING, Phase.DEAD},
+    Phase.DEAD: {Phase.DEAD},
+}

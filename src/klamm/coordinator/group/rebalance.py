@@ -1,0 +1,245 @@
+"""The join phase: how it begins, when it is over, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from functools import partial
+
+from klamm.coordinator.group import events
+from klamm.coordinator.group.draft import Draft, GroupOutcome
+from klamm.coordinator.group.events import Cause
+from klamm.coordinator.group.live import InitialDelay, Live, Member, Rebalance, Trigger
+from klamm.coordinator.group.notes import (
+    DelayExtended,
+    GenerationStarted,
+    GroupEmptied,
+    MembersRemoved,
+    RebalancePrepared,
+)
+from klamm.coordinator.group.phases import Phase
+from klamm.coordinator.group.remembered import GroupRegistered
+from klamm.coordinator.group.signals import EmptyingRefused, JoinCheck, JoinTimeUp
+from klamm.coordinator.group.state import GroupState
+from klamm.coordinator.group.vote import topics_of, vote
+from klamm.coordinator.runtime.outcome import Context, Outcome
+from klamm.coordinator.runtime.timers import TimerChange
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from klamm.protocol.messages.sync_group import SyncGroupResponse
+
+NOTHING: GroupOutcome = Outcome()  # decided that there is nothing to do
+
+
+def longest_rebalance_ms(members: Collection[Member]) -> int:
+    """How long the slowest member may take to come back."""
+    return max((member.rebalance_timeout_ms for member in members), default=0)
+
+
+def prepare_rebalance(
+    draft: Draft,
+    live: Live,
+    trigger: Trigger,
+    members: Collection[Member],
+    *,
+    timeout_ms: int | None = None,  # when one of them has just asked for another
+    sync_error: ErrorCode = ErrorCode.rebalance_in_progress,
+) -> None:
+    """Begin a join phase for these members: those that will be there when the notes so far are applied."""
+    now_ms = draft.context.now_ms
+    if timeout_ms is None:
+        timeout_ms = longest_rebalance_ms(members)
+    initial_delay = None
+    if live.phase is Phase.COMPLETING:
+        for member in members:
+            if member.parked_sync is not None:
+                draft.answer(SyncGroupResponse(error_code=sync_error), member.parked_sync.token)
+    if live.phase is Phase.EMPTY:
+        delay_ms = draft.state.config.group_initial_rebalance_delay_ms
+        initial_delay = InitialDelay(delay_ms, max(timeout_ms - delay_ms, 0))
+        timeout_ms = delay_ms
+    else:
+        draft.then.append(JoinCheck(live.group_id))
+    draft.timers.append(TimerChange(live.sync_timer, None))
+    draft.timers.append(TimerChange(live.join_timer, now_ms + timeout_ms))
+    rebalance = Rebalance(trigger=trigger, generation_before=live.generation, started_at_ms=now_ms)
+    draft.notes.append(RebalancePrepared(live.group_id, rebalance, initial_delay, draft.context.timestamp_ms))
+    draft.events.append(
+        events.RebalanceStarted(
+            group_id=live.group_id,
+            timestamp_ms=draft.context.timestamp_ms,
+            cause=trigger.cause,
+            member_id=trigger.member_id,
+            client_id=trigger.client_id,
+            client_host=trigger.client_host,
+            reason=trigger.reason,
+            generation=live.generation,
+            member_count=len(members),
+        )
+    )
+
+
+def triggered_by(member: Member, cause: Cause, reason: str | None = None) -> Trigger:
+    """A trigger with the member's particulars."""
+    return Trigger(
+        cause=cause,
+        member_id=member.member_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        reason=reason or "",
+    )
+
+
+def check_join(state: GroupState, signal: JoinCheck, context: Context) -> GroupOutcome:
+    """End the join phase early when everybody is there and nobody is expected."""
+    group = state.groups.get(signal.group_id)
+    if group is None:
+        return NOTHING
+    live = group.live
+    is_over = (
+        live.phase is Phase.PREPARING
+        and live.initial_delay is None
+        and live.awaiting_join == len(live.members)
+        and not live.pending
+    )
+    return complete_join(state, live, context) if is_over else NOTHING
+
+
+def join_time_up(state: GroupState, signal: JoinTimeUp, context: Context) -> GroupOutcome:
+    """End the join phase with those who came, or wait on while a beginning group still grows."""
+    group = state.groups.get(signal.group_id)
+    if group is None or group.live.phase is not Phase.PREPARING:
+        return NOTHING
+    live = group.live
+    delay = live.initial_delay
+    if delay is None or not live.has_new_member or delay.remaining_ms == 0:
+        return complete_join(state, live, context)
+    wait_ms = min(state.config.group_initial_rebalance_delay_ms, delay.remaining_ms)
+    longer = InitialDelay(wait_ms, max(delay.remaining_ms - delay.wait_ms, 0))
+    return Outcome(
+        notes=(DelayExtended(live.group_id, longer),),
+        timers=(TimerChange(live.join_timer, context.now_ms + wait_ms),),
+    )
+
+
+def complete_join(state: GroupState, live: Live, context: Context) -> GroupOutcome:
+    """End the join phase: a generation of those who came, or an empty group."""
+    draft = Draft(state, live.group_id, context)
+    draft.timers.append(TimerChange(live.join_timer, None))
+    staying: list[Member] = []
+    gone: list[Member] = []
+    for member in live.members.values():
+        # A static member may be restarting: its session timeout decides, not this phase.
+        is_expected = member.parked_join is not None or member.group_instance_id is not None
+        (staying if is_expected else gone).append(member)
+    if gone:
+        draft.notes.append(MembersRemoved(live.group_id, tuple(member.member_id for member in gone)))
+        draft.say_goodbye(live, gone, Cause.JOIN_MISSED)
+    if not staying:
+        return _emptied(draft, live, gone)
+    if live.awaiting_join == 0:
+        # Only static members, none of them here: their sessions will end the wait.
+        draft.timers.append(TimerChange(live.join_timer, context.now_ms + longest_rebalance_ms(staying)))
+        return draft.outcome()
+    return _next_generation(draft, live, staying, gone)
+
+
+def _emptied(draft: Draft, live: Live, gone: Sequence[Member]) -> GroupOutcome:
+    context = draft.context
+    registration = GroupRegistered(
+        group_id=live.group_id,
+        protocol_type=live.protocol_type or "",
+        generation=live.generation + 1,
+        protocol_name=None,
+        leader_id=None,
+        state_timestamp_ms=context.timestamp_ms,
+    )
+    draft.notes.append(GroupEmptied(live.group_id, registration.generation, context.timestamp_ms))
+    rebalance = live.rebalance
+    assert rebalance is not None, "a join phase has a beginning"
+    trigger = rebalance.trigger
+    draft.events.append(
+        events.GroupEmptied(
+            group_id=live.group_id,
+            timestamp_ms=context.timestamp_ms,
+            cause=trigger.cause,
+            member_id=trigger.member_id,
+            client_id=trigger.client_id,
+            client_host=trigger.client_host,
+            reason=trigger.reason,
+            generation_before=rebalance.generation_before,
+            generation_after=registration.generation,
+            join_phase_ms=context.now_ms - rebalance.started_at_ms,
+            dropped=tuple(member.member_id for member in gone),
+        )
+    )
+    outcome = draft.outcome()
+    outcome.records = (registration,)
+    outcome.if_refused = partial(EmptyingRefused, live.group_id)
+    return outcome
+
+
+def emptying_refused(state: GroupState, signal: EmptyingRefused, context: Context) -> GroupOutcome:
+    """The group is empty all the same; only a restart would bring the old registration back."""
+    live = state.groups[signal.group_id].live
+    outcome = complete_join(state, live, context)
+    outcome.records = ()
+    return outcome
+
+
+def _next_generation(
+    draft: Draft, live: Live, staying: Sequence[Member], gone: Sequence[Member]
+) -> GroupOutcome:
+    context = draft.context
+    leader = live.members[live.leader_id] if live.leader_id is not None else staying[0]
+    if leader.parked_join is None:
+        leader = next(member for member in staying if member.parked_join is not None)
+    protocol_name = vote(staying, leader)
+    generation = live.generation + 1
+    rebalance = live.rebalance
+    assert rebalance is not None, "a join phase has a beginning"
+    draft.notes.append(
+        GenerationStarted(
+            live.group_id,
+            generation,
+            protocol_name,
+            leader.member_id,
+            topics_of(live.protocol_type, protocol_name, staying),
+            replace(
+                rebalance,
+                joined_at_ms=context.now_ms,
+                dropped=tuple(member.member_id for member in gone),
+            ),
+            context.timestamp_ms,
+        )
+    )
+    for member in staying:
+        draft.arm(member)
+        if member.parked_join is None:
+            continue
+        is_leader = member is leader
+        draft.answer(
+            JoinGroupResponse(
+                generation_id=generation,
+                protocol_type=live.protocol_type,
+                protocol_name=protocol_name,
+                leader=leader.member_id,
+                member_id=member.member_id,
+                members=members_list(staying, protocol_name) if is_leader else (),
+            ),
+            member.parked_join.token,
+        )
+    draft.timers.append(TimerChange(live.sync_timer, context.now_ms + longest_rebalance_ms(staying)))
+    return draft.outcome()
+
+
+def members_list(members: Collection[Member], protocol_name: str | None) -> list[JoinGroupResponseMember]:
+    """Who is in the group, for the one who assigns."""
+    return [
+        JoinGroupResponseMember(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            metadata=member.metadata(protocol_name),
+        )
+        for member in members
+    ]

@@ -1,0 +1,289 @@
+"""`__consumer_offsets` as bytes: Kafka's own formats. All versions are read, the current ones written.
+
+The version of a key tells the kind of record: 0 and 1 an offset, 2 a group; higher ones belong to protocols
+that are not ours to know. string = int16 length (-1 null) + UTF-8, bytes = int32 length, array = int32 count;
+version 4 of the values is flexible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct, error
+from typing import Final, NamedTuple, assert_never
+
+from klamm.coordinator.group.remembered import (
+    CommittedOffset,
+    GroupForgotten,
+    GroupRecord,
+    GroupRegistered,
+    OffsetCommitted,
+    OffsetForgotten,
+    OffsetPended,
+    RegisteredMember,
+    TransactionEnded,
+)
+from klamm.coordinator.runtime.log import AppendRefusedError
+from klamm.protocol.errors import DecodeError, ErrorCode
+from klamm.protocol.primitives import Reader, Writer
+from klamm.protocol.types import ZERO_ID
+from klamm.records.markers import ControlType, encode_marker
+from klamm.records.record import Record, encode_batch
+
+OFFSET_KEY_VERSIONS: Final = (0, 1)
+GROUP_KEY_VERSION: Final = 2
+HIGHEST_VALUE_VERSION: Final = 4
+
+_INT32: Final = Struct(">i")
+_INT64: Final = Struct(">q")
+_OFFSET_HEAD: Final = Struct(">hqi")  # version, offset, leader epoch
+_OLD_OFFSET_HEAD: Final = Struct(">hq")
+_TOPIC_ID_TAG: Final = b"\x01\x00\x10"  # one tag, number 0, 16 bytes
+_SMALLEST_MEMBER_BYTES: Final = 10
+
+
+class UnknownKey(NamedTuple):
+    """A record of a kind that is not ours to know."""
+
+    version: int
+
+
+# --- writing -----------------------------------------------------------------------------------------
+
+
+def encode_records(
+    records: Sequence[GroupRecord], timestamp_ms: int, *, codec: int = 0, base_offset: int = 0
+) -> bytes:
+    """Records as one batch. Raises AppendRefusedError when one of them cannot be written at all."""
+    first = records[0]
+    if isinstance(first, TransactionEnded):
+        raise ValueError("a marker is a batch of its own")
+    try:
+        encoded = _encode_all(records, timestamp_ms, base_offset)
+    except (error, OverflowError, UnicodeEncodeError) as fault:
+        # A client may send longer names than the format has room for.
+        raise AppendRefusedError(ErrorCode.message_too_large, f"cannot be written: {fault}") from fault
+    if isinstance(first, OffsetPended):
+        return encode_batch(
+            encoded,
+            codec=codec,
+            base_offset=base_offset,
+            producer_id=first.producer_id,
+            producer_epoch=first.producer_epoch,
+            base_sequence=0,
+            transactional=True,
+        )
+    return encode_batch(encoded, codec=codec, base_offset=base_offset)
+
+
+def encode_end(ended: TransactionEnded, timestamp_ms: int, producer_epoch: int = 0) -> bytes:
+    """The control batch that ends a transaction, as the transaction coordinator writes it."""
+    return encode_marker(
+        ControlType.COMMIT if ended.is_commit else ControlType.ABORT,
+        producer_id=ended.producer_id,
+        producer_epoch=producer_epoch,
+        coordinator_epoch=0,
+        timestamp_ms=timestamp_ms,
+    )
+
+
+def _encode_all(records: Sequence[GroupRecord], timestamp_ms: int, offset: int) -> list[Record]:
+    encoded: list[Record] = []
+    group_id = topic = None
+    prefix = b""
+    for record in records:
+        value: bytes | None
+        if isinstance(record, OffsetCommitted | OffsetForgotten | OffsetPended):
+            if record.topic != topic or record.group_id != group_id:
+                group_id, topic = record.group_id, record.topic
+                prefix = b"\x00\x01" + _string(group_id) + _string(topic)
+            key = prefix + _INT32.pack(record.partition)
+            if isinstance(record, OffsetCommitted):
+                value = encode_offset(record.committed)
+            elif isinstance(record, OffsetForgotten) or record.committed is None:
+                value = None
+            else:
+                value = encode_offset(record.committed._replace(topic_id=ZERO_ID))  # as Kafka does
+        else:
+            key, value = encode_record(record)
+        encoded.append(Record(offset, timestamp_ms, key, value, ()))
+        offset += 1
+    return encoded
+
+
+def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
+    """Key and value of one record; None is a tombstone."""
+    match record:
+        case OffsetCommitted():
+            return offset_key(record.group_id, record.topic, record.partition), encode_offset(
+                record.committed
+            )
+        case OffsetForgotten():
+            return offset_key(record.group_id, record.topic, record.partition), None
+        case GroupRegistered():
+            return group_key(record.group_id), encode_group(record)
+        case GroupForgotten():
+            return group_key(record.group_id), None
+        case OffsetPended():
+            value = None if record.committed is None else encode_offset(record.committed)
+            return offset_key(record.group_id, record.topic, record.partition), value
+        case TransactionEnded():
+            raise ValueError("a marker has no key of ours")
+        case _:
+            assert_never(record)
+
+
+def _string(text: str) -> bytes:
+    raw = text.encode()
+    length = len(raw)
+    if length > 0x7FFF:
+        raise OverflowError(f"a string of {length} bytes")
+    return length.to_bytes(2, "big") + raw
+
+
+def offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    return b"\x00\x01" + _string(group_id) + _string(topic) + _INT32.pack(partition)
+
+
+def group_key(group_id: str) -> bytes:
+    return b"\x00\x02" + _string(group_id)
+
+
+def encode_offset(committed: CommittedOffset) -> bytes:
+    """Version 4 with the topic id as a tag; version 1 when the offset has an expiry of its own."""
+    offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id = committed
+    if expire_ms != -1:
+        return b"".join(
+            (
+                _OLD_OFFSET_HEAD.pack(1, offset),
+                _string(metadata),
+                _INT64.pack(commit_ms),
+                _INT64.pack(expire_ms),
+            )
+        )
+    head = _OFFSET_HEAD.pack(4, offset, leader_epoch)
+    text = Writer().compact_string(metadata).getvalue() if metadata else b"\x01"
+    tags = b"\x00" if topic_id == ZERO_ID else _TOPIC_ID_TAG + topic_id
+    return head + text + _INT64.pack(commit_ms) + tags
+
+
+def encode_group(group: GroupRegistered) -> bytes:
+    """Version 3."""
+    writer = Writer().int16(3)
+    writer.raw(_string(group.protocol_type)).int32(group.generation)
+    writer.raw(_nullable(group.protocol_name)).raw(_nullable(group.leader_id))
+    writer.int64(group.state_timestamp_ms).int32(len(group.members))
+    for member in group.members:
+        writer.raw(_string(member.member_id)).raw(_nullable(member.group_instance_id))
+        writer.raw(_string(member.client_id)).raw(_string(member.client_host))
+        writer.int32(member.rebalance_timeout_ms).int32(member.session_timeout_ms)
+        writer.byte_string(member.subscription).byte_string(member.assignment)
+    return writer.getvalue()
+
+
+def _nullable(text: str | None) -> bytes:
+    return b"\xff\xff" if text is None else _string(text)
+
+
+# --- reading -----------------------------------------------------------------------------------------
+
+
+def decode_record(key: bytes | None, value: bytes | None) -> GroupRecord | UnknownKey:
+    """One record outside a transaction. Raises DecodeError."""
+    if key is None:
+        raise DecodeError("a record without a key")
+    reader = Reader(key)
+    version = reader.int16()
+    if version in OFFSET_KEY_VERSIONS:
+        group_id, topic, partition = reader.string(), reader.string(), reader.int32()
+        if value is None:
+            return OffsetForgotten(group_id, topic, partition)
+        return OffsetCommitted(group_id, topic, partition, decode_offset(value))
+    if version == GROUP_KEY_VERSION:
+        group_id = reader.string()
+        return GroupForgotten(group_id) if value is None else decode_group(group_id, value)
+    return UnknownKey(version)
+
+
+def decode_offset(value: bytes) -> CommittedOffset:
+    """An offset in any version. Raises DecodeError."""
+    if len(value) >= 24 and value[:2] == b"\x00\x04" and value[14] == 1:
+        # The common case by far: version 4 without metadata.
+        _, offset, leader_epoch = _OFFSET_HEAD.unpack_from(value)
+        (commit_ms,) = _INT64.unpack_from(value, 15)
+        tags = value[23:]
+        if tags == b"\x00":
+            return tuple.__new__(CommittedOffset, (offset, leader_epoch, "", commit_ms, -1, ZERO_ID))
+        if len(tags) == 19 and tags[:3] == _TOPIC_ID_TAG:
+            return tuple.__new__(CommittedOffset, (offset, leader_epoch, "", commit_ms, -1, tags[3:]))
+    return _decode_any_offset(Reader(value))
+
+
+def _decode_any_offset(reader: Reader) -> CommittedOffset:
+    version = _value_version(reader, "offset")
+    offset = reader.int64()
+    leader_epoch = reader.int32() if version >= 3 else -1
+    metadata = reader.compact_string() if version >= 4 else reader.string()
+    commit_ms = reader.int64()
+    expire_ms = reader.int64() if version == 1 else -1
+    topic_id = ZERO_ID
+    if version >= 4:
+        topic_id = reader.tags().get(0, ZERO_ID)
+        if len(topic_id) != 16:
+            raise DecodeError(f"a topic id of {len(topic_id)} bytes")
+    return CommittedOffset(offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id)
+
+
+def decode_group(group_id: str, value: bytes) -> GroupRegistered:
+    """A group in any version. Raises DecodeError."""
+    reader = Reader(value)
+    version = _value_version(reader, "group")
+    is_flexible = version >= 4
+    string = reader.compact_string if is_flexible else reader.string
+    nullable = reader.compact_nullable_string if is_flexible else reader.nullable_string
+    protocol_type = string()
+    generation = reader.int32()
+    protocol_name = nullable()
+    leader_id = nullable()
+    timestamp_ms = reader.int64() if version >= 2 else -1
+    count = (reader.compact_array_length if is_flexible else reader.array_length)(_SMALLEST_MEMBER_BYTES)
+    members = tuple([_decode_member(reader, version) for _ in range(count)])
+    if is_flexible:
+        reader.tags()
+    return GroupRegistered(
+        group_id, protocol_type, generation, protocol_name, leader_id, timestamp_ms, members
+    )
+
+
+def _decode_member(reader: Reader, version: int) -> RegisteredMember:
+    is_flexible = version >= 4
+    string = reader.compact_string if is_flexible else reader.string
+    raw = reader.compact_bytes if is_flexible else reader.byte_string
+    member_id = string()
+    instance_id = None
+    if version >= 3:
+        instance_id = reader.compact_nullable_string() if is_flexible else reader.nullable_string()
+    client_id = string()
+    client_host = string()
+    rebalance_ms = reader.int32() if version >= 1 else None
+    session_ms = reader.int32()
+    subscription = raw()
+    assignment = raw()
+    if is_flexible:
+        reader.tags()
+    return RegisteredMember(
+        member_id,
+        instance_id,
+        client_id,
+        client_host,
+        session_ms if rebalance_ms is None else rebalance_ms,
+        session_ms,
+        subscription,
+        assignment,
+    )
+
+
+def _value_version(reader: Reader, kind: str) -> int:
+    version = reader.int16()
+    if not 0 <= version <= HIGHEST_VALUE_VERSION:
+        raise DecodeError(f"the value of an {kind} record in version {version}")
+    return version

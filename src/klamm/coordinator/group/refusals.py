@@ -1,0 +1,110 @@
+"""How each API says no: to a request that cannot be decided, and in place of an answer that fell through."""
+
+from __future__ import annotations
+
+from klamm.coordinator.group.offset_commit import failed_commit, refused_commit
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+from klamm.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from klamm.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from klamm.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from klamm.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from klamm.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from klamm.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from klamm.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from klamm.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
+from klamm.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+LOADING = ErrorCode.coordinator_load_in_progress
+
+
+def error_response(request: object, error_code: ErrorCode) -> object:
+    """The answer to a request that was not decided."""
+    match request:
+        case HeartbeatRequest():
+            # A member that waits for a shard to load has done nothing wrong.
+            return HeartbeatResponse(error_code=ErrorCode.none if error_code is LOADING else error_code)
+        case SyncGroupRequest():
+            # Clients take "loading" for fatal here; so they join again.
+            is_loading = error_code is LOADING
+            return SyncGroupResponse(error_code=ErrorCode.rebalance_in_progress if is_loading else error_code)
+        case JoinGroupRequest():
+            return JoinGroupResponse(error_code=error_code, member_id=request.member_id)
+        case LeaveGroupRequest():
+            return LeaveGroupResponse(error_code=error_code)
+        case OffsetCommitRequest():
+            return refused_commit(request, error_code)
+        case OffsetFetchRequest():
+            return OffsetFetchResponse(
+                groups=[
+                    OffsetFetchResponseGroup(group_id=asked.group_id, error_code=error_code)
+                    for asked in request.groups
+                ]
+            )
+        case OffsetDeleteRequest():
+            return OffsetDeleteResponse(error_code=error_code)
+        case DescribeGroupsRequest():
+            return DescribeGroupsResponse(
+                groups=[
+                    DescribedGroup(group_id=group_id, error_code=error_code) for group_id in request.groups
+                ]
+            )
+        case DeleteGroupsRequest():
+            return DeleteGroupsResponse(
+                results=[DeletableGroupResult(group_id, error_code) for group_id in request.groups_names]
+            )
+        case ListGroupsRequest():
+            return ListGroupsResponse(error_code=error_code)
+        case _:
+            raise TypeError(f"{type(request).__name__} is not for a group coordinator")
+
+
+def as_error(response: object, error_code: ErrorCode) -> object:
+    """An answer whose ground was lost before it could leave."""
+    match response:
+        case HeartbeatResponse():
+            return HeartbeatResponse(error_code=error_code)
+        case SyncGroupResponse():
+            return SyncGroupResponse(error_code=error_code)
+        case JoinGroupResponse():
+            return JoinGroupResponse(error_code=error_code, member_id=response.member_id)
+        case LeaveGroupResponse():
+            return LeaveGroupResponse(error_code=error_code)
+        case OffsetCommitResponse():
+            return failed_commit(response, error_code)
+        case OffsetFetchResponse():
+            return OffsetFetchResponse(
+                groups=[
+                    OffsetFetchResponseGroup(group_id=answer.group_id, error_code=error_code)
+                    for answer in response.groups
+                ]
+            )
+        case OffsetDeleteResponse():
+            return OffsetDeleteResponse(error_code=error_code)
+        case DescribeGroupsResponse():
+            return DescribeGroupsResponse(
+                groups=[
+                    DescribedGroup(group_id=answer.group_id, error_code=error_code)
+                    for answer in response.groups
+                ]
+            )
+        case DeleteGroupsResponse():
+            return DeleteGroupsResponse(
+                results=[DeletableGroupResult(answer.group_id, error_code) for answer in response.results]
+            )
+        case ListGroupsResponse():
+            return ListGroupsResponse(error_code=error_code)
+        case _:
+            raise TypeError(f"{type(response).__name__} is not from a group coordinator")

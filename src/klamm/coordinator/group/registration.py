@@ -1,0 +1,42 @@
+"""The record of a generation: who is in it, and what each has to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from klamm.coordinator.group.live import Live, Member
+from klamm.coordinator.group.remembered import GroupRegistered, RegisteredMember
+
+
+def registration(
+    live: Live,
+    members: Iterable[Member],
+    assignments: Mapping[str, bytes],
+    *,
+    leader_id: str | None,
+    timestamp_ms: int,
+) -> GroupRegistered:
+    """These members with these assignments, in the generation and the protocol of now."""
+    return GroupRegistered(
+        group_id=live.group_id,
+        protocol_type=live.protocol_type or "",
+        generation=live.generation,
+        protocol_name=live.protocol_name,
+        leader_id=leader_id,
+        state_timestamp_ms=timestamp_ms,
+        members=tuple(
+            [
+                RegisteredMember(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    rebalance_timeout_ms=member.rebalance_timeout_ms,
+                    session_timeout_ms=member.session_timeout_ms,
+                    subscription=member.metadata(live.protocol_name),
+                    assignment=assignments.get(member.member_id, b""),
+                )
+                for member in members
+            ]
+        ),
+    )

@@ -1,0 +1,164 @@
+"""What the log of a shard remembers: records, and what they add up to for one group.
+
+A record replaces or removes what its key held before; there are no deltas, so compaction cannot change the
+story.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from klamm.protocol.types import ZERO_ID, TopicPartition
+
+
+class CommittedOffset(NamedTuple):
+    """What a client committed for one partition."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    commit_timestamp_ms: int = -1
+    expire_timestamp_ms: int = -1  # -1: by the group's retention
+    topic_id: bytes = ZERO_ID
+
+
+class RegisteredMember(NamedTuple):
+    """One member of a registered generation."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+# --- records -----------------------------------------------------------------------------------------
+
+
+class OffsetCommitted(NamedTuple):
+    """A commit outside a transaction."""
+
+    group_id: str
+    topic: str
+    partition: int
+    committed: CommittedOffset
+
+
+class OffsetForgotten(NamedTuple):
+    """The tombstone of an offset."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
+class GroupRegistered(NamedTuple):
+    """A generation with its assignments, or a group that its last member left."""
+
+    group_id: str
+    protocol_type: str
+    generation: int
+    protocol_name: str | None
+    leader_id: str | None
+    state_timestamp_ms: int  # -1: unknown, from an old broker
+    members: tuple[RegisteredMember, ...] = ()
+
+
+class GroupForgotten(NamedTuple):
+    """The tombstone of a group."""
+
+    group_id: str
+
+
+class OffsetPended(NamedTuple):
+    """A commit within a transaction: it counts from the commit marker on. None takes it back."""
+
+    group_id: str
+    topic: str
+    partition: int
+    committed: CommittedOffset | None
+    producer_id: int
+    producer_epoch: int
+
+
+class TransactionEnded(NamedTuple):
+    """The marker at the end of a producer's transaction."""
+
+    producer_id: int
+    is_commit: bool
+
+
+GroupRecord = (
+    OffsetCommitted | OffsetForgotten | GroupRegistered | GroupForgotten | OffsetPended | TransactionEnded
+)
+
+
+# --- state -------------------------------------------------------------------------------------------
+
+Stored = tuple[int, CommittedOffset]  # the offset of its record in the log, and what was committed
+Before = dict[tuple[str, int], Stored | None]  # what partitions had before a commit
+
+
+@dataclass(slots=True)
+class GroupMemory:
+    """What the log remembers of one group."""
+
+    registration: GroupRegistered | None = None
+    registered_until: int = 0  # everything below this log offset is behind the registration
+    changed_until: int = 0  # the same for removed and for transactional offsets
+    offsets: dict[str, dict[int, Stored]] = field(default_factory=dict)
+    pending: dict[int, dict[TopicPartition, Stored]] = field(default_factory=dict)  # by producer id
+
+    @property
+    def is_blank(self) -> bool:
+        return self.registration is None and not self.offsets and not self.pending
+
+    def committed(self, topic: str, partition: int) -> Stored | None:
+        partitions = self.offsets.get(topic)
+        return None if partitions is None else partitions.get(partition)
+
+    def is_pending(self, topic: str, partition: int) -> bool:
+        """Whether an open transaction has an offset for this partition."""
+        key = (topic, partition)
+        return any(key in offsets for offsets in self.pending.values())
+
+
+def store_offset(memory: GroupMemory, topic: str, partition: int, stored: Stored) -> None:
+    partitions = memory.offsets.get(topic)
+    if partitions is None:
+        memory.offsets[topic] = {partition: stored}
+    else:
+        partitions[partition] = stored
+
+
+def forget_offset(memory: GroupMemory, topic: str, partition: int) -> None:
+    """Drop an offset, committed and pending: what a transaction brings later is gone as well."""
+    partitions = memory.offsets.get(topic)
+    if partitions is not None and partitions.pop(partition, None) is not None and not partitions:
+        del memory.offsets[topic]
+    key = TopicPartition(topic, partition)
+    for producer_id in [pid for pid, offsets in memory.pending.items() if key in offsets]:
+        take_pending(memory, producer_id, key)
+
+
+def take_pending(memory: GroupMemory, producer_id: int, key: TopicPartition) -> None:
+    offsets = memory.pending.get(producer_id)
+    if offsets is not None:
+        offsets.pop(key, None)
+        if not offsets:
+            del memory.pending[producer_id]
+
+
+def end_transaction(memory: GroupMemory, producer_id: int, *, is_commit: bool) -> None:
+    """Move a producer's pending offsets, unless a commit came after them; or drop them."""
+    pending = memory.pending.pop(producer_id, {})
+    if not is_commit:
+        return
+    for (topic, partition), stored in pending.items():
+        current = memory.committed(topic, partition)
+        if current is None or current[0] < stored[0]:
+            store_offset(memory, topic, partition, stored)

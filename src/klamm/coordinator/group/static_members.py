@@ -1,0 +1,135 @@
+"""Static members: a restart with the same instance id takes over, without a rebalance where that can be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from klamm.coordinator.group.checks import registration_error
+from klamm.coordinator.group.draft import Draft, GroupOutcome, reply
+from klamm.coordinator.group.events import Cause, MemberFenced
+from klamm.coordinator.group.live import NEW_MEMBER_TIMEOUT_MS, JoinProtocol, Live, Member, Parked
+from klamm.coordinator.group.notes import MemberReplaced
+from klamm.coordinator.group.phases import Phase
+from klamm.coordinator.group.rebalance import members_list, prepare_rebalance, triggered_by
+from klamm.coordinator.group.registration import registration
+from klamm.coordinator.group.signals import JoinCheck, ReplacementRefused, SessionOver
+from klamm.coordinator.group.state import GroupState
+from klamm.coordinator.group.vote import vote
+from klamm.coordinator.runtime.outcome import Context
+from klamm.coordinator.runtime.timers import Timer, TimerChange
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from klamm.protocol.messages.sync_group import SyncGroupResponse
+
+
+def replace_static_member(
+    draft: Draft,
+    live: Live,
+    request: JoinGroupRequest,
+    protocols: tuple[JoinProtocol, ...],
+    rebalance_timeout_ms: int,
+) -> GroupOutcome:
+    """Give the place of a static member to its new incarnation."""
+    assert request.group_instance_id is not None
+    context = draft.context
+    old = live.members[live.static_members[request.group_instance_id]]
+    new_id = f"{request.group_instance_id}-{context.fresh_id}"
+    member = replace(
+        old,
+        member_id=new_id,
+        session=Timer(SessionOver(live.group_id, new_id)),
+        protocols=protocols,
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=rebalance_timeout_ms,
+        client_id=context.client_id,
+        client_host=context.client_host,
+        parked_join=None,
+        parked_sync=None,
+    )
+    _fence(draft, live, old, new_id)
+    draft.arm(member, NEW_MEMBER_TIMEOUT_MS if member.is_new else None)
+    members = [member if known is old else known for known in live.members.values()]
+    if live.phase is Phase.STABLE:
+        leader = member if live.leader_id == old.member_id else live.members[live.leader_id or ""]
+        if vote(members, leader) == live.protocol_name:
+            return _carry_on(draft, live, old, member, members, request)
+    member.parked_join = Parked(context.token)
+    draft.notes.append(MemberReplaced(live.group_id, old.member_id, member))
+    if live.phase is Phase.PREPARING:
+        draft.then.append(JoinCheck(live.group_id))
+    else:
+        trigger = triggered_by(member, Cause.STATIC_MEMBER_RETURNED, request.reason)
+        prepare_rebalance(draft, live, trigger, members)
+    return draft.outcome()
+
+
+def _fence(draft: Draft, live: Live, old: Member, new_id: str) -> None:
+    """Whoever uses the old id from here on is refused, and what it waits for ends now."""
+    draft.timers.append(TimerChange(old.session, None))
+    if old.parked_join is not None:
+        draft.answer(
+            JoinGroupResponse(error_code=ErrorCode.fenced_instance_id, member_id=old.member_id),
+            old.parked_join.token,
+        )
+    if old.parked_sync is not None:
+        draft.answer(SyncGroupResponse(error_code=ErrorCode.fenced_instance_id), old.parked_sync.token)
+    draft.events.append(
+        MemberFenced(
+            group_id=live.group_id,
+            timestamp_ms=draft.context.timestamp_ms,
+            cause=Cause.STATIC_MEMBER_RETURNED,
+            member_id=old.member_id,
+            client_id=old.client_id,
+            client_host=old.client_host,
+            group_instance_id=old.group_instance_id or "",
+            new_member_id=new_id,
+            generation=live.generation,
+        )
+    )
+
+
+def _carry_on(
+    draft: Draft, live: Live, old: Member, member: Member, members: list[Member], request: JoinGroupRequest
+) -> GroupOutcome:
+    """No rebalance, even if the subscription changed: the generation goes on under the new id."""
+    is_leader = live.leader_id == old.member_id
+    leader_id = live.leader_id or ""
+    draft.notes.append(MemberReplaced(live.group_id, old.member_id, member))
+    response = JoinGroupResponse(
+        generation_id=live.generation,
+        protocol_type=live.protocol_type,
+        protocol_name=live.protocol_name,
+        # Without the flag a restarted leader must not think that it leads, or it would assign again.
+        leader=member.member_id if is_leader and request.knows_skip_assignment else leader_id,
+        skip_assignment=is_leader and request.knows_skip_assignment,
+        member_id=member.member_id,
+    )
+    if is_leader and request.knows_skip_assignment:
+        response.members = members_list(members, live.protocol_name)
+    draft.answer(response)
+    outcome = draft.outcome()
+    outcome.records = (
+        registration(
+            live,
+            members,
+            {known.member_id: known.assignment for known in members},
+            leader_id=member.member_id if is_leader else leader_id,
+            timestamp_ms=draft.context.timestamp_ms,
+        ),
+    )
+    outcome.if_refused = partial(ReplacementRefused, live.group_id)
+    return outcome
+
+
+def replacement_refused(state: GroupState, signal: ReplacementRefused, context: Context) -> GroupOutcome:
+    """The old id stays valid."""
+    live = state.groups[signal.group_id].live
+    return reply(
+        context,
+        JoinGroupResponse(
+            error_code=registration_error(signal.error_code),
+            generation_id=live.generation,
+            leader=live.leader_id or "",
+        ),
+    )

@@ -1,0 +1,153 @@
+"""SyncGroup: the leader brings the assignments, every member takes its own.
+
+Version 3 brings the instance id, 5 protocol type and name in both directions.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from klamm.coordinator.group.checks import membership_error, registration_error
+from klamm.coordinator.group.draft import Draft, GroupOutcome, reply
+from klamm.coordinator.group.events import Cause, RebalanceCompleted
+from klamm.coordinator.group.live import Live, Parked
+from klamm.coordinator.group.notes import Assigned, Synced, SyncParked
+from klamm.coordinator.group.phases import Phase
+from klamm.coordinator.group.rebalance import NOTHING, prepare_rebalance, triggered_by
+from klamm.coordinator.group.registration import registration
+from klamm.coordinator.group.signals import AssignmentDurable, AssignmentRefused
+from klamm.coordinator.group.state import Group, GroupState
+from klamm.coordinator.runtime.outcome import Context
+from klamm.coordinator.runtime.timers import TimerChange
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+
+def sync_group(state: GroupState, request: SyncGroupRequest, context: Context) -> GroupOutcome:
+    """Give a member its assignment, park it until there is one, or say why not."""
+    group = state.groups.get(request.group_id)
+    if group is None:
+        return reply(context, SyncGroupResponse(error_code=ErrorCode.unknown_member_id))
+    error_code = _sync_error(group.live, request)
+    if error_code is not ErrorCode.none:
+        return reply(context, SyncGroupResponse(error_code=error_code))
+    live = group.live
+    member = live.members[request.member_id]
+    draft = Draft(state, request.group_id, context)
+    if len(live.pending_sync) == 1 and request.member_id in live.pending_sync:
+        draft.timers.append(TimerChange(live.sync_timer, None))  # the last one everybody waited for
+    if live.phase is Phase.STABLE:
+        draft.notes.append(Synced(request.group_id, request.member_id))
+        draft.arm(member)
+        draft.answer(_assignment(live, member.assignment))
+        return draft.outcome()
+    if member.parked_sync is not None:
+        # It asked again, so nobody reads the older answer; but every request ends.
+        draft.answer(SyncGroupResponse(error_code=ErrorCode.rebalance_in_progress), member.parked_sync.token)
+    draft.notes.append(SyncParked(request.group_id, request.member_id, Parked(context.token)))
+    if live.leader_id == request.member_id:
+        return _register(draft, group, request)
+    return draft.outcome()
+
+
+def _sync_error(live: Live, request: SyncGroupRequest) -> ErrorCode:
+    """Checks in Kafka's order."""
+    if live.phase is Phase.DEAD:
+        return ErrorCode.coordinator_not_available
+    error_code = membership_error(live, request.member_id, request.group_instance_id)
+    if error_code is not ErrorCode.none:
+        return error_code
+    if request.generation_id != live.generation:
+        return ErrorCode.illegal_generation
+    if request.protocol_type is not None and request.protocol_type != live.protocol_type:
+        return ErrorCode.inconsistent_group_protocol
+    if request.protocol_name is not None and request.protocol_name != live.protocol_name:
+        return ErrorCode.inconsistent_group_protocol
+    if live.phase is Phase.PREPARING:
+        return ErrorCode.rebalance_in_progress
+    return ErrorCode.none
+
+
+def _assignment(live: Live, assignment: bytes) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        protocol_type=live.protocol_type, protocol_name=live.protocol_name, assignment=assignment
+    )
+
+
+def _register(draft: Draft, group: Group, request: SyncGroupRequest) -> GroupOutcome:
+    """Write down the leader's assignments; members get theirs when the disk has them."""
+    live = group.live
+    given = {assigned.member_id: assigned.assignment for assigned in request.assignments}
+    previous = group.memory.registration
+    before = {} if previous is None else {known.member_id: known.assignment for known in previous.members}
+    outcome = draft.outcome()
+    outcome.records = (
+        registration(
+            live,
+            live.members.values(),
+            given,
+            leader_id=live.leader_id,
+            timestamp_ms=draft.context.timestamp_ms,
+        ),
+    )
+    outcome.once_durable = (AssignmentDurable(live.group_id, live.generation, before),)
+    outcome.if_refused = partial(AssignmentRefused, live.group_id, live.generation)
+    return outcome
+
+
+def assignment_durable(state: GroupState, signal: AssignmentDurable, context: Context) -> GroupOutcome:
+    """Hand out the assignments, unless a new rebalance has begun meanwhile."""
+    group = state.groups.get(signal.group_id)
+    if group is None or not _still_completing(group.live, signal.generation):
+        return NOTHING
+    live, written = group.live, group.memory.registration
+    assert written is not None
+    assignments = {known.member_id: known.assignment for known in written.members}
+    draft = Draft(state, signal.group_id, context)
+    draft.notes.append(Assigned(signal.group_id, assignments, context.timestamp_ms))
+    for member in live.members.values():
+        if member.parked_sync is not None:
+            draft.arm(member)
+            draft.answer(_assignment(live, assignments[member.member_id]), member.parked_sync.token)
+    rebalance = live.rebalance
+    if rebalance is not None and rebalance.joined_at_ms is not None:
+        trigger = rebalance.trigger
+        draft.events.append(
+            RebalanceCompleted(
+                group_id=live.group_id,
+                timestamp_ms=context.timestamp_ms,
+                cause=trigger.cause,
+                member_id=trigger.member_id,
+                client_id=trigger.client_id,
+                client_host=trigger.client_host,
+                reason=trigger.reason,
+                generation_before=rebalance.generation_before,
+                generation_after=live.generation,
+                join_phase_ms=rebalance.joined_at_ms - rebalance.started_at_ms,
+                sync_phase_ms=context.now_ms - rebalance.joined_at_ms,
+                leader_id=live.leader_id or "",
+                protocol_name=live.protocol_name or "",
+                member_count=len(live.members),
+                dropped=rebalance.dropped,
+                before=signal.before,
+                after=assignments,
+            )
+        )
+    return draft.outcome()
+
+
+def assignment_refused(state: GroupState, signal: AssignmentRefused, context: Context) -> GroupOutcome:
+    """The log did not take the assignments: everybody who waits is told, and joins again."""
+    live = state.groups[signal.group_id].live
+    assert live.leader_id is not None, "only a leader's assignments are written"
+    leader = live.members[live.leader_id]
+    error_code = registration_error(signal.error_code)
+    draft = Draft(state, signal.group_id, context)
+    draft.answer(SyncGroupResponse(error_code=error_code))
+    trigger = triggered_by(leader, Cause.ASSIGNMENT_NOT_WRITTEN, signal.error_code.name)
+    prepare_rebalance(draft, live, trigger, live.members.values(), sync_error=error_code)
+    return draft.outcome()
+
+
+def _still_completing(live: Live, generation: int) -> bool:
+    return live.phase is Phase.COMPLETING and live.generation == generation

@@ -1,0 +1,72 @@
+"""What happens when a member is silent, an id stays unused, or an assignment is not fetched."""
+
+from __future__ import annotations
+
+from klamm.coordinator.group.draft import Draft, GroupOutcome
+from klamm.coordinator.group.events import Cause, MemberRemoved
+from klamm.coordinator.group.notes import MembersRemoved, PendingForgotten
+from klamm.coordinator.group.phases import Phase
+from klamm.coordinator.group.rebalance import NOTHING, prepare_rebalance, triggered_by
+from klamm.coordinator.group.signals import JoinCheck, PendingOver, SessionOver, SyncTimeUp
+from klamm.coordinator.group.state import GroupState
+from klamm.coordinator.runtime.outcome import Context
+
+
+def session_over(state: GroupState, signal: SessionOver, context: Context) -> GroupOutcome:
+    """Remove a member that was silent for too long."""
+    group = state.groups.get(signal.group_id)
+    member = None if group is None else group.live.members.get(signal.member_id)
+    if group is None or member is None:
+        return NOTHING
+    is_waiting = member.parked_join is not None or member.parked_sync is not None
+    if is_waiting and not member.is_new:
+        return NOTHING  # it waits for us; the answer starts its session anew
+    live = group.live
+    draft = Draft(state, signal.group_id, context)
+    draft.notes.append(MembersRemoved(signal.group_id, (signal.member_id,)))
+    cause = Cause.JOIN_TOO_LONG if is_waiting else Cause.SESSION_EXPIRED
+    draft.say_goodbye(live, (member,), cause)
+    if live.phase is Phase.PREPARING:
+        draft.then.append(JoinCheck(signal.group_id))
+    else:
+        staying = [known for known in live.members.values() if known is not member]
+        prepare_rebalance(draft, live, triggered_by(member, cause), staying)
+    return draft.outcome()
+
+
+def pending_over(state: GroupState, signal: PendingOver, context: Context) -> GroupOutcome:
+    """Forget an id that nobody used."""
+    group = state.groups.get(signal.group_id)
+    if group is None or signal.member_id not in group.live.pending:
+        return NOTHING
+    draft = Draft(state, signal.group_id, context)
+    draft.notes.append(PendingForgotten(signal.group_id, signal.member_id))
+    draft.then.append(JoinCheck(signal.group_id))
+    draft.events.append(
+        MemberRemoved(
+            group_id=signal.group_id,
+            timestamp_ms=context.timestamp_ms,
+            cause=Cause.ID_UNUSED,
+            member_id=signal.member_id,
+            group_instance_id=None,
+            generation=group.live.generation,
+        )
+    )
+    return draft.outcome()
+
+
+def sync_time_up(state: GroupState, signal: SyncTimeUp, context: Context) -> GroupOutcome:
+    """Remove everybody who never asked for its assignment; heartbeats alone do not help."""
+    group = state.groups.get(signal.group_id)
+    if group is None:
+        return NOTHING
+    live = group.live
+    if live.phase not in (Phase.COMPLETING, Phase.STABLE) or not live.pending_sync:
+        return NOTHING
+    draft = Draft(state, signal.group_id, context)
+    silent = [live.members[member_id] for member_id in live.pending_sync]
+    draft.notes.append(MembersRemoved(signal.group_id, tuple(live.pending_sync)))
+    draft.say_goodbye(live, silent, Cause.SYNC_MISSED)
+    staying = [known for known in live.members.values() if known.member_id not in live.pending_sync]
+    prepare_rebalance(draft, live, triggered_by(silent[0], Cause.SYNC_MISSED), staying)
+    return draft.outcome()

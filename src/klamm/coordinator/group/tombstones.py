@@ -1,0 +1,28 @@
+"""Forgetting: which records take what away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from klamm.coordinator.group.remembered import GroupForgotten, GroupMemory, GroupRecord, OffsetForgotten
+
+
+def offset_keys(memory: GroupMemory) -> Iterator[tuple[str, int]]:
+    """Every partition that has an offset, committed or pending in a transaction."""
+    for topic, partitions in memory.offsets.items():
+        for partition in partitions:
+            yield topic, partition
+    for offsets in memory.pending.values():
+        for topic, partition in offsets:
+            if memory.committed(topic, partition) is None:
+                yield topic, partition
+
+
+def forget_all(group_id: str, memory: GroupMemory) -> list[GroupRecord]:
+    """Tombstones for everything the log has of a group, the group itself last."""
+    records: list[GroupRecord] = [
+        OffsetForgotten(group_id, topic, partition) for topic, partition in dict.fromkeys(offset_keys(memory))
+    ]
+    if memory.registration is not None:
+        records.append(GroupForgotten(group_id))
+    return records

@@ -1,0 +1,138 @@
+"""What the group coordinator needs to know of topics: which exist, and under which id."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from klamm.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+
+class KnownTopic(NamedTuple):
+    """A topic that exists."""
+
+    name: str
+    topic_id: bytes
+    partition_count: int
+
+
+class TopicDirectory(Protocol):
+    """The topics of the cluster as they are now."""
+
+    def by_name(self, name: str) -> KnownTopic | None: ...
+    def by_id(self, topic_id: bytes) -> KnownTopic | None: ...
+
+
+class ScreenedCommit(NamedTuple):
+    """A commit for topics that exist, and the answers for the rest."""
+
+    request: OffsetCommitRequest
+    refused: list[OffsetCommitResponseTopic]
+
+
+def screen_commit(request: OffsetCommitRequest, directory: TopicDirectory) -> ScreenedCommit:
+    """Take out what does not exist, and give every topic its name and its id."""
+    accepted: list[OffsetCommitRequestTopic] = []
+    refused: list[OffsetCommitResponseTopic] = []
+    for topic in request.topics:
+        if request.uses_topic_ids:
+            known, missing = directory.by_id(topic.topic_id), ErrorCode.unknown_topic_id
+        else:
+            known, missing = directory.by_name(topic.name), ErrorCode.unknown_topic_or_partition
+        if known is None:
+            answers = [
+                OffsetCommitResponsePartition(each.partition_index, missing) for each in topic.partitions
+            ]
+            refused.append(OffsetCommitResponseTopic(topic.topic_id, topic.name, answers))
+            continue
+        name, topic_id, count = known
+        unknown = [each.partition_index for each in topic.partitions if not 0 <= each.partition_index < count]
+        partitions = topic.partitions
+        if unknown:
+            partitions = [each for each in topic.partitions if 0 <= each.partition_index < count]
+            answers = [
+                OffsetCommitResponsePartition(index, ErrorCode.unknown_topic_or_partition)
+                for index in unknown
+            ]
+            refused.append(OffsetCommitResponseTopic(topic_id, name, answers))
+        if partitions:
+            accepted.append(OffsetCommitRequestTopic(topic_id, name, partitions))
+    screened = OffsetCommitRequest(
+        group_id=request.group_id,
+        generation_id_or_member_epoch=request.generation_id_or_member_epoch,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        retention_time_ms=request.retention_time_ms,
+        topics=accepted,
+        knows_group_id_not_found=request.knows_group_id_not_found,
+        uses_topic_ids=request.uses_topic_ids,
+    )
+    return ScreenedCommit(screened, refused)
+
+
+def with_refused_commits(
+    response: OffsetCommitResponse, refused: list[OffsetCommitResponseTopic]
+) -> OffsetCommitResponse:
+    """The whole answer: each topic once."""
+    by_topic = {(topic.topic_id, topic.name): topic for topic in response.topics}
+    topics = list(response.topics)
+    for topic in refused:
+        known = by_topic.get((topic.topic_id, topic.name))
+        if known is None:
+            topics.append(topic)
+        else:
+            known.partitions = [*known.partitions, *topic.partitions]
+    return OffsetCommitResponse(topics=topics)
+
+
+class ScreenedDelete(NamedTuple):
+    """A deletion for partitions that exist, and the answers for the rest."""
+
+    request: OffsetDeleteRequest
+    refused: list[OffsetDeleteResponseTopic]
+
+
+def screen_delete(request: OffsetDeleteRequest, directory: TopicDirectory) -> ScreenedDelete:
+    """Take out what does not exist."""
+    accepted: list[OffsetDeleteRequestTopic] = []
+    refused: list[OffsetDeleteResponseTopic] = []
+    for topic in request.topics:
+        known = directory.by_name(topic.name)
+        count = 0 if known is None else known.partition_count
+        there = [each for each in topic.partitions if 0 <= each.partition_index < count]
+        answers = [
+            OffsetDeleteResponsePartition(each.partition_index, ErrorCode.unknown_topic_or_partition)
+            for each in topic.partitions
+            if not 0 <= each.partition_index < count
+        ]
+        if there:
+            accepted.append(OffsetDeleteRequestTopic(topic.name, there))
+        if answers:
+            refused.append(OffsetDeleteResponseTopic(topic.name, answers))
+    return ScreenedDelete(OffsetDeleteRequest(request.group_id, accepted), refused)
+
+
+def with_refused_deletes(
+    response: OffsetDeleteResponse, refused: list[OffsetDeleteResponseTopic]
+) -> OffsetDeleteResponse:
+    """The whole answer; an error of the group replaces all of it."""
+    if response.error_code:
+        return response
+    topics = {topic.name: topic for topic in response.topics}
+    for topic in refused:
+        known = topics.setdefault(topic.name, OffsetDeleteResponseTopic(topic.name))
+        known.partitions = [*known.partitions, *topic.partitions]
+    return OffsetDeleteResponse(topics=list(topics.values()))

@@ -1,0 +1,42 @@
+"""Which assignor a generation uses, and which topics it reads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from klamm.coordinator.group.live import Member
+from klamm.protocol.consumer_protocol import subscribed_topics
+
+CONSUMER = "consumer"  # the only protocol type whose metadata the broker can read
+
+
+def vote(members: Sequence[Member], leader: Member) -> str:
+    """The protocol that most members like best, of those that all of them know.
+
+    Ties go to the one that the leader names first; Kafka leaves them to chance. Joins are checked so that
+    there always is a candidate.
+    """
+    offers = Counter(tuple(protocol.name for protocol in member.protocols) for member in members)
+    candidates = set.intersection(*(set(names) for names in offers))
+    votes: Counter[str] = Counter()
+    for names, count in offers.items():
+        votes[next(name for name in names if name in candidates)] += count
+    most = max(votes.values())
+    return next(protocol.name for protocol in leader.protocols if votes[protocol.name] == most)
+
+
+def topics_of(
+    protocol_type: str | None, protocol_name: str, members: Sequence[Member]
+) -> frozenset[str] | None:
+    """The topics that a group reads; None when that cannot be told."""
+    if protocol_type != CONSUMER:
+        return None
+    topics: set[str] = set()
+    # Members of one application mostly say the same: read each wording once.
+    for metadata in {member.metadata(protocol_name) for member in members}:
+        found = subscribed_topics(metadata)
+        if found is None:
+            return None
+        topics |= found
+    return frozenset(topics)

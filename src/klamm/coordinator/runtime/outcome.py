@@ -1,0 +1,58 @@
+"""What a decision is: effects as data, carried out by the shard in a fixed order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+from klamm.coordinator.runtime.timers import TimerChange
+from klamm.protocol.errors import ErrorCode
+
+Record = TypeVar("Record")
+Note = TypeVar("Note")
+
+
+@dataclass(slots=True)
+class Context:
+    """What a decision may know besides the state: who asks, what time it is, a fresh id."""
+
+    now_ms: int  # monotonic: deadlines
+    timestamp_ms: int  # wall clock: records
+    client_id: str = ""
+    client_host: str = ""
+    fresh_id: str = ""  # never seen before; there when the request may need one
+    token: object = None  # stands for the request until it is answered; decisions only pass it on
+
+
+class Reply(NamedTuple):
+    """The answer to the request behind a token."""
+
+    token: object
+    response: object
+
+
+# Not frozen: a frozen dataclass takes four times as long to make, and one is made per heartbeat.
+@dataclass(slots=True, kw_only=True)
+class Outcome(Generic[Record, Note]):
+    """What a handler decided. The shard carries it out, in this order.
+
+    A signal is a value that enters the machine as a request does: a due timer, or a next step.
+    """
+
+    records: Sequence[Record] = ()  # appended to the log as one batch, then replayed
+    notes: Sequence[Note] = ()  # applied to transient state; a restart forgets them
+    timers: Sequence[TimerChange] = ()
+    events: Sequence[object] = ()  # told to whoever watches; nothing depends on them
+    replies: Sequence[Reply] = ()  # sent when all that the decision saw is durable
+    then: Sequence[object] = ()  # signals decided next, on the result, within the same turn
+    once_durable: Sequence[object] = ()  # signals decided when the records are durable
+
+    if_refused: Callable[[ErrorCode], object] | None = None
+    """Makes the signal that is decided, on the state as it was, when the log does not take the records."""
+
+    seen_offset: int | None = None
+    """What must be durable before the replies go; None is all that this shard has written."""
+
+    is_divisible: bool = False
+    """Whether the records may go in several batches, because each of them stands alone."""

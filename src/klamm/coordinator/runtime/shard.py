@@ -1,0 +1,270 @@
+"""One partition of an internal topic and the machine that lives in it.
+
+load → active → unload. A request is decided, its records are appended and replayed at once, so that the next
+request decides on the result, and its replies leave when all that the decision saw is durable. Many requests
+share one flush. When a flush fails, the log is cut back, everybody who waits gets a retriable error and the
+shard is loaded again: recovery is the start-up path.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+
+from klamm.coordinator.runtime.log import AppendRefusedError, CoordinatorLog, LogUnavailableError
+from klamm.coordinator.runtime.machine import CorruptLogError, Machine
+from klamm.coordinator.runtime.outcome import Context, Outcome, Reply
+from klamm.coordinator.runtime.timers import TimerQueue
+from klamm.protocol.errors import ErrorCode
+
+Record = TypeVar("Record")
+Note = TypeVar("Note")
+
+DIVISIBLE_RECORDS: Final = 1_000  # tombstones per batch: far below any limit on a batch's bytes
+FLUSH_ERROR: Final = ErrorCode.not_coordinator  # what Kafka makes of a storage error: look again, try again
+
+_logger = logging.getLogger(__name__)
+
+
+class Host(Protocol):
+    """Who runs shards. None of these may call back into a shard."""
+
+    def send(self, token: object, response: object) -> None:
+        """Answer a request. The first answer to a token counts: after a fault of ours another may follow."""
+        ...
+
+    def tell(self, event: object) -> None:
+        """Something happened that people will ask about."""
+        ...
+
+    def wake(self, at_ms: int) -> None:
+        """Call `tick` at this instant; earlier than was asked for before."""
+        ...
+
+    def load(self, shard: Shard[Record, Note]) -> None:
+        """Call the shard's `load_some` until it says that it has done."""
+        ...
+
+
+class Status(Enum):
+    """The life of a shard."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    FAILED = "failed"  # the log could not be read: not served
+    CLOSED = "closed"
+
+
+class _Held(NamedTuple):
+    offset: int  # everything below must be durable
+    replies: Sequence[Reply]
+    signals: Sequence[object]
+
+
+class Shard(Generic[Record, Note]):
+    """Runs one machine, one input at a time."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        epoch: int,
+        log: CoordinatorLog,
+        make_machine: Callable[[], Machine[Record, Note]],
+        host: Host,
+    ) -> None:
+        self.name = name  # for people: `__consumer_offsets-7`
+        self.epoch = epoch
+        self.status = Status.LOADING
+        self.machine = make_machine()
+        self._make_machine = make_machine
+        self._log = log
+        self._host = host
+        self._timers = TimerQueue()
+        self._held: deque[_Held] = deque()
+        self._loaded_offset = log.start_offset
+        self._end_offset = 0
+        self._durable_offset = 0
+
+    # --- loading and unloading -----------------------------------------------------------------------
+
+    def load_some(self, context: Context, max_bytes: int) -> bool:
+        """Replay the next part of the log; True when there is nothing more to do."""
+        if self.status is not Status.LOADING:
+            return True
+        try:
+            if self._loaded_offset < self._log.end_offset:
+                batches = self._log.read(self._loaded_offset, max_bytes)
+                if batches:
+                    self._loaded_offset = self.machine.load(batches)
+                    return False
+            self._end_offset = self._log.end_offset
+            self._durable_offset = self._log.durable_offset
+        except LogUnavailableError as error:
+            _logger.warning("%s: loading stopped: %s", self.name, error)
+            self.status = Status.FAILED
+            return True
+        except CorruptLogError as error:
+            _logger.error("%s is not served: after offset %d: %s", self.name, self._loaded_offset, error)
+            self.status = Status.FAILED
+            return True
+        self.status = Status.ACTIVE
+        try:
+            self._run(self.machine.loaded(context), context)
+        except Exception:
+            # Loading again would end here again.
+            _logger.exception("%s is not served: its state could not be set up", self.name)
+            self._dismiss_all(FLUSH_ERROR)
+            self.status = Status.FAILED
+        return True
+
+    def unload(self, error_code: ErrorCode = ErrorCode.not_coordinator) -> None:
+        """Leave: everybody who waits is told, nothing more is accepted."""
+        if self.status is not Status.CLOSED:
+            self._dismiss_all(error_code)
+            self.status = Status.CLOSED
+
+    def on_flush_failed(self) -> None:
+        """What was appended last will never be durable: forget it, and read what is."""
+        if self.status is Status.ACTIVE:
+            _logger.error("%s: a flush failed; the shard is loaded again from its log", self.name)
+            self._log.cut_back()
+            self._rebuild()
+
+    def _rebuild(self) -> None:
+        self._dismiss_all(FLUSH_ERROR)
+        self.machine = self._make_machine()
+        self._loaded_offset = self._log.start_offset
+        self.status = Status.LOADING
+        self._host.load(self)
+
+    def _dismiss_all(self, error_code: ErrorCode) -> None:
+        """Answer what is held back and what is parked with an error."""
+        send = self._host.send
+        held, self._held = self._held, deque()
+        for _, replies, _ in held:
+            for token, response in replies:
+                send(token, self.machine.as_error(response, error_code))
+        if self.status is Status.ACTIVE:
+            for token, response in self.machine.unloaded(error_code).replies:
+                send(token, response)
+        self._timers = TimerQueue()
+
+    # --- working -------------------------------------------------------------------------------------
+
+    def handle(self, request: object, context: Context) -> None:
+        """Decide a request and carry out what was decided. The shard is active."""
+        try:
+            outcome = self.machine.decide(request, context)
+        except Exception:
+            # Deciding changes nothing, so only this one request is lost.
+            _logger.exception("%s: %s could not be decided", self.name, type(request).__name__)
+            error_code = ErrorCode.unknown_server_error
+            self._host.send(context.token, self.machine.error_response(request, error_code))
+            return
+        if not self._carry_out(outcome, context):
+            self._host.send(context.token, self.machine.error_response(request, FLUSH_ERROR))
+
+    def signal(self, signal: object, context: Context) -> None:
+        """Let something that nobody waits for enter like a request: a due timer, a deleted topic."""
+        if self.status is not Status.ACTIVE:
+            return
+        try:
+            outcome = self.machine.decide(signal, context)
+        except Exception:
+            _logger.exception("%s: %r could not be decided", self.name, signal)
+            return
+        self._carry_out(outcome, context)
+
+    def on_durable(self, context: Context) -> None:
+        """The log's durable offset moved: let go what waited for it."""
+        self._durable_offset = self._log.durable_offset
+        held = self._held
+        while held and held[0].offset <= self._durable_offset:
+            _, replies, signals = held.popleft()
+            for token, response in replies:
+                self._host.send(token, response)
+            for signal in signals:
+                self.signal(signal, context)
+            held = self._held  # a rebuild made a new one
+
+    @property
+    def is_waiting_for_disk(self) -> bool:
+        return bool(self._held)
+
+    def next_look_ms(self) -> int | None:
+        """When `tick` is to be called at the latest; None when nothing is armed."""
+        return self._timers.next_look_ms()
+
+    def tick(self, context: Context, limit: int = 1_000) -> None:
+        """Fire what is due, at most `limit` timers, so that nobody waits for long."""
+        for _ in range(limit):
+            timer = self._timers.pop_due(context.now_ms)
+            if timer is None:
+                return
+            self.signal(timer.signal, context)
+
+    def _carry_out(self, outcome: Outcome[Record, Note], context: Context) -> bool:
+        try:
+            self._run(outcome, context)
+        except Exception:
+            # Something may have changed and something not: only the log can be believed now.
+            _logger.exception("%s: a decision could not be carried out; the shard is rebuilt", self.name)
+            self._rebuild()
+            return False
+        return True
+
+    def _run(self, outcome: Outcome[Record, Note], context: Context) -> None:
+        if outcome.records:
+            refused_with = self._append(outcome, context)
+            if refused_with is not None:
+                if outcome.if_refused is not None:
+                    refusal = outcome.if_refused(refused_with)
+                    self._run(self.machine.decide(refusal, context), context)
+                return
+            seen_offset = self._end_offset
+        else:
+            seen_offset = self._end_offset if outcome.seen_offset is None else outcome.seen_offset
+        for note in outcome.notes:
+            self.machine.apply(note)
+        for timer, due_at_ms in outcome.timers:
+            if self._timers.change(timer, due_at_ms) and due_at_ms is not None:
+                self._host.wake(due_at_ms)
+        for event in outcome.events:
+            self._host.tell(event)
+        if seen_offset <= self._durable_offset:
+            for token, response in outcome.replies:
+                self._host.send(token, response)
+            for signal in outcome.once_durable:
+                self._run(self.machine.decide(signal, context), context)
+        elif outcome.replies or outcome.once_durable:
+            if self._held and self._held[-1].offset > seen_offset:
+                seen_offset = self._held[-1].offset
+            self._held.append(_Held(seen_offset, outcome.replies, outcome.once_durable))
+        for signal in outcome.then:
+            self._run(self.machine.decide(signal, context), context)
+
+    def _append(self, outcome: Outcome[Record, Note], context: Context) -> ErrorCode | None:
+        """Append and replay; the log's error when it takes the records not."""
+        records = outcome.records
+        size = DIVISIBLE_RECORDS if outcome.is_divisible else len(records)
+        replay = self.machine.replay
+        now_ms, timestamp_ms = context.now_ms, context.timestamp_ms
+        for first in range(0, len(records), size):
+            part = records if size >= len(records) else records[first : first + size]
+            try:
+                offset = self._log.append(
+                    self.machine.encode(part, timestamp_ms), now_ms=now_ms, timestamp_ms=timestamp_ms
+                )
+            except AppendRefusedError as refused:
+                _logger.warning("%s: the log took no %d records: %s", self.name, len(part), refused)
+                return refused.error_code
+            for record in part:
+                replay(record, offset)
+                offset += 1
+            self._end_offset = offset
+        self._durable_offset = self._log.durable_offset
+        return None

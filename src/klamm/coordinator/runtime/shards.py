@@ -1,0 +1,97 @@
+"""Which shards this broker serves, and at which leader epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+from klamm.coordinator.runtime.log import CoordinatorLog
+from klamm.coordinator.runtime.machine import Machine
+from klamm.coordinator.runtime.outcome import Context
+from klamm.coordinator.runtime.shard import Host, Shard, Status
+from klamm.protocol.errors import ErrorCode
+
+Record = TypeVar("Record")
+Note = TypeVar("Note")
+
+
+class Shards(Generic[Record, Note]):
+    """The shards of one internal topic. Leadership comes and goes by epoch; what is older is ignored."""
+
+    def __init__(
+        self, topic: str, *, make_machine: Callable[[int], Machine[Record, Note]], host: Host
+    ) -> None:
+        self._topic = topic
+        self._make_machine = make_machine
+        self._host = host
+        self._shards: dict[int, Shard[Record, Note]] = {}
+        self._last_epochs: dict[int, int] = {}
+        self.is_stopped = False
+
+    def elect(self, partition: int, epoch: int, open_log: Callable[[], CoordinatorLog]) -> bool:
+        """Begin to serve a partition at a leader epoch; False when that is old news."""
+        if self.is_stopped or epoch < self._last_epochs.get(partition, 0):
+            return False
+        shard = self._shards.get(partition)
+        if shard is not None and shard.epoch == epoch and shard.status is not Status.FAILED:
+            return False
+        self._last_epochs[partition] = epoch
+        if shard is not None:
+            shard.unload()
+        shard = Shard(
+            f"{self._topic}-{partition}",
+            epoch=epoch,
+            log=open_log(),
+            make_machine=lambda: self._make_machine(partition),
+            host=self._host,
+        )
+        self._shards[partition] = shard
+        self._host.load(shard)
+        return True
+
+    def resign(self, partition: int, epoch: int) -> bool:
+        """Stop serving a partition, whose leader at this epoch is another; False when that is old news."""
+        if epoch < self._last_epochs.get(partition, 0):
+            return False
+        self._last_epochs[partition] = epoch
+        shard = self._shards.pop(partition, None)
+        if shard is not None:
+            shard.unload()
+        return True
+
+    def stop(self) -> None:
+        """Serve nothing from now on."""
+        self.is_stopped = True
+        for shard in self._shards.values():
+            shard.unload(ErrorCode.coordinator_not_available)
+        self._shards.clear()
+
+    def find(self, partition: int) -> Shard[Record, Note] | ErrorCode:
+        """The shard that serves a partition, or why there is none."""
+        if self.is_stopped:
+            return ErrorCode.coordinator_not_available
+        shard = self._shards.get(partition)
+        if shard is None:
+            return ErrorCode.not_coordinator
+        if shard.status is Status.ACTIVE:
+            return shard
+        if shard.status is Status.LOADING:
+            return ErrorCode.coordinator_load_in_progress
+        return ErrorCode.not_coordinator
+
+    def get(self, partition: int) -> Shard[Record, Note] | None:
+        """The shard of a partition in whatever state it is."""
+        return self._shards.get(partition)
+
+    def __iter__(self) -> Iterator[Shard[Record, Note]]:
+        return iter(tuple(self._shards.values()))
+
+    def next_look_ms(self) -> int | None:
+        """When `tick` is to be called at the latest; None when nothing is armed."""
+        looks = [look for shard in self._shards.values() if (look := shard.next_look_ms()) is not None]
+        return min(looks, default=None)
+
+    def tick(self, context: Context) -> None:
+        """Fire what is due in every shard."""
+        for shard in self:
+            shard.tick(context)

@@ -1,0 +1,77 @@
+"""Deadlines as data: a timer is an object with a due field, and the queue looks at it when it must.
+
+Re-arming writes one field. The heap is touched only when a timer becomes due earlier than the queue will
+look at it next, so a hundred thousand members that keep heartbeating cost one look per session timeout each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+
+@dataclass(slots=True)
+class Timer:
+    """Something that will happen unless it is put off: `signal` enters the machine like a request."""
+
+    signal: object
+    due_at_ms: int | None = None  # None: not armed
+    looked_at_ms: int | None = None  # when the queue looks next; never after `due_at_ms`
+
+
+class TimerChange(NamedTuple):
+    """Arm a timer anew, or with None disarm it."""
+
+    timer: Timer
+    due_at_ms: int | None
+
+
+class TimerQueue:
+    """Which timers are due; all instants on one monotonic clock."""
+
+    __slots__ = ("_heap", "_pushed")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Timer]] = []
+        self._pushed = 0  # breaks ties, so that what was armed first fires first
+
+    def change(self, timer: Timer, due_at_ms: int | None) -> bool:
+        """Arm or disarm; True when the queue must be looked at earlier than it said before."""
+        timer.due_at_ms = due_at_ms
+        if due_at_ms is None:
+            return False
+        looked_at_ms = timer.looked_at_ms
+        if looked_at_ms is not None and looked_at_ms <= due_at_ms:
+            return False
+        heap = self._heap
+        is_earliest = not heap or due_at_ms < heap[0][0]
+        self._push(timer, due_at_ms)
+        return is_earliest
+
+    def next_look_ms(self) -> int | None:
+        """Nothing is due before this instant; None when nothing is armed."""
+        return self._heap[0][0] if self._heap else None
+
+    def pop_due(self, now_ms: int) -> Timer | None:
+        """Take the next timer that is due, disarmed; None when there is none."""
+        heap = self._heap
+        while heap and heap[0][0] <= now_ms:
+            looked_at_ms, _, timer = heappop(heap)
+            if timer.looked_at_ms != looked_at_ms:
+                continue  # armed earlier meanwhile: another entry stands for it
+            timer.looked_at_ms = None
+            due_at_ms = timer.due_at_ms
+            if due_at_ms is None:
+                continue
+            if due_at_ms > now_ms:
+                self._push(timer, due_at_ms)
+                continue
+            timer.due_at_ms = None
+            return timer
+        return None
+
+    def _push(self, timer: Timer, due_at_ms: int) -> None:
+        timer.looked_at_ms = due_at_ms
+        self._pushed += 1
+        heappush(self._heap, (due_at_ms, self._pushed, timer))
