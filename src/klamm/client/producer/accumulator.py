@@ -127,6 +127,11 @@ class Accumulator:
             batch.is_closed = True
             return batch
 
+    def waiting_to_retry(self, partition: TopicPartition) -> list[Batch]:
+        """Batches that were sent once and came back."""
+        with self.lock:
+            return [batch for batch in self._queues.get(partition, ()) if batch.was_sent]
+
     def put_back(self, batch: Batch) -> None:
         """Return a batch to its place: by sequence among those that were sent, before all others."""
         with self.lock:

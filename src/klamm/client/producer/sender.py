@@ -266,9 +266,12 @@ class Sender:
         self._retry_or_fail(batch, error, may_retry=code in RETRIABLE)
 
     def _out_of_order(self, batch: Batch, error: KlammError) -> None:
-        """The broker misses what came before: wait for it if it is under way, else number anew."""
-        in_flight = self._in_flight.get(batch.partition, [])
-        if self._sequences.is_next(batch, in_flight):
+        """The broker misses what came before: wait for it if it is still to come, else number anew."""
+        still_open = [
+            *self._in_flight.get(batch.partition, ()),
+            *self._accumulator.waiting_to_retry(batch.partition),
+        ]
+        if self._sequences.is_next(batch, still_open):
             self._sequences.broke(batch.partition)
         self._retry_or_fail(batch, error, may_retry=self._settings.is_idempotent)
 

@@ -55,13 +55,13 @@ class Sequences:
         numbers.next_sequence = next_sequence(numbers.next_sequence, len(batch.records))
         return True
 
-    def is_next(self, batch: Batch, in_flight: list[Batch]) -> bool:
-        """Whether nothing sent before this batch is still open."""
+    def is_next(self, batch: Batch, still_open: list[Batch]) -> bool:
+        """Whether nothing with a lower number is under way or waiting to be sent again."""
         return not any(
             other is not batch
             and other.producer_epoch == batch.producer_epoch
             and ((batch.base_sequence - other.base_sequence) & 0x7FFFFFFF) < 0x40000000
-            for other in in_flight
+            for other in still_open
         )
 
     def broke(self, partition: TopicPartition) -> None:

@@ -1,0 +1,80 @@
+"""Partitions as Java chooses them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from types import MappingProxyType
+
+import pytest
+
+from klamm.client.net.cluster import PartitionInfo, TopicInfo
+from klamm.client.producer.partitioner import StickyPartitioner, partition_for_key, weights
+
+
+def a_topic(partitions: int, without_leader: frozenset[int] = frozenset()) -> TopicInfo:
+    infos = {
+        number: PartitionInfo(number, -1 if number in without_leader else 1, 0, (1,), (1,))
+        for number in range(partitions)
+    }
+    return TopicInfo("t", b"t" * 16, False, MappingProxyType(infos))
+
+
+@pytest.mark.parametrize(
+    ("key", "of_3", "of_12", "of_50"),
+    [
+        (b"", 0, 9, 31),
+        (b"a", 1, 4, 24),
+        (b"21", 0, 0, 40),
+        (b"abc", 0, 3, 7),
+        (b"key", 1, 1, 31),
+        (b"foobar", 0, 6, 16),
+        (b"user-42", 1, 4, 10),
+        ("订单".encode(), 1, 10, 32),
+        (bytes.fromhex("00000001"), 0, 0, 40),
+    ],
+)
+def test_a_key_goes_where_java_puts_it(key: bytes, of_3: int, of_12: int, of_50: int) -> None:
+    assert [partition_for_key(key, count) for count in (3, 12, 50)] == [of_3, of_12, of_50]
+
+
+def test_keyless_records_stay_until_a_batch_is_full() -> None:
+    sticky = StickyPartitioner(100, is_adaptive=False, random=Random(5))
+    topic = a_topic(8)
+    first = sticky.choose(topic, {})
+    sticky.took("t", first, 60, is_batch_full=False)
+    sticky.took("t", first, 60, is_batch_full=False)
+    assert sticky.choose(topic, {}) == first, "a batch is not cut short"
+    sticky.took("t", first, 10, is_batch_full=True)
+    drawn = {sticky.choose(topic, {})}
+    for _ in range(50):
+        current = sticky.choose(topic, {})
+        sticky.took("t", current, 200, is_batch_full=True)
+        drawn.add(current)
+    assert len(drawn) > 4
+
+
+def test_twice_a_batch_ends_the_stay_in_any_case() -> None:
+    sticky = StickyPartitioner(100, is_adaptive=False, random=Random(1))
+    topic = a_topic(64)
+    first = sticky.choose(topic, {})
+    sticky.took("t", first, 200, is_batch_full=False)
+    assert sticky.choose(topic, {}) != first
+
+
+def test_partitions_without_a_leader_are_left_out_while_others_have_one() -> None:
+    sticky = StickyPartitioner(1, is_adaptive=True, random=Random(2))
+    topic = a_topic(4, frozenset({0, 1, 2}))
+    assert sticky.choose(topic, {}) == 3
+
+
+def test_longer_queues_are_chosen_less_often() -> None:
+    assert weights([0, 3, 1]) == [4, 1, 3]
+    sticky = StickyPartitioner(1, is_adaptive=True, random=Random(2))
+    topic = a_topic(3)
+    chosen: Counter[int] = Counter()
+    for _ in range(4000):
+        partition = sticky.choose(topic, {0: 0, 1: 3, 2: 1})
+        chosen[partition] += 1
+        sticky.took("t", partition, 2, is_batch_full=True)
+    assert [round(chosen[number] / 500) for number in range(3)] == [4, 1, 3]
