@@ -183,8 +183,7 @@ class CleaningJob:
                 if kept is not None:
                     self._write(kept, cleaned)
         # The last batch stays at least as a header. So the log still ends where it did, and a restart in
-        # the middle of the swap knows by it how far this segment reaches: an old one that it forgot
-        # would bring back what was deleted.
+        # the middle of the swap knows by it how far this segment reaches, and which old ones it replaces.
         if dropped is not None:
             self._write(emptied(dropped), cleaned)
 

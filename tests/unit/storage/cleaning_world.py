@@ -36,6 +36,8 @@ class World:
     ) -> None:
         self.clock = ManualClock()
         self.files = SimulatedFiles(Random(seed), self.clock)
+        self.files.make_directory(DIRECTORY)
+        self.files.sync_directory("/")
         self.config = config
         self.topics = topics
         self.settings = settings
@@ -53,6 +55,7 @@ class World:
             clock=self.clock,
             flush_on_commit=False,
             files=self.files,
+            producer_id_expiration_ms=1 << 50,
         )
         self.logs: list[SegmentLog] = []
         for number in range(self.topics):
@@ -61,6 +64,7 @@ class World:
             )
             assert isinstance(log, SegmentLog)
             self.logs.append(log)
+        self.files.sync_directory(DIRECTORY)
         self.cleaner = Cleaner(
             self.files, lambda: self.logs, clock=self.clock, sleep=self._sleep, settings=self.settings
         )

@@ -34,6 +34,22 @@ def test_only_the_last_value_of_a_key_stays_at_its_offset() -> None:
     assert world.clean() is None
 
 
+def test_the_last_batch_of_a_pass_leaves_its_header_at_least() -> None:
+    world = World()
+    world.append((b"a", b"1"))
+    world.append((None, b"2"), (None, b"3"))
+    world.roll()
+    world.clean()
+    (_, _), (header, batch) = world.batches()
+    assert (header.base_offset, header.last_offset, header.record_count, len(batch)) == (1, 2, 0, 61)
+    assert header.base_timestamp_ms == -1
+    # It goes once something follows it.
+    world.append((b"b", b"4"))
+    world.roll()
+    world.clean()
+    assert [header.base_offset for header, _ in world.batches()] == [0, 3]
+
+
 def test_the_active_segment_is_left_alone() -> None:
     world = World()
     world.append((b"k", b"1"))
@@ -170,7 +186,7 @@ def test_a_batch_that_cannot_be_read_stops_its_own_log_only() -> None:
     # Given a log with a batch whose records are nonsense, and a sound one that is less dirty
     world = World(topics=2)
     batch = bytearray(encode_batch([Record(0, 0, b"k", b"v")], codec=Codec.GZIP))
-    batch[70] ^= 0xFF
+    batch[75] ^= 0xFF
     reseal(batch)
     world.put(bytes(batch))
     world.roll()
