@@ -15,7 +15,7 @@ class HastyFiles(OsFiles):
     """Real files that do not wait for the disk: no unit test pulls the plug on a real machine."""
 
     @staticmethod
-    def sync(handle: int) -> None:
+    def sync(handle: object) -> None:
         """Nothing to wait for."""
 
     def sync_directory(self, path: str) -> None:
