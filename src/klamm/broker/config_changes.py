@@ -79,18 +79,21 @@ def alter_broker(config: BrokerConfig, make: Make, *, cluster_wide: bool) -> dic
 
 def _check_broker(config: BrokerConfig, made: Mapping[str, str], *, cluster_wide: bool) -> None:
     layers = config.layers
+    for name in made:
+        try:
+            setting = BROKER_SETTINGS[name]
+        except ConfigError as error:
+            raise AlterError(ErrorCode.invalid_config, str(error)) from error
+        if not setting.dynamic:
+            raise AlterError(ErrorCode.invalid_request, f"{name} is fixed at start: set it there and restart")
     try:
-        for name in made:
-            if not BROKER_SETTINGS[name].dynamic:
-                raise AlterError(
-                    ErrorCode.invalid_request, f"{name} is fixed at start: set it there and restart"
-                )
         config.changed(
             dynamic_default=made if cluster_wide else layers.dynamic_default,
             dynamic=layers.dynamic if cluster_wide else made,
         )
     except ConfigError as error:
-        raise AlterError(ErrorCode.invalid_config, str(error)) from error
+        # A topic's bad value is an invalid config; of a broker's, Kafka says invalid request.
+        raise AlterError(ErrorCode.invalid_request, str(error)) from error
 
 
 def _replaced(entries: Sequence[tuple[str, str | None]]) -> dict[str, str]:

@@ -106,8 +106,8 @@ def test_broker_settings_change_for_one_or_for_all() -> None:
         ("log.dirs", "x", ErrorCode.invalid_request),
         ("log.retention.hours", "1", ErrorCode.invalid_request),
         ("nonsense", "1", ErrorCode.invalid_config),
-        ("max.connections", "-1", ErrorCode.invalid_config),
-        ("log.cleaner.threads", "500", ErrorCode.invalid_config),
+        ("max.connections", "-1", ErrorCode.invalid_request),
+        ("log.cleaner.threads", "500", ErrorCode.invalid_request),
     ],
 )
 def test_what_a_running_broker_cannot_change_is_refused(name: str, value: str, error_code: ErrorCode) -> None:

@@ -18,8 +18,10 @@ from klamm.protocol.messages.describe_topic_partitions import (
 )
 from klamm.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from klamm.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from klamm.records.layout import Record
+from klamm.records.record import encode_batch
 from klamm.storage.log import LogDirStatus
-from unit.broker.apis.stub_logs import AdminJar
+from unit.broker.apis.admin_jar import AdminJar
 
 MakeJar = Callable[..., AdminJar]
 
@@ -171,10 +173,11 @@ def sizes(jar: AdminJar, topics: Sequence[DescribableLogDirTopic] | None) -> dic
 def test_log_directories_tell_the_sizes_that_were_asked_for(jar: AdminJar) -> None:
     jar.create_topic("t", partitions=2)
     jar.create_topic("u")
-    everything = {("t", 0): 100, ("t", 1): 101, ("u", 0): 100}
-    assert sizes(jar, None) == everything
+    batch = encode_batch([Record(0, 0, value=b"some")])
+    jar.logs["t", 1].append(batch, now_ms=0, timestamp_ms=0)
+    assert sizes(jar, None) == {("t", 0): 0, ("t", 1): len(batch), ("u", 0): 0}
     assert sizes(jar, [DescribableLogDirTopic("t", [1, 9]), DescribableLogDirTopic("missing", [0])]) == {
-        ("t", 1): 101
+        ("t", 1): len(batch)
     }
     assert sizes(jar, []) == {}
 
@@ -182,11 +185,14 @@ def test_log_directories_tell_the_sizes_that_were_asked_for(jar: AdminJar) -> No
 @pytest.mark.parametrize("version", range(1, 5))
 def test_disk_sizes_come_with_version_4(jar: AdminJar, version: int) -> None:
     (result,) = jar.client.ask(ApiKey.DESCRIBE_LOG_DIRS, version, DescribeLogDirsRequest(None)).results
-    assert (result.error_code, result.log_dir) == (ErrorCode.none, "/data")
-    assert (result.total_bytes, result.usable_bytes) == ((1000, 600) if version >= 4 else (-1, -1))
+    assert (result.error_code, result.log_dir) == (ErrorCode.none, "/logs")
+    space = jar.files.disk_space("/logs")
+    told = (space.total_bytes, space.usable_bytes) if version >= 4 else (-1, -1)
+    assert (result.total_bytes, result.usable_bytes) == told
 
 
-def test_a_directory_that_is_offline_says_so(jar: AdminJar) -> None:
-    jar.stubs.directories = [LogDirStatus("/data", -1, -1, True)]
+def test_a_directory_that_is_offline_says_so(jar: AdminJar, monkeypatch: pytest.MonkeyPatch) -> None:
+    offline = [LogDirStatus("/logs", -1, -1, is_offline=True)]
+    monkeypatch.setattr(jar.services.logs, "status", lambda: offline)
     (result,) = jar.client.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, DescribeLogDirsRequest(None)).results
     assert (result.error_code, list(result.topics)) == (ErrorCode.kafka_storage_error, [])

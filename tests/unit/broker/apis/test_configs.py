@@ -17,9 +17,10 @@ from klamm.protocol.messages.describe_configs import (
     DescribeConfigsResult,
 )
 from klamm.storage.cluster import ResourceType
-from unit.broker.apis.stub_logs import AdminJar
+from unit.broker.apis.admin_jar import AdminJar
 
 MakeJar = Callable[..., AdminJar]
+Restart = Callable[[AdminJar], AdminJar]
 TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
@@ -145,7 +146,7 @@ def test_a_change_is_durable_and_reaches_the_logs_before_the_answer(jar: AdminJa
     jar.create_topic("t", partitions=2)
     assert alter(jar, (TOPIC, "t"), ("retention.ms", SET, "1000"), version=0) == ErrorCode.none
     assert jar.services.cluster.configs(ResourceType.TOPIC, "t") == {"retention.ms": "1000"}
-    assert [log.config.retention_ms for log in jar.stubs.logs.values()] == [1000, 1000]
+    assert [log.config.retention_ms for log in jar.logs.values()] == [1000, 1000]
 
 
 def test_lists_grow_and_shrink(jar: AdminJar) -> None:
@@ -153,7 +154,7 @@ def test_lists_grow_and_shrink(jar: AdminJar) -> None:
     topic = (TOPIC, "t")
     assert alter(jar, topic, ("cleanup.policy", APPEND, "compact")) == ErrorCode.none
     assert entry(jar, topic, "cleanup.policy").value == "delete,compact"
-    assert jar.stubs.logs["t", 0].config.is_compacted
+    assert jar.logs["t", 0].config.is_compacted
     assert alter(jar, topic, ("cleanup.policy", SUBTRACT, "delete")) == ErrorCode.none
     assert entry(jar, topic, "cleanup.policy").value == "compact"
     assert alter(jar, topic, ("retention.ms", APPEND, "5")) == ErrorCode.invalid_config
@@ -218,24 +219,25 @@ def test_replacing_forgets_what_is_not_named(jar: AdminJar, version: int) -> Non
     jar.create_topic("t", retention_ms=5, segment_ms=6)
     assert replace(jar, (TOPIC, "t"), ("retention.ms", "7"), version=version) == ErrorCode.none
     assert jar.services.cluster.configs(ResourceType.TOPIC, "t") == {"retention.ms": "7"}
-    assert jar.stubs.logs["t", 0].config.segment_ms == 604_800_000
+    assert jar.logs["t", 0].config.segment_ms == 604_800_000
     assert replace(jar, (TOPIC, "t"), ("retention.ms", None), version=version) == ErrorCode.invalid_request
     assert replace(jar, (TOPIC, "missing"), version=version) == ErrorCode.unknown_topic_or_partition
     assert replace(jar, (TOPIC, "t"), version=version) == ErrorCode.none
     assert jar.services.cluster.configs(ResourceType.TOPIC, "t") == {}
 
 
-def test_a_default_for_all_brokers_holds_for_topics_and_after_a_restart(make_jar: MakeJar) -> None:
-    first = make_jar()
-    first.create_topic("t")
-    assert alter(first, (BROKER, ""), ("log.retention.ms", SET, "7777")) == ErrorCode.none
-    assert first.stubs.logs["t", 0].config.retention_ms == 7777
-    for jar in (first, make_jar(cluster=first.services.cluster)):
+def test_a_default_for_all_brokers_holds_for_topics_and_after_a_restart(
+    jar: AdminJar, restart: Restart
+) -> None:
+    jar.create_topic("t")
+    assert alter(jar, (BROKER, ""), ("log.retention.ms", SET, "7777")) == ErrorCode.none
+    for _ in range(2):
+        assert jar.logs["t", 0].config.retention_ms == 7777
         found = entry(jar, (TOPIC, "t"), "retention.ms")
         assert (found.value, found.config_source) == ("7777", 3)
         assert synonyms(found) == [("log.retention.ms", "7777", 3), ("log.retention.hours", "168", 5)]
         assert [each.name for each in describe(jar, (BROKER, "")).configs] == ["log.retention.ms"]
-        assert jar.stubs.logs["t", 0].config.retention_ms == 7777
+        jar = restart(jar)
 
 
 def test_this_brokers_own_setting_wins_over_the_default_for_all(jar: AdminJar) -> None:

@@ -11,9 +11,10 @@ from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from klamm.protocol.types import ZERO_ID
-from unit.broker.apis.stub_logs import AdminJar
+from unit.broker.apis.admin_jar import AdminJar
 
 MakeJar = Callable[..., AdminJar]
+Restart = Callable[[AdminJar], AdminJar]
 
 
 def by_name(*names: str) -> list[MetadataRequestTopic]:
@@ -89,7 +90,7 @@ def test_asking_creates_a_topic_that_is_complete_in_the_same_answer(make_jar: Ma
     (topic,) = ask(jar, by_name("new"), creates=True).topics
     assert topic.error_code == ErrorCode.none
     assert [partition.leader_id for partition in topic.partitions] == [1, 1, 1]
-    assert set(jar.stubs.logs) == {("new", 0), ("new", 1), ("new", 2)}
+    assert set(jar.logs) == {("new", 0), ("new", 1), ("new", 2)}
     assert jar.services.cluster.topics()["new"].topic_id == topic.topic_id
 
 
@@ -98,8 +99,8 @@ def test_nothing_is_created_when_client_or_broker_forbid_it(make_jar: MakeJar) -
     assert codes(ask(jar, by_name("new"))) == {"new": ErrorCode.unknown_topic_or_partition}
     strict = make_jar({"auto.create.topics.enable": "false"})
     assert codes(ask(strict, by_name("new"), creates=True)) == {"new": ErrorCode.unknown_topic_or_partition}
-    assert not jar.stubs.logs
-    assert not strict.stubs.logs
+    assert not jar.logs
+    assert not strict.logs
 
 
 @pytest.mark.parametrize("creates", [True, False])
@@ -120,7 +121,7 @@ def test_a_colliding_name_or_an_unreachable_factor_go_into_the_answer(make_jar: 
 def test_an_internal_topic_is_created_with_its_own_settings(jar: AdminJar) -> None:
     (topic,) = ask(jar, by_name("__consumer_offsets"), creates=True).topics
     assert (len(topic.partitions), topic.is_internal) == (50, True)
-    assert jar.stubs.logs["__consumer_offsets", 49].config.is_compacted
+    assert jar.logs["__consumer_offsets", 49].config.is_compacted
 
 
 def test_an_absent_internal_topic_is_internal_all_the_same(jar: AdminJar) -> None:
@@ -196,13 +197,14 @@ def test_a_listener_that_is_not_advertised_leads_nowhere(
     assert (partition.error_code, partition.leader_id, list(response.brokers)) == (expected, -1, [])
 
 
-def test_a_log_that_cannot_be_read_has_no_leader(make_jar: MakeJar) -> None:
-    first = make_jar()
-    first.create_topic("t")
-    stubs = type(first.stubs)()
-    stubs.broken.add("t")
-    second = make_jar(stubs=stubs, cluster=first.services.cluster)
-    (partition,) = ask(second, by_name("t")).topics[0].partitions
+def test_a_log_that_cannot_be_read_has_no_leader(jar: AdminJar, restart: Restart) -> None:
+    jar.create_topic("t")
+    jar.close()
+    jar.files.write_file(
+        "/logs/t-0/partition.metadata", b"version: 0\ntopic_id: byodPJtOTFeKEQ0uP0BRYg", sync=True
+    )
+    jar = restart(jar)
+    (partition,) = ask(jar, by_name("t")).topics[0].partitions
     assert (partition.error_code, partition.leader_id) == (ErrorCode.leader_not_available, -1)
     assert list(partition.offline_replicas) == [1]
 
@@ -234,10 +236,9 @@ def test_two_clients_that_ask_at_once_get_the_same_new_topic(jar: AdminJar) -> N
     assert ids != {ZERO_ID}
 
 
-def test_a_restart_takes_every_partition_at_the_next_epoch(make_jar: MakeJar) -> None:
-    first = make_jar()
-    first.create_topic("t")
-    second = make_jar(cluster=first.services.cluster)
-    (partition,) = ask(second, by_name("t")).topics[0].partitions
+def test_a_restart_takes_every_partition_at_the_next_epoch(jar: AdminJar, restart: Restart) -> None:
+    jar.create_topic("t")
+    jar = restart(jar)
+    (partition,) = ask(jar, by_name("t")).topics[0].partitions
     assert partition.leader_epoch == 1
-    assert second.stubs.logs["t", 0].leader_epoch == 1
+    assert jar.logs["t", 0].leader_epoch == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from errno import ENOSPC
 from typing import Any
 
 import pytest
@@ -20,7 +21,8 @@ from klamm.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTop
 from klamm.protocol.types import ZERO_ID
 from klamm.storage.cluster import ClusterStoreError
 from klamm.storage.engines.memory_cluster import MemoryCluster
-from unit.broker.apis.stub_logs import AdminJar
+from klamm.storage.engines.simulated_disk import Fault
+from unit.broker.apis.admin_jar import AdminJar
 
 MakeJar = Callable[..., AdminJar]
 
@@ -57,9 +59,9 @@ def delete(
 def test_a_topic_serves_and_is_durable_when_the_answer_comes(jar: AdminJar, version: int) -> None:
     result = create(jar, a_topic("t", 2, 1, retention_ms="5"), version=version)["t"]
     assert (result.error_code, result.error_message) == (ErrorCode.none, None)
-    state = jar.services.cluster.topics()["t"]
+    state = jar.cluster.topics()["t"]
     assert jar.services.image.topic("t") == state
-    assert {key: log.config.retention_ms for key, log in jar.stubs.logs.items()} == {("t", 0): 5, ("t", 1): 5}
+    assert {key: log.config.retention_ms for key, log in jar.logs.items()} == {("t", 0): 5, ("t", 1): 5}
     if version >= 5:
         assert (result.num_partitions, result.replication_factor) == (2, 1)
         configs = {config.name: (config.value, config.config_source) for config in result.configs or ()}
@@ -75,8 +77,8 @@ def test_validation_alone_answers_alike_and_leaves_nothing(jar: AdminJar) -> Non
     assert (result["t"].error_code, result["t"].num_partitions) == (ErrorCode.none, 2)
     assert result["a b"].error_code == ErrorCode.invalid_topic_exception
     assert not jar.services.image.topics
-    assert not jar.stubs.logs
-    assert not jar.services.cluster.topics()
+    assert not jar.logs
+    assert not jar.cluster.topics()
 
 
 def test_one_refused_topic_does_not_hold_up_the_others(jar: AdminJar) -> None:
@@ -97,14 +99,14 @@ def test_a_bad_setting_is_told_with_what_to_write_instead(jar: AdminJar) -> None
 
 
 def test_a_topic_whose_log_cannot_be_made_is_none(jar: AdminJar) -> None:
-    jar.stubs.broken.add("t")
+    jar.files.faults.append(Fault("create", error_number=ENOSPC))
     result = create(jar, a_topic("t"), a_topic("u"))
     assert {name: each.error_code for name, each in result.items()} == {
         "t": ErrorCode.kafka_storage_error,
         "u": ErrorCode.none,
     }
-    assert set(jar.services.cluster.topics()) == set(jar.services.image.topics) == {"u"}
-    jar.stubs.broken.clear()
+    assert set(jar.cluster.topics()) == set(jar.services.image.topics) == {"u"}
+    assert set(jar.logs) == {("u", 0)}
     assert create(jar, a_topic("t"))["t"].error_code == ErrorCode.none
 
 
@@ -120,7 +122,7 @@ def test_a_topic_that_cannot_be_made_durable_is_refused_with_the_reason(make_jar
     result = create(jar, a_topic("t"))["t"]
     assert result.error_code == ErrorCode.kafka_storage_error
     assert "disk is full" in (result.error_message or "")
-    assert not jar.stubs.logs
+    assert not jar.logs
 
 
 def test_another_brokers_topic_of_the_same_name_wins_the_race(make_jar: MakeJar) -> None:
@@ -143,16 +145,19 @@ def test_a_client_that_hangs_up_does_not_leave_a_topic_half_made(make_jar: MakeJ
     jar.loop.pass_ms(1)
     jar.client.close()
     jar.loop.pass_ms(50)
-    assert set(jar.services.image.topics) == set(jar.services.cluster.topics()) == {"t"}
-    assert len(jar.stubs.logs) == 3
+    assert set(jar.services.image.topics) == set(jar.cluster.topics()) == {"t"}
+    assert len(jar.logs) == 3
 
 
 def test_topics_are_deleted_by_name_and_by_id(jar: AdminJar) -> None:
     ids = {name: jar.create_topic(name, partitions=2) for name in ("a", "b")}
     assert delete(jar, ("a", ZERO_ID), (None, ids["b"])) == [("b", ids["b"], 0), ("a", ids["a"], 0)]
     assert not jar.services.image.topics
-    assert not jar.services.cluster.topics()
-    assert sorted(jar.stubs.deleted) == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+    assert not jar.cluster.topics()
+    assert not jar.logs
+    assert [entry.name for entry in jar.files.scan("/logs") if not entry.name.endswith("-delete")] == [
+        entry.name for entry in jar.files.scan("/logs") if not entry.is_directory
+    ]
 
 
 @pytest.mark.parametrize(
@@ -209,7 +214,7 @@ def test_a_deleted_name_is_free_at_once_with_a_new_id_and_no_settings(jar: Admin
     result = create(jar, a_topic("t"))["t"]
     assert result.error_code == ErrorCode.none
     assert result.topic_id != old_id
-    assert jar.stubs.logs["t", 0].config.retention_ms == 604_800_000
+    assert jar.logs["t", 0].config.retention_ms == 604_800_000
 
 
 def test_who_keeps_things_per_topic_is_told_of_deletions(jar: AdminJar) -> None:
@@ -234,10 +239,10 @@ def grow(jar: AdminJar, name: str, count: int, *, version: int = 3, validate_onl
 def test_a_topic_grows_with_its_own_settings(jar: AdminJar, version: int) -> None:
     jar.create_topic("t", retention_ms=5)
     assert grow(jar, "t", 3, version=version) == ErrorCode.none
-    topic = jar.services.cluster.topics()["t"]
+    topic = jar.cluster.topics()["t"]
     assert jar.services.image.topic("t") == topic
     assert len(topic.partitions) == 3
-    assert jar.stubs.logs["t", 2].config.retention_ms == 5
+    assert jar.logs["t", 2].config.retention_ms == 5
 
 
 def test_growth_is_refused_or_only_judged(jar: AdminJar) -> None:
@@ -247,4 +252,4 @@ def test_growth_is_refused_or_only_judged(jar: AdminJar) -> None:
     assert grow(jar, "missing", 3) == ErrorCode.unknown_topic_or_partition
     assert grow(jar, "__consumer_offsets", 60) == ErrorCode.invalid_topic_exception
     assert grow(jar, "t", 3, validate_only=True) == ErrorCode.none
-    assert len(jar.services.cluster.topics()["t"].partitions) == 1
+    assert len(jar.cluster.topics()["t"].partitions) == 1
