@@ -495,8 +495,9 @@ def test_handles_are_given_back_when_many_segments_are_read(tmp_path: Path) -> N
     )  # fmt: skip
     log = store.open("t", TOPIC_ID, 0, leader_epoch=0, config=SMALL)
     assert isinstance(log, SegmentLog)
-    fill(log, 100)
-    sync(log)
+    for n in range(100):
+        append(log, a_batch(2, producer_id=A, producer_epoch=0, sequence=2 * n))
+        sync(log)
     whole = read_all(log)
     assert len(log.segments) >= 10
     assert sum(segment.is_open for segment in log.segments) <= 4

@@ -44,10 +44,11 @@ class HandlePool:
     def _make_room(self) -> None:
         for _ in range(2 * len(self._holders)):
             holder = self._holders.popleft()
-            if not holder.is_open:
-                return
-            if not holder.is_recently_used and not holder.is_unsynced:
+            if holder.is_open and (holder.is_recently_used or holder.is_unsynced):
+                holder.is_recently_used = False
+                self._holders.append(holder)
+                continue
+            if holder.is_open:
                 holder.rest()
+            if len(self._holders) < self._limit:
                 return
-            holder.is_recently_used = False
-            self._holders.append(holder)
