@@ -47,17 +47,18 @@ faults: $(VENV)/.dev ## Real processes: kill -9, torn writes, full disks
 	@tools/bring.sh
 	@$(if $(wildcard tests/faults/test_*.py),$(PYTEST) --timeout=600 tests/faults,echo "no fault tests yet")
 
-bench: $(VENV)/.dev ## klamm and Apache Kafka on the same load, one after the other
+bench: $(VENV)/.dev .venv-run/.run ## klamm and Apache Kafka on the same load, one after the other
 	@tools/bring.sh
 	@PYTHONPATH=src:tests $(BIN)/python -m bench.broker_vs_kafka
 
 clean: ## Remove the virtual environment and everything that was built
-	rm -rf $(VENV) build dist *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	rm -rf $(VENV) .venv-run build dist *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 	  .import_linter_cache klamm-data src/klamm/records/_core.c src/klamm/records/_core*.so
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(VENV)/.run: $(BUILD_INPUTS)
-	@tools/make_venv.sh $(PYTHON) $(VENV) .
+# As users have it; benchmarks start brokers with this one.
+$(VENV)/.run .venv-run/.run: $(BUILD_INPUTS)
+	@tools/make_venv.sh $(PYTHON) $(@D) .
 	@touch $@
 
 $(VENV)/.dev: $(BUILD_INPUTS)

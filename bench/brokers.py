@@ -17,6 +17,12 @@ from interop.processes import ROOT, inherited_environment
 CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
+def klamm_python() -> str:
+    """The Python of an installation as users have it: test libraries cost time and memory at start."""
+    as_installed = ROOT / ".venv-run" / "bin" / "python"
+    return str(as_installed) if as_installed.exists() else sys.executable
+
+
 class Running(Protocol):
     """A broker that serves."""
 
@@ -49,7 +55,7 @@ class Klamm:
     def start(self) -> None:
         """Start and wait for the first answer to a request."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "klamm.cli", "up", "--listen", f"127.0.0.1:{self.port}"]
+        command = [klamm_python(), "-m", "klamm.cli", "up", "--listen", f"127.0.0.1:{self.port}"]
         command += ["--data", str(self.folder / "data")]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
