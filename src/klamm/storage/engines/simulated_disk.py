@@ -234,6 +234,12 @@ class SimulatedFiles(MemoryFiles):
         for change in kept:
             _apply(change, self._durable_names, self._durable_directories)
         self._name_changes.clear()
+        # A name in a directory that is not there itself cannot be found.
+        self._durable_names = {
+            name: file
+            for name, file in self._durable_names.items()
+            if parent(name) in self._durable_directories
+        }
         self._names = dict(self._durable_names)
         self._directories = set(self._durable_directories)
 
@@ -270,5 +276,5 @@ def _apply(change: _NameChange, names: dict[str, MemoryFile], directories: set[s
     elif change.operation == "rename":
         if change.path in names or change.path in directories:
             move(names, directories, change.path, change.target)
-    elif change.file is not None and parent(change.path) in directories:
+    elif change.file is not None:
         names[change.path] = change.file
