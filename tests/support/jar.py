@@ -161,6 +161,8 @@ class Jar:
         self.loop = VirtualLoop(self.clock)
         self.disk = VirtualDisk(self.loop, disk_delay_ms)
         self.files = files or SimulatedFiles(Random(seed), self.clock)
+        self.files.make_directory("/logs")
+        self.files.sync_directory("/")
         self.cluster = cluster or MemoryCluster(random=Random(seed))
         self.config = BrokerConfig.from_settings(settings or {})
         logs = segment_store(

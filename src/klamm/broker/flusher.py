@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from klamm.clock import Clock
 from klamm.protocol.errors import ErrorCode
-from klamm.storage.log import LogError, PartitionLog, SyncTicket
+from klamm.storage.log import PartitionLog, SyncTicket
 
 if TYPE_CHECKING:
     from klamm.broker.partitions import Partition
@@ -86,20 +86,21 @@ class Flusher:
     def _finish_round(self, outcome: Future[list[Exception | None]]) -> None:
         finished, self._round = self._round, []
         for (partition, log, ticket), error in zip(finished, outcome.result(), strict=True):
-            if error is None:
-                log.finish_sync(ticket)
-            else:
-                self._fail(partition, log, ticket, error)
+            try:
+                if error is None:
+                    log.finish_sync(ticket)
+                else:
+                    self._fail(partition, log, ticket, error)
+            except Exception:
+                # Nobody knows what this log holds any more; the others go on.
+                _log.exception("%s is offline", partition.name)
+                partition.fail(ErrorCode.kafka_storage_error)
         self._end_round()
 
     def _fail(self, partition: Partition, log: PartitionLog, ticket: SyncTicket, error: Exception) -> None:
         _log.error("%s cannot be flushed, cut back to what is on disk: %s", partition.name, error)
-        try:
-            log.fail_sync(ticket)
-        except (OSError, LogError) as worse:
-            _log.error("%s is offline: %s", partition.name, worse)
-            partition.fail(ErrorCode.kafka_storage_error)
         partition.flush_failed()
+        log.fail_sync(ticket)
 
     def _end_round(self) -> None:
         if self._dirty:
