@@ -6,26 +6,36 @@ In place, for a working tree: `python setup.py build_ext --inplace`.
 
 from __future__ import annotations
 
+import platform
 import sys
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import BaseError, CCompilerError
 
 CORE = "src/klamm/records"
 INCLUDED = ["_crc32c.h", "_wire.h", "_region.pxi", "_walk.pxi", "_columns_in.pxi", "_columns_out.pxi"]
 
-extension = Extension(
+
+class BuildIfPossible(build_ext):
+    """A build that warns where others fail: the twin does everything the core does, only slower."""
+
+    def build_extension(self, ext: Extension) -> None:
+        try:
+            super().build_extension(ext)
+        except (BaseError, CCompilerError, OSError) as error:
+            self.warn(f"{ext.name} was not built, its pure-Python twin will do: {error}")
+
+
+core = Extension(
     "klamm.records._core",
     sources=[f"{CORE}/_core.pyx"],
     depends=[f"{CORE}/{name}" for name in INCLUDED],
-    extra_compile_args=[] if sys.platform == "win32" else ["-O3"],
+    extra_compile_args=[] if sys.platform == "win32" else ["-O3", "-g0"],
     optional=True,
 )
 
-try:
-    from Cython.Build import cythonize
-except ImportError:
-    extensions = []
-else:
-    extensions = cythonize([extension], compiler_directives={"language_level": "3"})
+# The core fills tuples in place, which is CPython's business alone.
+extensions = [core] if platform.python_implementation() == "CPython" else []
 
-setup(ext_modules=extensions)
+setup(ext_modules=extensions, cmdclass={"build_ext": BuildIfPossible})
