@@ -103,7 +103,8 @@ class Throttle:
         self._unheard_bytes = 0
         due_ms = self._bytes / self._bytes_per_second * 1000
         ahead_ms = due_ms - (self._clock.now_ms() - self._since_ms)
-        self._sleep(max(ahead_ms, 0.0) / 1000)
+        # Even a sleep of no time at all lets another thread go first.
+        self._sleep(ahead_ms / 1000 if ahead_ms >= 1 else 0)
 
 
 class Cleaner:

@@ -47,7 +47,7 @@ class BatchCleaner:
         if header.base_offset > self._mapped.last_offset:
             return _unchanged(buffer, position, header)
         records = decode_records(buffer, position, max_bytes=self._rules.max_decompressed_bytes)
-        kept = [record for record in records if self._is_kept(record, header)]
+        kept = self._mapped.kept(records, with_tombstones=not self._horizon_has_passed(header))
         if not kept:
             return self._emptied_if_needed(header)
         horizon_ms = header.delete_horizon_ms
@@ -56,13 +56,6 @@ class BatchCleaner:
         elif len(kept) == len(records):
             return _unchanged(buffer, position, header)
         return rewritten(header, kept, horizon_ms)
-
-    def _is_kept(self, record: Record, header: BatchHeader) -> bool:
-        if record.offset > self._mapped.last_offset:
-            return True
-        if record.key is None or not self._mapped.is_latest(record.key, record.offset):
-            return False
-        return record.value is not None or not self._horizon_has_passed(header)
 
     def _clean_marker(self, buffer: Buffer, position: int, header: BatchHeader) -> Buffer | None:
         if not self._transactions.on_marker(buffer, position, header):

@@ -111,6 +111,8 @@ class CleaningJob:
         except (DecodeError, LogError, OSError, OverflowError, CleaningCancelledError) as error:
             self.error = error
             self.discard()
+        finally:
+            self.mapped.clear()  # here, not where the last reference goes: that may be the owner's thread
 
     def discard(self) -> None:
         """Remove what was written; the log is as it was."""

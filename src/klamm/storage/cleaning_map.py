@@ -10,41 +10,45 @@ from klamm.records.record import Record
 
 # What Kafka counts for a key: it sizes its table by this, and users size the buffer by it.
 _KAFKA_ENTRY_BYTES: Final = 24
-# What a key costs here beside its own bytes: its share of the dictionary, the offset, the bytes object.
-_ENTRY_OVERHEAD_BYTES: Final = 165
+# What a key costs here beside its own bytes: its share of a dictionary, the offset, the bytes object.
+_ENTRY_OVERHEAD_BYTES: Final = 130
 _LONGEST_KEY_KEPT: Final = 32
 _DIGEST_BYTES: Final = _LONGEST_KEY_KEPT + 1  # longer than any key kept as it is, so the two never meet
+# A dictionary that grows stops every thread while it moves its entries: many small ones stop them shortly.
+_SHARDS: Final = 256
+_SHARD_MASK: Final = _SHARDS - 1
 
 
 class OffsetMap:
     """Key to last offset, within a bound on keys and on memory."""
 
-    __slots__ = ("_bytes_left", "_keys_left", "_offsets", "last_offset")
+    __slots__ = ("_bytes_left", "_keys_left", "_shards", "last_offset")
 
     def __init__(self, buffer_bytes: int, load_factor: float = 0.9) -> None:
         """At most as many keys as Kafka takes into such a buffer, and never more memory than it."""
-        self._offsets: dict[bytes, int] = {}
+        self._shards: tuple[dict[bytes, int], ...] = tuple({} for _ in range(_SHARDS))
         self._keys_left = int(buffer_bytes / _KAFKA_ENTRY_BYTES * load_factor)
         self._bytes_left = int(buffer_bytes * load_factor)
         self.last_offset = -1  # everything up to here is mapped
 
     def __len__(self) -> int:
-        return len(self._offsets)
+        return sum(map(len, self._shards))
 
     def add(self, records: Iterable[Record], from_offset: int) -> bool:
         """Map records of a batch at or above an offset; False when the map is full before the end."""
-        offsets = self._offsets
+        shards = self._shards
         for offset, _, key, _, _ in records:
             if key is None or offset < from_offset:
                 continue
             if len(key) > _LONGEST_KEY_KEPT:
-                key = blake2b(key, digest_size=_DIGEST_BYTES).digest()  # noqa: PLW2901 - the same key, shorter
-            if key not in offsets:
+                key = _digest(key)  # noqa: PLW2901 - the same key, shorter
+            shard = shards[hash(key) & _SHARD_MASK]
+            if key not in shard:
                 if self._keys_left <= 0 or self._bytes_left <= 0:
                     return False
                 self._keys_left -= 1
                 self._bytes_left -= _ENTRY_OVERHEAD_BYTES + len(key)
-            offsets[key] = offset
+            shard[key] = offset
             self.last_offset = offset
         return True
 
@@ -52,8 +56,26 @@ class OffsetMap:
         """Everything up to an offset is mapped, also where there was nothing to map."""
         self.last_offset = max(self.last_offset, last_offset)
 
-    def is_latest(self, key: bytes, offset: int) -> bool:
-        """Whether no later record of this key is mapped."""
-        if len(key) > _LONGEST_KEY_KEPT:
-            key = blake2b(key, digest_size=_DIGEST_BYTES).digest()
-        return offset >= self._offsets.get(key, -1)
+    def kept(self, records: Iterable[Record], *, with_tombstones: bool) -> list[Record]:
+        """The records that stay: each key's last one, and all behind the last that is mapped."""
+        last_offset, shards = self.last_offset, self._shards
+        kept = []
+        for record in records:
+            offset, _, key, value, _ = record
+            if offset > last_offset:
+                kept.append(record)
+            elif key is not None and (value is not None or with_tombstones):
+                if len(key) > _LONGEST_KEY_KEPT:
+                    key = _digest(key)
+                if offset >= shards[hash(key) & _SHARD_MASK].get(key, -1):
+                    kept.append(record)
+        return kept
+
+    def clear(self) -> None:
+        """Give the memory back, little by little: so much at once would stop every thread for long."""
+        for shard in self._shards:
+            shard.clear()
+
+
+def _digest(key: bytes) -> bytes:
+    return blake2b(key, digest_size=_DIGEST_BYTES).digest()
