@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
+
+from klamm.version import __version__
 
 if TYPE_CHECKING:
     from klamm.broker.embedded import Broker as Broker
+    from klamm.client.admin.face import Admin as Admin
+    from klamm.client.errors import KlammError as KlammError
+    from klamm.client.producer.face import Producer as Producer
+    from klamm.protocol.types import TopicPartition as TopicPartition
 
-__version__ = "0.1.0"
-__all__ = ["Broker", "__version__"]
+# Name -> the module that has it. Imported when asked for: `import klamm` alone stays cheap.
+_HOMES = {
+    "Admin": "klamm.client.admin.face",
+    "Broker": "klamm.broker.embedded",
+    "KlammError": "klamm.client.errors",
+    "Producer": "klamm.client.producer.face",
+    "TopicPartition": "klamm.protocol.types",
+}
+__all__ = ["Admin", "Broker", "KlammError", "Producer", "TopicPartition", "__version__"]
 
 
 def __getattr__(name: str) -> object:
-    """Import what is asked for when it is asked for: `import klamm` alone stays cheap."""
-    if name == "Broker":
-        from klamm.broker.embedded import Broker  # noqa: PLC0415 - lazily is the point
-
-        return Broker
-    raise AttributeError(f"module 'klamm' has no attribute {name!r}")
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'klamm' has no attribute {name!r}")
+    value: object = getattr(import_module(home), name)
+    globals()[name] = value
+    return value

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from klamm import __version__
+from klamm.version import __version__
 
 # Name -> module of klamm.cli that has an `app`; in the order of the help page.
 COMMANDS: Final = {

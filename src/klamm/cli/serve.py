@@ -10,7 +10,6 @@ import sys
 from random import SystemRandom
 from typing import Final
 
-from klamm import __version__
 from klamm.broker.broker import Broker
 from klamm.broker.config import BrokerConfig
 from klamm.broker.embedded import new_event_loop
@@ -18,6 +17,7 @@ from klamm.broker.server import StartError
 from klamm.broker.storage import open_storage
 from klamm.clock import SystemClock
 from klamm.config import ConfigError
+from klamm.version import __version__
 
 _LOG_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)

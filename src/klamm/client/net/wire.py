@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import klamm
 from klamm.client.errors import KlammError, ProtocolError, UnsupportedVersionError, broker_error
 from klamm.protocol.api import ApiKey
 from klamm.protocol.codec import request_encoder, response_decoder
@@ -17,6 +16,7 @@ from klamm.protocol.headers import read_response_header, request_frame, response
 from klamm.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from klamm.protocol.schema import schema_versions
 from klamm.protocol.types import Buffer
+from klamm.version import __version__
 
 NEGOTIATION_VERSION: Final = 4
 
@@ -90,7 +90,7 @@ class Wire:
         return request_frame(call.api_key, version, self._correlation_id, self._client_id, body)
 
     def _negotiate(self, version: int, timeout_ms: int, now_ms: int) -> list[Buffer]:
-        request = ApiVersionsRequest(client_software_name="klamm", client_software_version=klamm.__version__)
+        request = ApiVersionsRequest(client_software_name="klamm", client_software_version=__version__)
         call = Call(ApiKey.API_VERSIONS, request, lambda _response, _error: None, timeout_ms)
         return self._send(call, version, now_ms)
 

@@ -1,0 +1,1 @@
+"""The consumer: subscriptions, positions, fetching, group membership. Sans-IO but for its faces."""

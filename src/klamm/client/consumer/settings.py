@@ -1,0 +1,177 @@
+"""The consumer's settings, checked together."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from klamm.client.assignors.base import Assignor, RebalanceProtocol
+from klamm.client.assignors.registry import common_protocol, load_assignors
+from klamm.client.config import CONSUMER, ClientConfig, check_together
+from klamm.client.errors import InvalidGroupIdError
+from klamm.config import ConfigError
+
+log = logging.getLogger(__name__)
+
+Deserializer = Callable[[bytes | None], Any]
+OBJECTS: Final = frozenset(
+    {
+        "key.deserializer",
+        "value.deserializer",
+        "partition.assignment.strategy",
+        "offset.store",
+        "on.deserialize.error",
+        "start.at",
+    }
+)
+INSTANCE_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSettings:
+    """What the consumer goes by."""
+
+    group_id: str | None
+    group_instance_id: str | None
+    client_id: str
+    client_rack: str
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    max_poll_interval_ms: int
+    max_poll_records: int
+    assignors: tuple[Assignor, ...]
+    protocol: RebalanceProtocol
+    is_auto_commit: bool
+    auto_commit_interval_ms: int
+    reset_policy: str  # earliest, latest, none
+    is_read_committed: bool
+    fetch_min_bytes: int
+    fetch_max_bytes: int
+    max_partition_fetch_bytes: int
+    fetch_max_wait_ms: int
+    checks_crcs: bool
+    excludes_internal_topics: bool
+    request_timeout_ms: int
+    default_api_timeout_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    key_deserializer: Deserializer | None
+    value_deserializer: Deserializer | None
+    on_deserialize_error: Any  # "raise", "skip" or a callable
+    offset_store: Any
+    start_at: Any  # where a partition without a position begins: an offset, a time, or by partition
+
+
+def parse(
+    config: Mapping[str, Any] | None, keywords: Mapping[str, Any], number: int
+) -> tuple[ClientConfig, ConsumerSettings]:
+    """Read and check; raises ConfigError (or InvalidGroupIdError) that says what to write."""
+    parsed = ClientConfig.parse(CONSUMER, config, keywords, object_names=OBJECTS)
+    values = parsed.values
+    group_id = values.optional_text("group.id")
+    if group_id is not None and not group_id.strip():
+        raise InvalidGroupIdError(f"group.id={group_id!r}: write a name, or leave it out")
+    instance_id = values.optional_text("group.instance.id")
+    _check(parsed, instance_id)
+    strategies = parsed.objects.get("partition.assignment.strategy")
+    if strategies is None:
+        strategies = list(values.words("partition.assignment.strategy"))
+    assignors = tuple(load_assignors(strategies, dict(values))) if strategies else ()
+    settings = ConsumerSettings(
+        group_id=group_id,
+        group_instance_id=instance_id,
+        client_id=values.text("client.id") or f"consumer-{group_id or 'none'}-{instance_id or number}",
+        client_rack=values.text("client.rack"),
+        session_timeout_ms=values.integer("session.timeout.ms"),
+        heartbeat_interval_ms=values.integer("heartbeat.interval.ms"),
+        max_poll_interval_ms=values.integer("max.poll.interval.ms"),
+        max_poll_records=values.integer("max.poll.records"),
+        assignors=assignors,
+        protocol=common_protocol(assignors) if assignors else RebalanceProtocol.EAGER,
+        is_auto_commit=_is_auto_commit(parsed, group_id),
+        auto_commit_interval_ms=values.integer("auto.commit.interval.ms"),
+        reset_policy=values.text("auto.offset.reset"),
+        is_read_committed=values.text("isolation.level") == "read_committed",
+        fetch_min_bytes=values.integer("fetch.min.bytes"),
+        fetch_max_bytes=values.integer("fetch.max.bytes"),
+        max_partition_fetch_bytes=values.integer("max.partition.fetch.bytes"),
+        fetch_max_wait_ms=values.integer("fetch.max.wait.ms"),
+        checks_crcs=values.boolean("check.crcs"),
+        excludes_internal_topics=values.boolean("exclude.internal.topics"),
+        request_timeout_ms=values.integer("request.timeout.ms"),
+        default_api_timeout_ms=values.integer("default.api.timeout.ms"),
+        retry_backoff_ms=values.integer("retry.backoff.ms"),
+        retry_backoff_max_ms=values.integer("retry.backoff.max.ms"),
+        key_deserializer=parsed.objects.get("key.deserializer"),
+        value_deserializer=parsed.objects.get("value.deserializer"),
+        on_deserialize_error=parsed.objects.get("on.deserialize.error", "raise"),
+        offset_store=parsed.objects.get("offset.store"),
+        start_at=parsed.objects.get("start.at"),
+    )
+    _check_broadcast(parsed, settings)
+    return parsed, settings
+
+
+def _check(parsed: ClientConfig, instance_id: str | None) -> None:
+    values = parsed.values
+    if instance_id is not None and (not INSTANCE_ID.fullmatch(instance_id) or instance_id in {".", ".."}):
+        raise ConfigError(
+            "group.instance.id",
+            f"group.instance.id={instance_id}: write 1 to 249 letters, digits, dots, dashes or underscores",
+        )
+    heartbeat_ms = values.integer("heartbeat.interval.ms")
+    session_ms = values.integer("session.timeout.ms")
+    check_together(
+        heartbeat_ms < session_ms,
+        "heartbeat.interval.ms",
+        f"heartbeat.interval.ms={heartbeat_ms} must be below session.timeout.ms={session_ms}: "
+        f"write at most {session_ms // 3}",
+    )
+    if heartbeat_ms > session_ms / 3:
+        log.warning("heartbeat.interval.ms=%d is more than a third of the session timeout", heartbeat_ms)
+    if values.integer("max.poll.interval.ms") < session_ms:
+        log.warning("max.poll.interval.ms is below session.timeout.ms=%d", session_ms)
+    wait_ms, request_ms = values.integer("fetch.max.wait.ms"), values.integer("request.timeout.ms")
+    check_together(
+        wait_ms < request_ms,
+        "fetch.max.wait.ms",
+        f"fetch.max.wait.ms={wait_ms} must be below request.timeout.ms={request_ms}",
+    )
+    api_ms = values.integer("default.api.timeout.ms")
+    check_together(
+        api_ms >= request_ms,
+        "default.api.timeout.ms",
+        f"default.api.timeout.ms={api_ms} must not be below request.timeout.ms={request_ms}",
+    )
+
+
+def _is_auto_commit(parsed: ClientConfig, group_id: str | None) -> bool:
+    wanted = parsed.values.boolean("enable.auto.commit")
+    if group_id is not None or not wanted:
+        return wanted
+    check_together(
+        "enable.auto.commit" not in parsed.given,
+        "enable.auto.commit",
+        "enable.auto.commit=true commits for a group: set group.id too",
+    )
+    return False
+
+
+def _check_broadcast(parsed: ClientConfig, settings: ConsumerSettings) -> None:
+    """Members of a broadcast group all own everything: their commits to the group overwrite each other."""
+    if not any(assignor.name == "broadcast" for assignor in settings.assignors):
+        return
+    check_together(
+        settings.offset_store is not None or not settings.is_auto_commit,
+        "offset.store",
+        "broadcast members overwrite each other's commits: give offset_store=FileOffsetStore(directory), "
+        "or enable.auto.commit=false",
+    )
+    check_together(
+        bool(settings.group_instance_id or parsed.values.text("client.id")),
+        "client.id",
+        "a broadcast member keeps its own offsets: give it a stable group.instance.id or client.id",
+    )
