@@ -43,18 +43,10 @@ class SegmentFiles:
     base_offset: int
     size_bytes: int
     next_offset: int  # where the next segment begins
-    modified_at_ms: int
 
     @classmethod
     def of(cls, segment: Segment, next_offset: int) -> SegmentFiles:
-        return cls(
-            segment,
-            segment.log_path,
-            segment.base_offset,
-            segment.size_bytes,
-            next_offset,
-            segment.modified_at_ms,
-        )
+        return cls(segment, segment.log_path, segment.base_offset, segment.size_bytes, next_offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +162,7 @@ class CleaningJob:
             for entry in transactions.take_still_needed():
                 cleaned.txn_index.add(entry)
             cleaned.finish()
-            self._make_durable(cleaned, group[-1].modified_at_ms)
+            self._make_durable(cleaned, self._newest_date_ms(group))
         except BaseException:
             self._remove(cleaned)
             raise
@@ -219,6 +211,16 @@ class CleaningJob:
         self.files.set_modified_at(cleaned.log_path, modified_at_ms)
         cleaned.modified_at_ms = modified_at_ms
         cleaned.is_unsynced = False
+
+    def _newest_date_ms(self, group: Sequence[SegmentFiles]) -> int:
+        """When the youngest file of a group was written."""
+        paths = {segment.log_path for segment in group}
+        dates_ms = [
+            entry.modified_at_ms
+            for entry in self.files.scan(self.directory)
+            if f"{self.directory}/{entry.name}" in paths
+        ]
+        return max(dates_ms, default=0)  # none are left when the log was deleted meanwhile
 
     def _remove(self, cleaned: Segment) -> None:
         cleaned.close_handle()

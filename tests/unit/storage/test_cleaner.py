@@ -345,10 +345,14 @@ def test_small_segments_become_one_and_keep_the_newest_date() -> None:
         world.append((b"%d" % number, b"v"))
         world.roll()
         world.clock.advance(1000)
-    newest_ms = world.log.segments[2].modified_at_ms
+    newest_ms = world.clock.timestamp_ms() - 1000
+    world.clock.advance(DAY_MS)
     world.clean()
     assert [segment.base_offset for segment in world.log.segments] == [0, 3]
-    assert world.log.segments[0].modified_at_ms == newest_ms
+    (entry,) = [
+        entry for entry in world.files.scan(world.log.directory) if entry.name == f"{names.file_stem(0)}.log"
+    ]
+    assert entry.modified_at_ms == world.log.segments[0].modified_at_ms == newest_ms
     world.store.housekeeping(world.clock.now_ms() + DAY_MS, 0)
     world.restart()
     assert world.pairs() == [(number, b"%d" % number, b"v") for number in range(3)]
