@@ -377,7 +377,11 @@ class Segment:
     def age_timestamp_ms(self) -> int:
         """What retention by time compares: the largest timestamp, or the file's own without one."""
         timestamp_ms, _ = self.max_timestamp()
-        return timestamp_ms if timestamp_ms >= 0 else self.modified_at_ms
+        if timestamp_ms >= 0:
+            return timestamp_ms
+        directory, _, name = self.log_path.rpartition("/")
+        dates_ms = (entry.modified_at_ms for entry in self._files.scan(directory) if entry.name == name)
+        return next(dates_ms, self.modified_at_ms)
 
     def first_timestamp_ms(self) -> int:
         """The largest timestamp of the first batch; -1 for none."""
