@@ -1,7 +1,8 @@
-"""`python -m klamm.cli`, for where the `klamm` command is not on the path."""
+"""`python -m klamm.cli`, the same as `python -m klamm`."""
 
 from __future__ import annotations
 
 from klamm.cli import main
 
-main()
+if __name__ == "__main__":
+    main()

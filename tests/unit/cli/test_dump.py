@@ -1,0 +1,177 @@
+"""`klamm dump`: every kind of file, as text and as JSON, also where it stops making sense."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from klamm.cli.dump import app
+from klamm.protocol.types import id_to_text
+from klamm.records.compression import Codec
+from klamm.records.layout import Record
+from klamm.records.markers import ControlType, encode_marker
+from klamm.records.record import encode_batch
+from klamm.storage.engines.segments.checkpoints import MetaProperties, encode_meta, encode_partition_metadata
+from klamm.storage.engines.segments.txn_index import AbortedEntry, encode_entries
+from klamm.storage.producer_snapshot import encode_snapshot
+from klamm.storage.producer_state import BatchSummary, ProducerEntry
+
+STEM = "00000000000000000100"
+TIME_MS = 1_700_000_000_000
+
+
+def dump(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def facts(*arguments: str | Path) -> list[dict[str, Any]]:
+    result = dump("--json", *arguments)
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    records = [
+        Record(100, TIME_MS, b"key", "wörter".encode(), (("h", b"1"), ("none", None))),
+        Record(101, TIME_MS + 5, None, b"\xff\x00"),
+    ]
+    data = encode_batch(records, codec=Codec.GZIP, base_offset=100, leader_epoch=3)
+    data += encode_marker(
+        ControlType.COMMIT,
+        producer_id=7,
+        producer_epoch=1,
+        coordinator_epoch=2,
+        timestamp_ms=TIME_MS,
+        base_offset=102,
+        leader_epoch=3,
+    )
+    path = tmp_path / f"{STEM}.log"
+    path.write_bytes(data)
+    return path
+
+
+def test_a_segment_shows_its_batches(log: Path) -> None:
+    data, marker = facts(log)
+    assert (data["base_offset"], data["last_offset"], data["record_count"]) == (100, 101, 2)
+    assert (data["codec"], data["leader_epoch"], data["max_timestamp_ms"]) == ("gzip", 3, TIME_MS + 5)
+    assert (marker["position"], marker["is_control"], marker["marker"]) == (
+        data["size_bytes"],
+        True,
+        "commit",
+    )
+    assert "records" not in data
+    assert {each["file"] for each in (data, marker)} == {str(log)}
+
+
+def test_records_show_text_as_text_and_bytes_as_base64(log: Path) -> None:
+    first, second = facts("--records", log)[0]["records"]
+    assert (first["offset"], first["key"], first["value"]) == (100, "key", "wörter")
+    assert first["headers"] == [{"name": "h", "value": "1"}, {"name": "none", "value": None}]
+    assert (second["key"], second["value_base64"]) == (None, "/wA=")
+
+
+def test_people_get_lines(log: Path) -> None:
+    result = dump("--records", log)
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("offsets 100-101  2 record(s)")
+    assert "create_time 2023-11-14T22:13:20.005Z  gzip" in lines[0]
+    assert '    100  2023-11-14T22:13:20.000Z  key "key"  value "wörter"' in lines[1]
+    assert lines[3].endswith("producer 7 epoch 1  transactional  control commit")
+
+
+def test_a_torn_tail_shows_what_is_whole_and_fails(log: Path) -> None:
+    log.write_bytes(log.read_bytes()[:-5])
+    result = dump(log)
+    assert result.exit_code == 1
+    assert len(result.stdout.splitlines()) == 1
+    assert str(log) in result.stderr
+
+
+def test_a_bad_checksum_is_told_with_its_position(log: Path) -> None:
+    data = bytearray(log.read_bytes())
+    data[-1] ^= 1
+    log.write_bytes(data)
+    result = dump(log)
+    assert result.exit_code == 1
+    assert "checksum" in result.stderr
+
+
+def test_indexes_show_absolute_offsets(tmp_path: Path) -> None:
+    index, times = tmp_path / f"{STEM}.index", tmp_path / f"{STEM}.timeindex"
+    index.write_bytes(bytes.fromhex("00000008000013880000000a00002904"))
+    times.write_bytes(bytes.fromhex("0000018bcfe56bed000000040000018bcfe56fd500000009"))
+    aborted = tmp_path / f"{STEM}.txnindex"
+    aborted.write_bytes(encode_entries([AbortedEntry(7, 100, 105, 106)]))
+    assert [(each["last_offset"], each["position"]) for each in facts(index)] == [(108, 5000), (110, 10500)]
+    assert [(each["timestamp_ms"] - TIME_MS, each["offset"]) for each in facts(times)] == [
+        (1005, 104),
+        (2005, 109),
+    ]
+    (entry,) = facts(aborted)
+    assert (entry["producer_id"], entry["first_offset"], entry["last_stable_offset"]) == (7, 100, 106)
+    assert "timestamp 2023-11-14T22:13:21.005Z  offset 104" in dump(times).stdout
+
+
+def test_the_zeros_behind_a_live_index_of_kafkas_are_no_entries(tmp_path: Path) -> None:
+    index = tmp_path / f"{STEM}.index"
+    index.write_bytes(bytes.fromhex("0000000800001300") + bytes(80))
+    assert [(each["last_offset"], each["position"]) for each in facts(index)] == [(108, 0x1300)]
+    index.write_bytes(bytes(80))
+    assert facts(index) == []
+
+
+def test_an_index_that_does_not_rise_is_refused(tmp_path: Path) -> None:
+    index = tmp_path / f"{STEM}.index"
+    index.write_bytes(bytes.fromhex("00000008000013880000000700002904"))
+    result = dump(index)
+    assert result.exit_code == 1
+    assert "do not rise" in result.stderr
+
+
+def test_small_files_are_shown_too(tmp_path: Path) -> None:
+    topic_id, directory_id = bytes(range(16)), bytes(range(16, 32))
+    entry = ProducerEntry(7, 1, [BatchSummary(4, 104, 4, TIME_MS)], TIME_MS)
+    contents = {
+        "leader-epoch-checkpoint": b"0\n2\n0 0\n3 100\n",
+        "recovery-point-offset-checkpoint": b"0\n1\nmy-topic 3 42\n",
+        "partition.metadata": encode_partition_metadata(topic_id),
+        "meta.properties": encode_meta(MetaProperties("cluster", 1, directory_id)),
+        f"{STEM}.snapshot": encode_snapshot([entry]),
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    shown = facts(*(tmp_path / name for name in contents))
+    assert [(each["leader_epoch"], each["start_offset"]) for each in shown[:2]] == [(0, 0), (3, 100)]
+    assert (shown[2]["topic"], shown[2]["partition"], shown[2]["offset"]) == ("my-topic", 3, 42)
+    assert shown[3]["topic_id"] == id_to_text(topic_id)
+    assert (shown[4]["cluster_id"], shown[4]["node_id"]) == ("cluster", 1)
+    assert (shown[5]["producer_id"], shown[5]["last_sequence"], shown[5]["last_offset"]) == (7, 4, 104)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("notes.txt", b"", "is no file of a log"),
+        ("x.index", b"", "twenty digits"),
+        ("leader-epoch-checkpoint", b"nonsense", "checkpoint"),
+        (f"{STEM}.snapshot", b"123", f"{STEM}.snapshot"),
+    ],
+)
+def test_what_cannot_be_shown_is_told_why(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    result = dump(tmp_path / name)
+    assert result.exit_code == 1
+    assert said in result.stderr
+
+
+def test_a_missing_file_does_not_hide_the_others(log: Path) -> None:
+    result = dump(log.with_name("missing.log"), log)
+    assert result.exit_code == 1
+    assert "cannot read" in result.stderr
+    assert "offsets 100-101" in result.stdout

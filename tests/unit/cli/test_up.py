@@ -1,0 +1,100 @@
+"""The arguments of `klamm up`: read at once, left to the full command line, or refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from klamm.cli.quick import UpOptions, parse_up
+from klamm.cli.start import broker_settings, start
+from klamm.config import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["up"], UpOptions()),
+        (["up", "--memory"], UpOptions(memory=True)),
+        (["up", "--listen", "h:1", "--data", "d"], UpOptions(listen="h:1", data="d")),
+        (["up", "--listen=h:1", "--data=a=b"], UpOptions(listen="h:1", data="a=b")),
+        (["up", "--set", "a=1", "--set=b=2"], UpOptions(settings=["a=1", "b=2"])),
+        (["up", "--set", "a=-1"], UpOptions(settings=["a=-1"])),
+        (["up", "--config", "f"], UpOptions(config="f")),
+    ],
+)
+def test_a_plain_command_is_read_at_once(arguments: list[str], expected: UpOptions) -> None:
+    assert parse_up(arguments, {}) == expected
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["down"],
+        ["--help"],
+        ["up", "--help"],
+        ["up", "-h"],
+        ["up", "--listen"],
+        ["up", "--listen", "--memory"],
+        ["up", "--memory=yes"],
+        ["up", "--lsten", "x"],
+        ["up", "surprise"],
+    ],
+)
+def test_what_needs_explaining_is_left_to_the_full_command_line(arguments: list[str]) -> None:
+    assert parse_up(arguments, {}) is None
+
+
+def test_the_environment_may_name_the_file() -> None:
+    assert parse_up(["up"], {"KLAMM_CONFIG": "f"}) == UpOptions(config="f")
+    assert parse_up(["up", "--config", "g"], {"KLAMM_CONFIG": "f"}) == UpOptions(config="g")
+
+
+def test_defaults_fill_what_nobody_said() -> None:
+    assert broker_settings(UpOptions(), {}) == {
+        "listeners": "PLAINTEXT://127.0.0.1:9092",
+        "log.dirs": "./klamm-data",
+    }
+
+
+def test_flags_win_over_the_environment_which_wins_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "klamm.toml"
+    file.write_text('listeners = "PLAINTEXT://f:1"\nlog.dir = "from-file"\nnum.partitions = 1\n')
+    options = UpOptions(config=str(file), settings=["num.partitions=3"])
+    assert broker_settings(options, {"KLAMM_NUM_PARTITIONS": "2", "HOME": "/"}) == {
+        "listeners": "PLAINTEXT://f:1",
+        "log.dir": "from-file",
+        "num.partitions": "3",
+    }
+    options = UpOptions(config=str(file), listen="[::1]:7", data="d")
+    settings = broker_settings(options, {"KLAMM_LISTENERS": "PLAINTEXT://e:2"})
+    assert (settings["listeners"], settings["log.dirs"]) == ("PLAINTEXT://[::1]:7", "d")
+
+
+def test_a_folder_and_memory_exclude_each_other() -> None:
+    with pytest.raises(ConfigError, match="give one of them"):
+        broker_settings(UpOptions(memory=True, data="d"), {})
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (UpOptions(settings=["log.retentoin.ms=5"]), "did you mean log.retention.ms?"),
+        (UpOptions(settings=["log.retention.ms=often"]), "write a whole number"),
+        (UpOptions(settings=["log.retention.ms"]), "write name=value"),
+        (UpOptions(config="/no/such/file.properties"), "cannot read /no/such/file.properties"),
+        (UpOptions(listen="nowhere"), "write HOST:PORT"),
+        (UpOptions(listen="127.0.0.1:99999"), "write NAME://host:port"),
+        (UpOptions(listen="0.0.0.0:9092"), "advertised.listeners"),
+    ],
+)
+def test_what_cannot_be_ends_in_one_line_and_exit_code_2(
+    options: UpOptions, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert start(options) == 2
+    printed = capsys.readouterr()
+    (line,) = printed.err.splitlines()
+    assert line.startswith("klamm: ")
+    assert said in line
+    assert printed.out == ""
