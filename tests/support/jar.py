@@ -31,7 +31,7 @@ class JarTransport(asyncio.Transport):
         self._unread = bytearray()
         self.high_water_bytes = 64 * 1024
         self.reads = True  # whether the client takes what is sent
-        self.is_paused = False  # whether the broker reads
+        self._is_paused = False
         self.is_over = False
         self.is_held_up = False
         self.received = bytearray()
@@ -62,10 +62,14 @@ class JarTransport(asyncio.Transport):
         self._carry()
 
     def pause_reading(self) -> None:
-        self.is_paused = True
+        self._is_paused = True
 
     def resume_reading(self) -> None:
-        self.is_paused = False
+        self._is_paused = False
+
+    def is_unread(self) -> bool:
+        """Whether the broker reads no further for now."""
+        return self._is_paused
 
     def is_closing(self) -> bool:
         return self.is_over
@@ -97,7 +101,10 @@ class JarClient:
         return self.transport.is_over
 
     def send_bytes(self, data: bytes) -> None:
-        self.protocol.data_received(data)
+        async def arrive() -> None:
+            self.protocol.data_received(data)
+
+        self._jar.loop.run(arrive())  # inside the loop, as any transport would
 
     def request(self, api_key: ApiKey, version: int, request: Any) -> bytes:
         """The bytes of a request whose answer this client will understand."""

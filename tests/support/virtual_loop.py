@@ -23,7 +23,8 @@ class _Leap:
         if timeout is None:
             raise RuntimeError("everybody waits for somebody else: there is nothing left to do")
         if timeout > 0:
-            self._clock.advance(math.ceil(timeout * 1000))
+            # Seconds in a float carry a little dust: it must not become a millisecond.
+            self._clock.advance(max(1, math.ceil(timeout * 1000 - 0.001)))
         return []
 
 
@@ -34,6 +35,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self.clock = clock
         self._selector = _Leap(clock)
+        self._clock_resolution = 0.000_01  # a timer is due when the clock shows its millisecond
 
     def _process_events(self, event_list: list[Any]) -> None:
         """There are none."""

@@ -41,7 +41,7 @@ class ProducerIds:
         block = self._ids[0]
         taken, rest = block[0], block[1:]
         self._ids[:1] = [rest] if rest else []
-        if len(self._ids) <= 1 and len(rest) < PREFETCH_BELOW and self._fetching is None:
+        if self._fetching is None and sum(map(len, self._ids)) < PREFETCH_BELOW:
             self._start_fetching()
         return taken
 

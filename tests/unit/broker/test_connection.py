@@ -310,22 +310,22 @@ def test_reading_ahead_ends_at_64_undecided_requests(jar: Jar, client: JarClient
     client.send(ApiKey.FETCH, 12, a_fetch(jar, offset=0, max_wait_ms=500))
     for _ in range(MAX_UNDECIDED - 1):
         client.send(ApiKey.METADATA, 5, metadata())
-    assert not client.transport.is_paused
+    assert not client.transport.is_unread()
     client.send(ApiKey.METADATA, 5, metadata())
-    assert client.transport.is_paused
+    assert client.transport.is_unread()
     jar.pass_ms(510)
-    assert not client.transport.is_paused
+    assert not client.transport.is_unread()
     assert len(client.frames()) == MAX_UNDECIDED + 1
 
 
 def test_reading_ahead_ends_at_one_mebibyte(jar: Jar, client: JarClient) -> None:
     client.send(ApiKey.FETCH, 12, a_fetch(jar, offset=0, max_wait_ms=500))
     client.send(ApiKey.PRODUCE, 9, a_produce(jar, a_batch(jar, value=bytes(600_000))))
-    assert not client.transport.is_paused
+    assert not client.transport.is_unread()
     client.send(ApiKey.PRODUCE, 9, a_produce(jar, a_batch(jar, value=bytes(600_000))))
-    assert client.transport.is_paused
+    assert client.transport.is_unread()
     jar.pass_ms(510)
-    assert not client.transport.is_paused
+    assert not client.transport.is_unread()
     assert log_end(jar) == 2
 
 
@@ -337,13 +337,13 @@ def test_the_next_request_of_a_slow_reader_waits_until_it_has_read(jar: Jar, cli
     jar.loop.settle()
     client.send(ApiKey.PRODUCE, 9, a_produce(jar))
     jar.pass_ms(1000)
-    assert client.transport.is_paused
+    assert client.transport.is_unread()
     assert log_end(jar) == 8
     assert len(jar.connect().ask(ApiKey.METADATA, 5, metadata()).topics) == 1
     client.transport.read_on()
     jar.loop.settle()
     assert log_end(jar) == 9
-    assert not client.transport.is_paused
+    assert not client.transport.is_unread()
 
 
 def test_a_silent_connection_is_closed(jar: Jar, client: JarClient) -> None:
@@ -368,7 +368,7 @@ def test_a_connection_that_waits_for_an_answer_is_not_silent(jar: Jar, client: J
 def test_a_negative_idle_time_closes_nobody() -> None:
     jar = Jar({"connections.max.idle.ms": "-1"})
     client = jar.connect()
-    jar.pass_ms(10_000_000)
+    jar.pass_ms(1_000_000)
     assert not client.is_closed
     jar.close()
 
@@ -454,4 +454,3 @@ def test_a_client_that_sends_on_after_its_connection_was_refused_is_not_heard(
     client.send(ApiKey.PRODUCE, 9, a_produce(jar))
     jar.loop.settle()
     assert log_end(jar) == 0
-

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -117,7 +117,7 @@ def old_message(jar: Jar) -> bytes:
     return struct.pack(">qiIbbii", 0, 14 + 5, 0, 1, 0, -1, 5) + b"value"
 
 
-BAD_SHAPES = {
+BAD_SHAPES: dict[str, tuple[Callable[[Jar], bytes | None], int]] = {
     "null": (lambda jar: None, 87),
     "empty": (lambda jar: b"", 87),
     "60 bytes": (lambda jar: a_batch(jar)[:60], 87),
