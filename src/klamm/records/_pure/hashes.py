@@ -40,7 +40,11 @@ def _quickest_crc32c() -> Callable[[Buffer, int], int]:
     return quick
 
 
-quick_crc32c: Final = _quickest_crc32c()
+def __getattr__(name: str) -> Callable[[Buffer, int], int]:
+    """Look for `quick_crc32c` when somebody needs it: the package behind it is slow to import."""
+    if name == "quick_crc32c":
+        return _quickest_crc32c()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def murmur2(key: Buffer) -> int:
