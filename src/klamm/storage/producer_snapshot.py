@@ -1,6 +1,8 @@
 """Producer state as a file: `<offset>.snapshot`, the state of everything below that offset.
 
-A snapshot holds one batch for each producer, so a repeat of an older one is no longer known after a reload.
+Kafka writes one entry for each producer, its last batch, and forgets the others at a reload: a batch whose
+answer a crash swallowed is then out of order when it is sent again. klamm writes an entry for each batch that
+it remembers, oldest first. Kafka reads such a file as it always does, the last entry of a producer counts.
 """
 
 from __future__ import annotations
@@ -23,19 +25,20 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
     """The file's bytes."""
     packed = []
     for entry in entries:
-        last = entry.batches[-1] if entry.batches else BatchSummary(NONE, NONE, 0, NONE)
-        packed.append(
+        batches = entry.batches or [BatchSummary(NONE, NONE, 0, NONE)]
+        packed += [
             _ENTRY.pack(
                 entry.producer_id,
                 entry.epoch,
-                last.last_sequence,
-                last.last_offset,
-                last.offset_delta,
-                entry.last_timestamp_ms,
+                batch.last_sequence,
+                batch.last_offset,
+                batch.offset_delta,
+                entry.last_timestamp_ms if batch is batches[-1] else batch.timestamp_ms,
                 entry.coordinator_epoch,
                 entry.txn_first_offset,
             )
-        )
+            for batch in batches
+        ]
     body = _COUNT.pack(len(packed)) + b"".join(packed)
     return _HEAD.pack(_VERSION, crc32c(body)) + body
 
@@ -53,7 +56,7 @@ def decode_snapshot(data: bytes) -> list[ProducerEntry]:
     body = memoryview(data)[_HEAD.size + _COUNT.size :]
     if count * _ENTRY.size != len(body):
         raise DecodeError(f"a producer snapshot that promises {count} entries in {len(body)} bytes")
-    entries = []
+    entries: dict[int, ProducerEntry] = {}
     for (
         producer_id,
         epoch,
@@ -64,14 +67,16 @@ def decode_snapshot(data: bytes) -> list[ProducerEntry]:
         coordinator_epoch,
         txn_first_offset,
     ) in _ENTRY.iter_unpack(body):
+        known = entries.get(producer_id)
         entry = ProducerEntry(
             producer_id,
             epoch,
+            known.batches if known is not None and known.epoch == epoch else [],
             last_timestamp_ms=timestamp_ms,
             coordinator_epoch=coordinator_epoch,
             txn_first_offset=txn_first_offset,
         )
         if last_offset >= 0:
-            entry.batches.append(BatchSummary(last_sequence, last_offset, offset_delta, timestamp_ms))
-        entries.append(entry)
-    return entries
+            entry.remember(BatchSummary(last_sequence, last_offset, offset_delta, timestamp_ms))
+        entries[producer_id] = entry
+    return list(entries.values())

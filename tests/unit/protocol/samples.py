@@ -70,12 +70,10 @@ KIO_TYPES: dict[int, str] = {}
 
 def note_kio_types(struct: Struct) -> Struct:
     """Remember what kio calls the type of each field: instants and error codes have narrower ranges there."""
-    declared = {
-        field.name: field.metadata.get("kafka_type") for field in dataclasses.fields(struct.kio_class)
-    }
+    declared = {item.name: item.metadata for item in dataclasses.fields(struct.kio_class)}
     for field in struct.fields:
-        if declared[field.kio_name]:
-            KIO_TYPES[id(field)] = declared[field.kio_name]
+        if "kafka_type" in declared[field.kio_name]:
+            KIO_TYPES[id(field)] = declared[field.kio_name]["kafka_type"]
         if field.struct is not None:
             note_kio_types(field.struct)
     return struct

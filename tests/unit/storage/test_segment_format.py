@@ -103,6 +103,16 @@ def test_a_snapshot_is_kafkas_to_the_byte() -> None:
     assert encode_snapshot([]) == bytes.fromhex("0001 48674bc7 00000000")
 
 
+def test_a_snapshot_keeps_every_batch_of_the_window_and_the_last_entry_is_what_kafka_reads() -> None:
+    entry = ProducerEntry(4001, 3, last_timestamp_ms=T + 4)
+    for number in range(5):
+        entry.remember(BatchSummary(number, 10 + number, 0, T + number))
+    encoded = encode_snapshot([entry])
+    assert decode_snapshot(encoded) == [entry]
+    last = ProducerEntry(4001, 3, [entry.batches[-1]], last_timestamp_ms=T + 4)
+    assert encoded.endswith(encode_snapshot([last])[-46:])
+
+
 def test_a_producer_known_from_a_marker_alone_survives_a_snapshot_without_a_batch() -> None:
     entry = ProducerEntry(4001, 3, last_timestamp_ms=T, coordinator_epoch=2)
     (found,) = decode_snapshot(encode_snapshot([entry]))
