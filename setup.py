@@ -14,7 +14,16 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import BaseError, CCompilerError
 
 CORE = "src/klamm/records"
-INCLUDED = ["_crc32c.h", "_wire.h", "_region.pxi", "_walk.pxi", "_columns_in.pxi", "_columns_out.pxi"]
+INCLUDED = [
+    "_crc32c.h",
+    "_offsets.h",
+    "_wire.h",
+    "_columns_in.pxi",
+    "_columns_out.pxi",
+    "_offsets.pxi",
+    "_region.pxi",
+    "_walk.pxi",
+]
 
 
 class BuildIfPossible(build_ext):

@@ -108,7 +108,8 @@ cdef class Binary:
         cdef Binary replaced = Binary(self.sink.rows, sum(map(len, texts)))
         for text in texts:
             add_field(&replaced.sink, <const uint8_t *>PyBytes_AS_STRING(text), len(<bytes>text))
-        return replaced.finish()
+        # Nulls became empty texts on the way; the first bitmap still tells them apart.
+        return replaced.finish()._replace(null_count=column.null_count, validity=column.validity)
 
 
 cdef struct Sink:

@@ -101,3 +101,29 @@ class EncodedRegion(NamedTuple):
     record_count: int
     base_timestamp_ms: int
     max_timestamp_ms: int
+
+
+class OffsetCommits(NamedTuple):
+    """The offset commits of a coordinator's log as columns.
+
+    A tombstone has no value: its bit in `value_validity` is clear, and its numbers are -1. Numbers that
+    an old version does not carry are -1 too.
+    """
+
+    row_count: int
+    log_offset: bytearray  # int64
+    log_timestamp_ms: bytearray  # int64
+    region: bytearray  # int32: which of the regions given, and so which batch and producer
+    group: BinaryColumn
+    topic: BinaryColumn
+    partition: bytearray  # int32
+    key_version: bytearray  # int32
+    tombstone_count: int
+    value_validity: bytearray | None
+    value_version: bytearray  # int32
+    committed_offset: bytearray  # int64
+    leader_epoch: bytearray  # int32
+    metadata: BinaryColumn
+    commit_timestamp_ms: bytearray  # int64
+    expire_timestamp_ms: bytearray  # int64
+    broken: bytearray  # int64: log offsets of commits that could not be read

@@ -26,20 +26,22 @@ def decode_columns(regions: Sequence[Region], wanted: int, first_offset: int, un
         types += [0 if region.append_time_ms is None else 1] * len(kept)
     return Columns(
         row_count=len(rows),
-        offset=_packed("q", [r.offset for r in rows]) if wanted & Want.OFFSET else None,
-        timestamp_ms=_packed("q", [r.timestamp_ms for r in rows]) if wanted & Want.TIMESTAMP else None,
-        timestamp_type=_packed("i", types) if wanted & Want.TIMESTAMP_TYPE else None,
-        key=_binary([r.key for r in rows]) if wanted & Want.KEY else None,
-        value=_binary([r.value for r in rows]) if wanted & Want.VALUE else None,
+        offset=packed("q", [r.offset for r in rows]) if wanted & Want.OFFSET else None,
+        timestamp_ms=packed("q", [r.timestamp_ms for r in rows]) if wanted & Want.TIMESTAMP else None,
+        timestamp_type=packed("i", types) if wanted & Want.TIMESTAMP_TYPE else None,
+        key=binary_column([r.key for r in rows]) if wanted & Want.KEY else None,
+        value=binary_column([r.value for r in rows]) if wanted & Want.VALUE else None,
         headers=_headers([r.headers for r in rows]) if wanted & Want.HEADERS else None,
     )
 
 
-def _packed(typecode: str, numbers: Sequence[int]) -> bytearray:
+def packed(typecode: str, numbers: Sequence[int]) -> bytearray:
+    """Numbers side by side in the machine's own byte order."""
     return bytearray(array(typecode, numbers).tobytes())
 
 
-def _validity(present: Sequence[bool]) -> tuple[int, bytearray | None]:
+def validity_bits(present: Sequence[bool]) -> tuple[int, bytearray | None]:
+    """How many are absent, and the bitmap of those that are there; None when all are."""
     null_count = present.count(False)
     if not null_count:
         return 0, None
@@ -55,11 +57,12 @@ def _offsets(lengths: Sequence[int]) -> bytearray:
     for length in lengths:
         total += length
         offsets.append(total)
-    return _packed("i", offsets)
+    return packed("i", offsets)
 
 
-def _binary(fields: Sequence[bytes | None]) -> BinaryColumn:
-    null_count, validity = _validity([field is not None for field in fields])
+def binary_column(fields: Sequence[bytes | None]) -> BinaryColumn:
+    """Fields in one run of bytes."""
+    null_count, validity = validity_bits([field is not None for field in fields])
     present = [field or b"" for field in fields]
     return BinaryColumn(
         null_count, validity, _offsets([len(field) for field in present]), bytearray(b"".join(present))
@@ -67,13 +70,13 @@ def _binary(fields: Sequence[bytes | None]) -> BinaryColumn:
 
 
 def _headers(rows: Sequence[tuple[Header, ...]]) -> HeadersColumn:
-    null_count, validity = _validity([bool(headers) for headers in rows])
+    null_count, validity = validity_bits([bool(headers) for headers in rows])
     every = [header for headers in rows for header in headers]
     return HeadersColumn(
         null_count,
         validity,
         _offsets([len(headers) for headers in rows]),
         len(every),
-        _binary([name.encode() for name, _ in every]),
-        _binary([value for _, value in every]),
+        binary_column([name.encode() for name, _ in every]),
+        binary_column([value for _, value in every]),
     )
