@@ -14,8 +14,8 @@ from klamm.broker.config_entries import (
     describe_cluster_default,
     describe_topic,
 )
+from klamm.broker.refusal import Refusal, no_such_topic
 from klamm.broker.topic_names import name_problem
-from klamm.broker.topic_plans import Refusal, no_such_topic
 from klamm.protocol.errors import ErrorCode
 from klamm.storage.cluster import ResourceType
 

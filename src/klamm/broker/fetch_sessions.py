@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from klamm.clock import Clock
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.messages.fetch import FetchRequest, PartitionData
+
+if TYPE_CHECKING:
+    from klamm.protocol.messages.fetch import FetchRequest, PartitionData
 
 NO_SESSION_ID: Final = 0
 INITIAL_EPOCH: Final = 0  # make me a session

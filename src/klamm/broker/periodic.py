@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from asyncio import AbstractEventLoop, Task, TimerHandle
 from collections.abc import Callable, Coroutine
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from klamm.broker.partitions import Partition
@@ -74,6 +75,7 @@ class Chores:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._cleaning: Cleaning | None = None
+        self._is_called_back = False
         loop = services.loop
         self._running = [
             Every(
@@ -101,17 +103,23 @@ class Chores:
 
     def add_cleaning(self, files: Files) -> None:
         """Compact what is due, again and again."""
-        # A broker without files does not pay for the engine that has them.
-        from klamm.broker.cleaning import Cleaning  # noqa: PLC0415
-
         services = self._services
-        cleaning = self._cleaning = Cleaning(services, files)
+
+        async def clean() -> None:
+            if self._cleaning is None:
+                # Not before the first round: a broker's start does not pay for its cleaner.
+                module = await services.run_blocking(import_module, "klamm.broker.cleaning")
+                self._cleaning = module.Cleaning(services, files)
+            if not self._is_called_back:
+                await self._cleaning.clean()
+
         self._running.append(
-            Every(services.loop, "cleaning", lambda: services.config.log_cleaner_backoff_ms, cleaning.clean)
+            Every(services.loop, "cleaning", lambda: services.config.log_cleaner_backoff_ms, clean)
         )
 
     def call_back(self) -> None:
         """The broker is about to stop: long work ends early."""
+        self._is_called_back = True
         if self._cleaning is not None:
             self._cleaning.call_back()
 

@@ -12,6 +12,7 @@ from typing import Final, NoReturn, TypeVar
 
 from klamm.broker.config import BrokerConfig
 from klamm.broker.image import ClusterImage
+from klamm.broker.refusal import Refusal
 from klamm.broker.topic_names import (
     FORBIDDEN_TOPIC,
     collision_key,
@@ -32,24 +33,12 @@ MOST_PARTITIONS_PER_REQUEST: Final = 10_000
 _TOO_MANY: Final = "Excessively large number of partitions per request."
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why something is not done; `message` is what the client's user reads."""
-
-    error_code: ErrorCode
-    message: str
-
-
 class RefusedError(Exception):
     """A check failed; carries its refusal up to the plan."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.message)
         self.refusal = refusal
-
-
-def no_such_topic(name: str) -> Refusal:
-    return Refusal(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
 
 
 def _refuse(error_code: ErrorCode, message: str) -> NoReturn:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from random import Random
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from klamm.broker.config import BrokerConfig
 from klamm.broker.image import (
@@ -18,19 +18,9 @@ from klamm.broker.image import (
     TopicDeleted,
 )
 from klamm.broker.partitions import PartitionRegistry
+from klamm.broker.refusal import Refusal, no_such_topic
 from klamm.broker.services import RunBlocking
-from klamm.broker.topic_plans import (
-    GrowthPlan,
-    Refusal,
-    TopicPlan,
-    no_such_topic,
-    plan_auto_creation,
-    plan_growth,
-    plan_topics,
-)
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.messages.create_partitions import CreatePartitionsTopic
-from klamm.protocol.messages.create_topics import CreatableTopic
 from klamm.storage.cluster import (
     ClusterStore,
     ClusterStoreError,
@@ -41,8 +31,13 @@ from klamm.storage.cluster import (
 )
 from klamm.storage.topic_config import TopicConfig
 
+if TYPE_CHECKING:
+    from klamm.broker.topic_plans import GrowthPlan, TopicPlan
+    from klamm.protocol.messages.create_partitions import CreatePartitionsTopic
+    from klamm.protocol.messages.create_topics import CreatableTopic
+
 Result = TypeVar("Result")
-Plan = TypeVar("Plan", TopicPlan, GrowthPlan)
+Plan = TypeVar("Plan", "TopicPlan", "GrowthPlan")
 DeletionWatcher = Callable[[Sequence[TopicState]], None]
 ConfigWatcher = Callable[[BrokerConfig], None]
 
@@ -87,6 +82,7 @@ class TopicManager:
         self, wanted: Sequence[CreatableTopic], *, validate_only: bool = False
     ) -> Mapping[str, TopicPlan | Refusal]:
         """Topics as a client described them; those without a refusal serve when this returns."""
+        from klamm.broker.topic_plans import plan_topics  # noqa: PLC0415 - a start does not pay for plans
 
         def plan(names: Collection[str] | None) -> Mapping[str, TopicPlan | Refusal]:
             chosen = wanted if names is None else [topic for topic in wanted if topic.name in names]
@@ -98,6 +94,7 @@ class TopicManager:
 
     async def ensure(self, names: Sequence[str]) -> Mapping[str, Refusal]:
         """Topics that somebody needs: those that are missing are created; the refusals, if any."""
+        from klamm.broker.topic_plans import plan_auto_creation  # noqa: PLC0415 - as above
 
         def plan(retried: Collection[str] | None) -> Mapping[str, TopicPlan | Refusal]:
             missing = [name for name in names if name not in self._image.topics]
@@ -111,6 +108,7 @@ class TopicManager:
         self, wanted: Sequence[CreatePartitionsTopic], *, validate_only: bool = False
     ) -> Mapping[str, GrowthPlan | Refusal]:
         """More partitions for topics."""
+        from klamm.broker.topic_plans import plan_growth  # noqa: PLC0415 - as above
 
         def plan(names: Collection[str] | None) -> Mapping[str, GrowthPlan | Refusal]:
             chosen = wanted if names is None else [topic for topic in wanted if topic.name in names]

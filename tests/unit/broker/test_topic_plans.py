@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from klamm.broker.config import BrokerConfig
 from klamm.broker.image import BrokerRegistered, ClusterImage, TopicCreated
+from klamm.broker.refusal import Refusal
 from klamm.broker.topic_plans import (
     GrowthPlan,
-    Refusal,
     TopicPlan,
     plan_auto_creation,
     plan_growth,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from klamm.broker.context import RequestContext
+from klamm.broker.refusal import Refusal
 from klamm.broker.services import Services
-from klamm.broker.topic_plans import Refusal
 from klamm.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,

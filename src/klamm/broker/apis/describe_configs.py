@@ -5,8 +5,8 @@ from __future__ import annotations
 from klamm.broker.config_entries import ConfigEntry
 from klamm.broker.configs import describe
 from klamm.broker.context import RequestContext
+from klamm.broker.refusal import Refusal
 from klamm.broker.services import Services
-from klamm.broker.topic_plans import Refusal
 from klamm.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResourceResult,

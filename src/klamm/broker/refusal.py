@@ -1,0 +1,18 @@
+"""Why something is not done."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from klamm.protocol.errors import ErrorCode
+
+
+class Refusal(NamedTuple):
+    """What a client is told instead; `message` is for its user."""
+
+    error_code: ErrorCode
+    message: str
+
+
+def no_such_topic(name: str) -> Refusal:
+    return Refusal(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
