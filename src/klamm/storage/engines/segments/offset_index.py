@@ -86,8 +86,8 @@ class OffsetIndex:
         found = bisect_right(self._positions, position)
         return self._positions[found - 1] if found else 0
 
-    def peek_last_position(self) -> int:
-        """As `last_position`, read from the end of the file alone."""
+    def peek_last_position(self, log_size_bytes: int) -> int:
+        """As `last_position`, read from the end of the file alone; CorruptIndexError when it cannot be."""
         if self._loaded:
             return self.last_position()
         try:
@@ -103,7 +103,10 @@ class OffsetIndex:
             entry = self._files.pread(handle, ENTRY_BYTES, size_bytes - ENTRY_BYTES)
         finally:
             self._files.close(handle)
-        return int.from_bytes(entry[4:], "big", signed=True)
+        offset, position = (int.from_bytes(part, "big", signed=True) for part in (entry[:4], entry[4:]))
+        if offset < 0 or not 0 <= position < log_size_bytes:
+            raise CorruptIndexError(f"{self.path} ends in an impossible entry")
+        return position
 
     def last_position(self) -> int:
         """Where the last indexed batch stands; 0 without entries."""

@@ -477,7 +477,7 @@ class Segment:
         Raises CorruptIndexError or BadBatchError when it was not.
         """
         next_offset = self.base_offset
-        start = self.offset_index.peek_last_position() if self.size_bytes else 0
+        start = self.offset_index.peek_last_position(self.size_bytes) if self.size_bytes else 0
         for found in walk(
             self._files, self.log_path, start=start, end=self.size_bytes, chunk_bytes=_WINDOW_BYTES
         ):
