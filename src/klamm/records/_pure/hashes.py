@@ -43,7 +43,8 @@ def _quickest_crc32c() -> Callable[[Buffer, int], int]:
 def __getattr__(name: str) -> Callable[[Buffer, int], int]:
     """Look for `quick_crc32c` when somebody needs it: the package behind it is slow to import."""
     if name == "quick_crc32c":
-        return _quickest_crc32c()
+        globals()[name] = found = _quickest_crc32c()
+        return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

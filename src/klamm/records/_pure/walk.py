@@ -7,7 +7,7 @@ from typing import Final
 
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.types import Buffer
-from klamm.records._pure.hashes import quick_crc32c
+from klamm.records._pure import hashes
 from klamm.records.layout import (
     ATTRIBUTES_AT,
     HEADER,
@@ -121,7 +121,7 @@ def _fault(buffer: Buffer, position: int, end: int) -> ScanEnd:
         return ScanEnd.OFFSETS
     if batch_end > end:
         return ScanEnd.TRUNCATED
-    if quick_crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : batch_end], 0) != header.crc:
+    if hashes.quick_crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : batch_end], 0) != header.crc:
         return ScanEnd.CHECKSUM
     return ScanEnd.WHOLE
 
