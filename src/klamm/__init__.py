@@ -10,6 +10,7 @@ from klamm.version import __version__
 if TYPE_CHECKING:
     from klamm.broker.embedded import Broker as Broker
     from klamm.client.admin.face import Admin as Admin
+    from klamm.client.consumer.face import Consumer as Consumer
     from klamm.client.errors import KlammError as KlammError
     from klamm.client.producer.face import Producer as Producer
     from klamm.protocol.types import TopicPartition as TopicPartition
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
 _HOMES = {
     "Admin": "klamm.client.admin.face",
     "Broker": "klamm.broker.embedded",
+    "Consumer": "klamm.client.consumer.face",
     "KlammError": "klamm.client.errors",
     "Producer": "klamm.client.producer.face",
     "TopicPartition": "klamm.protocol.types",
 }
-__all__ = ["Admin", "Broker", "KlammError", "Producer", "TopicPartition", "__version__"]
+__all__ = ["Admin", "Broker", "Consumer", "KlammError", "Producer", "TopicPartition", "__version__"]
 
 
 def __getattr__(name: str) -> object:

@@ -55,7 +55,8 @@ class Core:
         self.network.now_ms = now_ms
         dues = [self.network.tick(), self.metadata.tick(now_ms)]
         dues += [component.tick(now_ms) for component in self.components]
-        # What the components asked for may have opened connections with deadlines of their own.
+        # What the components asked for may be metadata, or have opened connections with deadlines.
+        dues.append(self.metadata.tick(now_ms))
         dues.append(self.network.tick())
         return min((due for due in dues if due is not None), default=None)
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from itertools import repeat
+from typing import Any, NamedTuple
 
 from klamm.client.consumer.settings import ConsumerSettings
 from klamm.client.errors import RecordDeserializationError
 from klamm.protocol.types import TopicPartition
 from klamm.records.record import Record
-
-CREATE_TIME: Final = 0
-LOG_APPEND_TIME: Final = 1
 
 
 class ConsumerRecord(NamedTuple):
@@ -21,7 +19,7 @@ class ConsumerRecord(NamedTuple):
     partition: int
     offset: int
     timestamp_ms: int
-    timestamp_type: int
+    timestamp_type: int  # 0: the producer's clock, 1: the broker's
     key: Any
     value: Any
     headers: tuple[tuple[str, bytes | None], ...]
@@ -31,9 +29,14 @@ class ConsumerRecord(NamedTuple):
     def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
 
+    @property
+    def timestamp(self) -> int:
+        """As `timestamp_ms`, under the name other clients use."""
+        return self.timestamp_ms
+
 
 class Chunk(NamedTuple):
-    """Records of one partition and one batch, as they were decoded."""
+    """Records of one partition and one batch, keys and values deserialized."""
 
     partition: TopicPartition
     records: Sequence[Record]
@@ -44,17 +47,19 @@ class Chunk(NamedTuple):
 class Records:
     """The records of one poll. Iterating makes each record as it comes; `chunks` has them as decoded."""
 
-    __slots__ = ("_settings", "chunks")
+    __slots__ = ("chunks",)
 
-    def __init__(self, chunks: Sequence[Chunk], settings: ConsumerSettings) -> None:
+    def __init__(self, chunks: Sequence[Chunk] = ()) -> None:
         self.chunks = chunks
-        self._settings = settings
 
     def __len__(self) -> int:
-        return sum(len(chunk.records) for chunk in self.chunks)
+        return sum([len(chunk.records) for chunk in self.chunks])
 
     def __bool__(self) -> bool:
         return bool(self.chunks)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} records of {', '.join(map(str, self.partitions())) or 'no partition'}>"
 
     def partitions(self) -> list[TopicPartition]:
         """The partitions that have records here, in order of their first."""
@@ -62,54 +67,65 @@ class Records:
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         for chunk in self.chunks:
-            yield from self._of(chunk)
+            yield from consumer_records(chunk)
 
     def of(self, partition: TopicPartition) -> list[ConsumerRecord]:
         """The records of one partition."""
-        return [record for chunk in self.chunks if chunk.partition == partition for record in self._of(chunk)]
+        return [
+            record
+            for chunk in self.chunks
+            if chunk.partition == partition
+            for record in consumer_records(chunk)
+        ]
 
-    def _of(self, chunk: Chunk) -> Iterator[ConsumerRecord]:
-        (topic, number), kind, epoch = chunk.partition, chunk.timestamp_type, chunk.leader_epoch
-        key_of, value_of = self._settings.key_deserializer, self._settings.value_deserializer
-        for offset, timestamp_ms, key, value, headers in chunk.records:
-            yield ConsumerRecord(
-                topic,
-                number,
-                offset,
-                timestamp_ms,
-                kind,
-                key if key_of is None else key_of(key),
-                value if value_of is None else value_of(value),
-                headers,
-                epoch,
-            )
+    def by_partition(self) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """All records, in a list per partition."""
+        return {partition: self.of(partition) for partition in self.partitions()}
 
 
-def deserializes(chunk: Chunk, settings: ConsumerSettings) -> tuple[Chunk, RecordDeserializationError | None]:
-    """The records that the deserializers take, up to the first that they refuse, and its error.
+def consumer_records(chunk: Chunk) -> Iterator[ConsumerRecord]:
+    """The records of a chunk, each with where it came from."""
+    (topic, number), records, epoch, kind = chunk
+    make = tuple.__new__  # calling the class would cost as much again
+    return map(
+        make,
+        repeat(ConsumerRecord),
+        [
+            (topic, number, offset, timestamp_ms, kind, key, value, headers, epoch)
+            for offset, timestamp_ms, key, value, headers in records
+        ],
+    )
+
+
+def deserialized(
+    partition: TopicPartition, records: Sequence[Record], settings: ConsumerSettings
+) -> tuple[Sequence[Record], RecordDeserializationError | None]:
+    """The records as the deserializers give them, up to the first that they refuse, and its error.
 
     With `on_deserialize_error="skip"` or a callable the refused ones are left out instead.
     """
     key_of, value_of = settings.key_deserializer, settings.value_deserializer
     if key_of is None and value_of is None:
-        return chunk, None
+        return records, None
     kept: list[Record] = []
-    for record in chunk.records:
+    for record in records:
+        offset, timestamp_ms, key, value, headers = record
         try:
-            if key_of is not None:
-                key_of(record.key)
-            if value_of is not None:
-                value_of(record.value)
-        except Exception as cause:
-            error = RecordDeserializationError(
-                chunk.partition, record.offset, key=record.key, value=record.value, headers=record.headers
+            made = Record(
+                offset,
+                timestamp_ms,
+                key if key_of is None else key_of(key),
+                value if value_of is None else value_of(value),
+                headers,
             )
+        except Exception as cause:  # whatever a user's function raises
+            error = RecordDeserializationError(partition, offset, key=key, value=value, headers=headers)
             error.__cause__ = cause
             handler = settings.on_deserialize_error
             if handler == "raise":
-                return chunk._replace(records=kept), error
+                return kept, error
             if callable(handler):
                 handler(error)
         else:
-            kept.append(record)
-    return chunk._replace(records=kept), None
+            kept.append(made)
+    return kept, None

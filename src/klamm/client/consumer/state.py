@@ -1,6 +1,7 @@
 """What the consumer is subscribed to, what it owns, and where it stands in each partition.
 
-Shared by the caller's thread and the client's: every access holds `lock`, for as short as it takes.
+Shared by the caller's thread and the client's: every access holds `lock`, for as short as it takes. Only the
+caller's thread changes what is assigned.
 """
 
 from __future__ import annotations
@@ -40,29 +41,53 @@ class PartitionState:
     status: Status = Status.INITIALIZING
     offset: int = -1  # the next record to hand out
     leader_epoch: int = -1  # of the last record handed out
-    current_leader_epoch: int = -1  # that our requests carry
+    current_leader_epoch: int = -1  # that the position was checked against, and that our requests carry
     reset_to: int = 0  # timestamp to look up while AWAIT_RESET
     seek_count: int = 0  # a late answer to an older question is dropped
     is_paused: bool = False
     is_pending_revocation: bool = False
+    is_asked: bool = False  # a lookup is under way
+    retry_at_ms: int = 0  # no request for it before
+    ahead_offset: int = -1  # while a poll hands out all that is buffered: where the next fetch goes on
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
+    read_replica: int = -1  # a follower nearer than the leader, as the leader said
+    read_replica_until_ms: int = 0
+
+    @property
+    def has_position(self) -> bool:
+        return self.status in (Status.FETCHING, Status.AWAIT_VALIDATION)
 
     @property
     def is_fetchable(self) -> bool:
         return self.status is Status.FETCHING and not self.is_paused and not self.is_pending_revocation
 
-    def seek(self, offset: int, leader_epoch: int = -1) -> None:
+    def seek(self, offset: int, leader_epoch: int = -1, *, current_leader_epoch: int = -1) -> None:
+        """Stand at an offset. With an epoch it is checked against the leader's log before it is used."""
         self.status = Status.FETCHING
         self.offset = offset
         self.leader_epoch = leader_epoch
-        self.seek_count += 1
+        self.current_leader_epoch = current_leader_epoch
+        self._moved()
 
     def request_reset(self, timestamp: int) -> None:
+        """Stand nowhere until an offset was looked up."""
         self.status = Status.AWAIT_RESET
         self.reset_to = timestamp
+        self._moved()
+
+    def initialize(self) -> None:
+        """Stand nowhere until the committed offset was looked up."""
+        self.status = Status.INITIALIZING
+        self._moved()
+
+    def _moved(self) -> None:
         self.seek_count += 1
+        self.is_asked = False
+        self.retry_at_ms = 0
+        self.ahead_offset = -1
+        self.read_replica = -1
 
 
 class SubscriptionState:
@@ -88,14 +113,11 @@ class SubscriptionState:
                 f"call unsubscribe() before subscribing by {wanted.value}"
             )
 
-    def set_topics(self, topics: Iterable[str]) -> bool:
-        """Subscribe by name; whether that is another set than before."""
-        wanted = frozenset(topics)
+    def set_topics(self, topics: Iterable[str]) -> None:
+        """Subscribe by name."""
         self.check_type(SubscriptionType.AUTO_TOPICS)
         self.type = SubscriptionType.AUTO_TOPICS
-        is_changed = wanted != self.topics
-        self.topics = wanted
-        return is_changed
+        self.topics = frozenset(topics)
 
     def set_pattern(self, pattern: re.Pattern[str]) -> None:
         self.check_type(SubscriptionType.AUTO_PATTERN)
@@ -109,6 +131,12 @@ class SubscriptionState:
         is_changed = matched != self.topics
         self.topics = matched
         return is_changed
+
+    def accepts(self, topic: str) -> bool:
+        """Whether a topic that the group gives is one that this consumer asked for."""
+        if self.type is SubscriptionType.AUTO_PATTERN:
+            return self.pattern is not None and self.pattern.fullmatch(topic) is not None
+        return topic in self.topics
 
     def assign_manually(self, partitions: Iterable[TopicPartition]) -> None:
         self.check_type(SubscriptionType.USER_ASSIGNED)
@@ -126,6 +154,14 @@ class SubscriptionState:
         self.topics = frozenset()
         self.pattern = None
         self.assign(())
+
+    def consumed(self) -> dict[TopicPartition, tuple[int, int]]:
+        """Offset and leader epoch of every partition that has a position: what a commit takes."""
+        return {
+            partition: (state.offset, state.leader_epoch)
+            for partition, state in self.partitions.items()
+            if state.has_position
+        }
 
     def __getitem__(self, partition: TopicPartition) -> PartitionState:
         """An assigned partition; raises IllegalStateError that names what is assigned."""

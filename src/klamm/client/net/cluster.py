@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from klamm.protocol.errors import ErrorCode
@@ -67,6 +67,22 @@ class Cluster:
             if name in self.topics
             for number in sorted(self.topics[name].partitions)
         ]
+
+    def with_leader(self, partition: TopicPartition, leader_id: int, leader_epoch: int) -> Cluster:
+        """This snapshot with a newer leader of one partition; itself when that is no news."""
+        topic, info = self.topics.get(partition.topic), self.partition(partition)
+        if topic is None or info is None or leader_epoch <= info.leader_epoch:
+            return self
+        partitions = dict(topic.partitions)
+        partitions[partition.partition] = replace(info, leader_id=leader_id, leader_epoch=leader_epoch)
+        topics = dict(self.topics)
+        topics[topic.name] = replace(topic, partitions=MappingProxyType(partitions))
+        return replace(self, topics=MappingProxyType(topics))
+
+    def with_brokers(self, brokers: Iterable[BrokerInfo]) -> Cluster:
+        """This snapshot with these brokers where they say they are."""
+        known = dict(self.brokers) | {broker.broker_id: broker for broker in brokers}
+        return replace(self, brokers=MappingProxyType(known))
 
     def updated(self, response: MetadataResponse, *, is_complete: bool) -> Cluster:
         """This snapshot after an answer. A complete one (all topics) forgets what it does not list.

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from klamm.client.errors import KlammError, NoBrokersError
-from klamm.client.net.cluster import Cluster
-from klamm.client.net.network import Network, Node, backoff_ms
+from klamm.client.net.cluster import BrokerInfo, Cluster
+from klamm.client.net.network import Address, Network, Node, backoff_ms
 from klamm.client.net.wire import Call
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from klamm.protocol.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,28 @@ class Metadata:
             self._topics = None
             self.request_update()
 
+    @property
+    def max_age_ms(self) -> int:
+        """How old a snapshot may become before it is asked for again."""
+        return self._config.max_age_ms
+
+    def learn_leader(self, partition: TopicPartition, leader_id: int, leader_epoch: int) -> bool:
+        """Take a leader that an answer named; False when we know as much already."""
+        cluster = self.cluster.with_leader(partition, leader_id, leader_epoch)
+        is_new = cluster is not self.cluster
+        self.cluster = cluster
+        return is_new
+
+    def learn_brokers(self, brokers: Mapping[int, tuple[str, int, str | None]]) -> None:
+        """Take brokers that an answer named, beside those known."""
+        self.cluster = self.cluster.with_brokers(
+            [BrokerInfo(number, host, port, rack) for number, (host, port, rack) in brokers.items()]
+        )
+        self._network.set_brokers(self._addresses())
+
+    def _addresses(self) -> dict[int, Address]:
+        return {broker.broker_id: (broker.host, broker.port) for broker in self.cluster.brokers.values()}
+
     def request_update(self) -> int:
         """Ask again soon; the version that an answer to this request will have at least."""
         self._is_wanted = True
@@ -123,9 +146,7 @@ class Metadata:
         self._refreshed_at_ms = now_ms
         self.version += 1
         self.cluster = self.cluster.updated(response, is_complete=is_complete)
-        self._network.set_brokers(
-            {broker.broker_id: (broker.host, broker.port) for broker in self.cluster.brokers.values()}
-        )
+        self._network.set_brokers(self._addresses())
         if self._has_retriable_errors():
             self._back_off(now_ms)
             self._is_wanted = True

@@ -48,6 +48,7 @@ class Reactor:
         self.on_time: Callable[[int], None] = lambda _now_ms: None
         self.on_tick: Callable[[int], int | None] = lambda _now_ms: None
         self.failure: BaseException | None = None  # what ended the thread, if it was not `stop`
+        self.on_failure: Callable[[], None] = lambda: None  # wakes those who wait for the thread
 
     def start(self) -> None:
         self._thread.start()
@@ -104,6 +105,7 @@ class Reactor:
             self._drain_work()
         except BaseException as error:
             self.failure = error
+            self.on_failure()
             raise
         finally:
             for key in list(self._selector.get_map().values()):

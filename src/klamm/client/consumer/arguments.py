@@ -1,0 +1,106 @@
+"""What callers may pass, checked before anything changes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from klamm.client.consumer.positions import Committed
+from klamm.protocol.types import TopicPartition
+
+
+def topic_names(topics: Any) -> list[str]:
+    """A list of topic names."""
+    if topics is None or isinstance(topics, str | bytes):
+        raise TypeError(f"topics is a list of names, as in subscribe(['orders']), not {topics!r}")
+    names = list(topics)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"a topic's name is text, not {name!r}")
+        if not name.strip():
+            raise ValueError("a topic's name must not be blank")
+    return names
+
+
+def compiled_pattern(pattern: Any) -> re.Pattern[str]:
+    """A regular expression that is to match whole names."""
+    if isinstance(pattern, re.Pattern):
+        pattern_text = pattern.pattern
+        compiled: re.Pattern[Any] = pattern
+    elif isinstance(pattern, str):
+        pattern_text = pattern
+        compiled = re.compile(pattern)
+    else:
+        raise TypeError(f"pattern is text or a compiled pattern, not {pattern!r}")
+    if not isinstance(pattern_text, str):
+        raise TypeError("pattern must be of text, not of bytes")
+    if not pattern_text:
+        raise ValueError("pattern must not be empty: it would match no topic")
+    return compiled
+
+
+def partitions_of(partitions: Any) -> list[TopicPartition]:
+    """A list of partitions; one alone may stand for itself."""
+    if isinstance(partitions, TopicPartition):
+        return [partitions]
+    if partitions is None or isinstance(partitions, str | bytes):
+        raise TypeError(f"partitions is a list of TopicPartition, not {partitions!r}")
+    return [a_partition(item) for item in partitions]
+
+
+def a_partition(partition: Any) -> TopicPartition:
+    if not isinstance(partition, tuple) or len(partition) != 2:
+        raise TypeError(f"a partition is a TopicPartition(topic, partition), not {partition!r}")
+    topic, number = partition
+    if not isinstance(topic, str) or not isinstance(number, int):
+        raise TypeError(f"a partition is a TopicPartition(topic, partition), not {partition!r}")
+    if not topic.strip():
+        raise ValueError("a topic's name must not be blank")
+    if number < 0:
+        raise ValueError(f"partition {number} of {topic}: write 0 or more")
+    return TopicPartition(topic, number)
+
+
+def due_at(now_ms: int, timeout: float | None) -> int | None:
+    """The instant at which a timeout in seconds ends."""
+    if timeout is None:
+        return None
+    if timeout < 0:
+        raise ValueError(f"timeout={timeout}: write seconds from 0 on, or None")
+    return now_ms + round(timeout * 1000)
+
+
+def timeout_ms(timeout: float | None, default_ms: int) -> int:
+    if timeout is None:
+        return default_ms
+    if timeout < 0:
+        raise ValueError(f"timeout={timeout}: write seconds from 0 on, or None")
+    return round(timeout * 1000)
+
+
+def an_offset(offset: Any) -> int:
+    if not isinstance(offset, int):
+        raise TypeError(f"an offset is a number, not {offset!r}")
+    if offset < 0:
+        raise ValueError(f"offset {offset}: write 0 or more; seek_to_beginning and seek_to_end exist too")
+    return offset
+
+
+def committable(offsets: Any) -> dict[TopicPartition, Committed]:
+    """Offsets to commit: numbers, (offset, epoch, metadata), or what `committed` gave."""
+    if not isinstance(offsets, Mapping):
+        raise TypeError(f"offsets is a mapping of TopicPartition to offset, not {offsets!r}")
+    found = {}
+    for partition, value in offsets.items():
+        if isinstance(value, Committed):
+            item = value
+        elif isinstance(value, int):
+            item = Committed(value)
+        elif isinstance(value, Iterable) and not isinstance(value, str | bytes):
+            item = Committed(*value)
+        else:
+            raise TypeError(f"an offset is a number or Committed(offset, epoch, metadata), not {value!r}")
+        an_offset(item.offset)
+        found[a_partition(partition)] = item
+    return found
