@@ -62,7 +62,7 @@ class Operations:
     async def position(self, partition: Any, timeout_s: float | None = None) -> int:
         """The offset of the next record, looked up if need be."""
         wanted = arguments.a_partition(partition)
-        limit_ms = arguments.timeout_ms(timeout, self.settings.default_api_timeout_ms)
+        limit_ms = arguments.timeout_ms(timeout_s, self.settings.default_api_timeout_ms)
         due_at_ms = self.host.clock.now_ms() + limit_ms
         self.engine.is_polling = True
         self.host.submit(self.engine.on_poll)
@@ -156,7 +156,7 @@ class Operations:
         self, wanted: Mapping[TopicPartition, int], timeout_s: float | None
     ) -> dict[TopicPartition, FoundOffset]:
         calls = self.engine.calls
-        limit_ms = arguments.timeout_ms(timeout, self.settings.default_api_timeout_ms)
+        limit_ms = arguments.timeout_ms(timeout_s, self.settings.default_api_timeout_ms)
         return await self.poller.ask(
             lambda: find_offsets(
                 calls,
