@@ -118,8 +118,9 @@ class SimulatedFiles(MemoryFiles):
         try:
             self._asked("write", "a file")
         except (PowerLossError, OSError):
-            # Part of it may have gone, as on a real disk.
-            self._change(file, position, data[: self._random.randrange(len(data) + 1)])
+            # Part of it may have gone, or even all, as on a real disk.
+            partial = self._random.randrange(len(data) + 1)
+            self._change(file, position, data[: self._random.choice((0, partial, len(data)))])
             raise
         if self.capacity_bytes is not None:
             room = self.capacity_bytes - self._used_bytes()
@@ -218,13 +219,17 @@ class SimulatedFiles(MemoryFiles):
 
     # -- power
 
+    def kill(self) -> None:
+        """The process dies, the machine lives: handles and locks are gone, all bytes are there."""
+        self.faults.clear()
+        self._handles.clear()
+        self._locks.clear()
+
     def crash(self) -> None:
         """The power goes and comes back: handles and locks are gone, and so is what chance decides."""
         self._is_off = False
         self.power_fails_at = None
-        self.faults.clear()
-        self._handles.clear()
-        self._locks.clear()
+        self.kill()
         keep_chance = self._random.choice((0.0, 0.5, 0.9, 1.0))
         for file, changes in self._changes.items():
             self._lose(file, changes, keep_chance)
@@ -259,10 +264,12 @@ class SimulatedFiles(MemoryFiles):
                 if is_kept or self._random.random() < keep_chance:
                     self._truncate(file, change.position)
                 continue
-            for start in range(0, len(change.new), _SECTOR_BYTES):
+            start = change.position
+            while start < change.position + len(change.new):
+                end = (start // _SECTOR_BYTES + 1) * _SECTOR_BYTES
                 if is_kept or self._random.random() < keep_chance:
-                    sector = change.new[start : start + _SECTOR_BYTES]
-                    self._write(file, change.position + start, sector)
+                    self._write(file, start, change.new[start - change.position : end - change.position])
+                start = end
 
 
 def _apply(change: _NameChange, names: dict[str, MemoryFile], directories: set[str]) -> None:

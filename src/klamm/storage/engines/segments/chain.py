@@ -106,7 +106,10 @@ class SegmentChain:
         """Take the oldest segments out; their files wait under `.deleted`. Raises OSError."""
         dropped = self.segments[:count]
         self._set(self.segments[count:])
-        self._drop_files(dropped)
+        # The oldest first: a crash on the way must not leave a hole.
+        for segment in dropped:
+            segment.close_handle()
+            segment.rename(names.DELETED_SUFFIX)
         return dropped
 
     def _drop_files(self, dropped: Sequence[Segment]) -> None:

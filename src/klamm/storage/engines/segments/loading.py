@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -23,6 +24,7 @@ from klamm.storage.engines.segments.sync import Flushing
 from klamm.storage.engines.segments.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from klamm.storage.engines.segments.txn_index import ENTRY_BYTES as TXN_ENTRY_BYTES
 from klamm.storage.producer_state import ProducerState
+from klamm.storage.topic_config import TopicConfig
 
 _logger = logging.getLogger(__name__)
 
@@ -32,10 +34,20 @@ class LoadSettings:
     """What a store knows of a log before it opens it."""
 
     is_clean: bool  # the last run ended in good order
-    recovery_point: int  # everything below was on disk
+    recovery_point: int | None  # everything below was on disk; None when nothing is known
     log_start_offset: int  # as checkpointed; 0 when nothing is known
-    index_interval_bytes: int
+    config: TopicConfig
     now_ms: int
+
+    @property
+    def gaps_up_to(self) -> int:
+        """Where a segment that does not begin at the end of the one before may be compaction's work.
+
+        What was flushed has lost nothing. What was not, klamm's own cleaner leaves without gaps.
+        """
+        if self.is_clean or (self.recovery_point is None and self.config.is_compacted):
+            return sys.maxsize
+        return self.recovery_point or 0
 
 
 @dataclass(slots=True)
@@ -97,7 +109,8 @@ def load_parts(files: Files, pool: HandlePool, directory: str, settings: LoadSet
             snapshots=snapshots,
             epochs=epochs,
             start_offset=start_offset,
-            index_interval_bytes=settings.index_interval_bytes,
+            index_interval_bytes=settings.config.index_interval_bytes,
+            gaps_up_to=settings.gaps_up_to,
         )
         epochs.save()
     if log_end_offset < settings.log_start_offset:
@@ -157,7 +170,8 @@ def _first_unsound(
         if segment.base_offset in found.logs and not found.is_sound(segment.base_offset)
     ][:1]
     if not settings.is_clean:
-        holding = [n for n, segment in enumerate(segments) if segment.base_offset <= settings.recovery_point]
+        recovery_point = settings.recovery_point or 0
+        holding = [n for n, segment in enumerate(segments) if segment.base_offset <= recovery_point]
         candidates.append(holding[-1] if holding else 0)
     if candidates:
         return min(candidates), -1

@@ -188,6 +188,7 @@ class SegmentLog(ReadableLog):
         if not self._chain.active.size_bytes:
             return
         self._chain.active.finish()
+        self._chain.active.is_unsynced = True  # its indexes are, even if its log is not
         self._snapshots.write(self._log_end, self._producers)
         self._chain.add(self._log_end, now_ms)
         self._flushing.names_changed(self.directory)

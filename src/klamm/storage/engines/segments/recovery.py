@@ -36,18 +36,25 @@ def recover(
     epochs: LeaderEpochs,
     start_offset: int,
     index_interval_bytes: int,
+    gaps_up_to: int,
 ) -> Recovered:
     """Scan the segments from the one numbered `first` on, rebuilding indexes, epochs and producer state.
 
     At the first batch that is incomplete, damaged or out of order the log is cut, and every later segment
-    is dropped. Raises OSError.
+    is dropped. Segments that begin up to `gaps_up_to` need not begin where the one before ends: compaction
+    may have emptied its end. Above, a gap means that the disk lost what stood there. Raises OSError.
     """
     producers = restore(files, snapshots, segments[:first], start_offset, segments[first].base_offset)
     next_offset = segments[first].base_offset
     for number in range(first, len(segments)):
         segment = segments[number]
-        if segment.base_offset < next_offset:
-            _logger.warning("%s begins below %d, where the one before ends", segment.log_path, next_offset)
+        if segment.base_offset < next_offset or segment.base_offset > max(next_offset, gaps_up_to):
+            _logger.warning(
+                "%s begins at %d, but the one before ends at %d: dropping it and all later ones",
+                segment.log_path,
+                segment.base_offset,
+                next_offset,
+            )
             _drop(files, directory, segments[number:])
             return Recovered(list(segments[:number]), next_offset, producers)
         if segment.base_offset > start_offset:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
@@ -58,7 +59,7 @@ class SegmentStore:
         Raises AlreadyLockedError, ForeignDirectoryError, DecodeError or OSError: then the broker must not
         start on it.
         """
-        self.directory = directory.rstrip("/") or "/"
+        self.directory = os.path.abspath(directory)
         self.files: Files = files if files is not None else OsFiles()
         self._clock = clock
         self._flush_on_commit = flush_on_commit
@@ -68,13 +69,16 @@ class SegmentStore:
         self._doomed: deque[tuple[int, Callable[[], None]]] = deque()  # (due at, what to do then)
         self._is_offline = False
         self._is_closed = False
-        self.files.make_directory(self.directory)
+        if not self.files.exists(self.directory):
+            self.files.make_directory(self.directory)
+            self.files.sync_directory(os.path.dirname(self.directory))
         self._lock = self.files.lock(self._path(names.LOCK))
         try:
             self._claim(cluster_id, node_id)
             was_clean = self._take_clean_marker()
             self._remove_deleted_directories()
             self._read_checkpoints()
+            self.files.sync_directory(self.directory)
             # Logs that are closed and whole on disk; only if all are, the marker is written again.
             self._clean = {place for place, _ in self._found()} if was_clean else set()
         except BaseException:
@@ -97,7 +101,6 @@ class SegmentStore:
         if not self.files.exists(path):
             return False
         self.files.remove(path)
-        self.files.sync_directory(self.directory)
         return True
 
     def _remove_deleted_directories(self) -> None:
@@ -194,9 +197,9 @@ class SegmentStore:
             directory,
             LoadSettings(
                 is_clean=is_clean or is_new,
-                recovery_point=self._recovery_points.get(place, 0),
+                recovery_point=self._recovery_points.get(place),
                 log_start_offset=self._log_starts.get(place, 0),
-                index_interval_bytes=config.index_interval_bytes,
+                config=config,
                 now_ms=self._clock.now_ms(),
             ),
         )

@@ -1,0 +1,331 @@
+"""The power goes at any moment, the disk fills up or fails: what was promised is still there."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from errno import EIO, ENOSPC
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from klamm.clock import ManualClock
+from klamm.protocol.errors import ErrorCode
+from klamm.records.markers import ControlType
+from klamm.storage.engines.segments import SegmentStore
+from klamm.storage.engines.segments.log import SegmentLog
+from klamm.storage.engines.simulated_disk import Fault, Operation, PowerLossError, SimulatedFiles
+from klamm.storage.log import LogError
+from klamm.storage.topic_config import TopicConfig
+from unit.storage.log_samples import TOPIC_ID, T, a_batch, append, append_marker, read_all, sync
+
+CONFIG = TopicConfig(segment_bytes=1024, index_interval_bytes=200)
+A = 4001
+
+
+class World:
+    """A machine whose power can go, and what was promised to its clients."""
+
+    def __init__(self, seed: int, *, flush_on_commit: bool = True) -> None:
+        self.clock = ManualClock(timestamp_ms=T)
+        self.files = SimulatedFiles(Random(seed), self.clock)
+        self.flush_on_commit = flush_on_commit
+        self.epoch = -1
+        self.appended: list[bytes] = []  # from offset 0 on, each of one record
+        self.durable_end = 0
+        self.start_promised = 0
+
+    def start(self) -> SegmentLog:
+        self.store = SegmentStore(
+            "/data",
+            cluster_id="c",
+            node_id=1,
+            clock=self.clock,
+            flush_on_commit=self.flush_on_commit,
+            files=self.files,
+        )
+        self.epoch += 1
+        log = self.store.open("t", TOPIC_ID, 0, leader_epoch=self.epoch, config=CONFIG)
+        assert isinstance(log, SegmentLog)
+        return log
+
+    def run(self, log: SegmentLog) -> None:
+        """A busy day: batches, flushes, rolls, a transaction, deleted records, a checkpoint, a stop."""
+        for n in range(36):
+            number = len(self.appended)
+            batch = a_batch(
+                timestamps_ms=[T + number],
+                value=b"%d" % number + bytes(range(256)) * (n % 3),
+                producer_id=A,
+                producer_epoch=0,
+                sequence=number,
+            )
+            self.appended.append(batch[16:])  # before the call: a crash inside it may keep the batch
+            append(log, batch)
+            if n % 5 == 4:
+                sync(log)
+                self.durable_end = log.log_end_offset
+            if n == 17:
+                self.start_promised = log.delete_records(7)
+                log.delete_old_segments(0, T)
+            if n == 25:
+                self.store.checkpoint()
+        self.store.close()
+        self.durable_end = len(self.appended)
+
+    def check(self, log: SegmentLog) -> None:
+        """What is left is a beginning of what was appended, and holds all that was promised."""
+        stored = [batch[16:] for batch in read_all(log, until_offset=log.log_end_offset)]
+        start = log.segments[0].base_offset
+        assert log.log_end_offset >= self.durable_end
+        assert max(start, self.start_promised) <= log.log_start_offset <= 7
+        first = log.log_start_offset
+        assert stored == self.appended[first : first + len(stored)]
+        assert first + len(stored) == log.log_end_offset
+        assert log.high_watermark == log.log_end_offset
+        for offset in range(first, log.log_end_offset):
+            assert log.offset_for_timestamp(T + offset, log.log_end_offset).offset == offset
+        if log.log_end_offset > first:
+            assert log.offset_for_max_timestamp().offset == log.log_end_offset - 1
+            (producer,) = log.producers()
+            assert producer.last_sequence == log.log_end_offset - 1
+
+
+@pytest.mark.parametrize("flush_on_commit", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_whenever_the_power_goes_a_beginning_is_left_and_nothing_flushed_is_lost(
+    seed: int, flush_on_commit: bool
+) -> None:
+    rehearsal = World(seed, flush_on_commit=flush_on_commit)
+    rehearsal.run(rehearsal.start())
+    moments = rehearsal.files.counters.total
+    assert moments > 100
+    # Every moment would take minutes: each seed takes its share of them.
+    for moment in range(1 + seed, moments, 12):
+        world = World(seed * 10_000 + moment, flush_on_commit=flush_on_commit)
+        world.files.power_fails_at = moment
+        with pytest.raises(PowerLossError):
+            world.run(world.start())
+        world.files.crash()
+        log = world.start()
+        world.check(log)
+        del world.appended[log.log_end_offset :]
+        # Life goes on, and a second crash finds what the first start made of it.
+        world.durable_end = log.log_end_offset
+        before = read_all(log)
+        world.files.crash()
+        log = world.start()
+        assert read_all(log) == before
+        world.check(log)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_crash_during_recovery_is_recovered_from(seed: int) -> None:
+    world = World(seed)
+    world.files.power_fails_at = 150 + 7 * seed
+    with pytest.raises(PowerLossError):
+        world.run(world.start())
+    world.files.crash()
+    for moment in range(1, 40, 3):
+        world.files.power_fails_at = world.files.counters.total + moment
+        try:
+            log = world.start()
+        except PowerLossError:
+            world.files.crash()
+            continue
+        world.files.power_fails_at = None
+        world.check(log)
+        world.files.crash()
+    world.check(world.start())
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32), moment=st.integers(1, 250), flush_on_commit=st.booleans())
+def test_any_crash_at_any_time(seed: int, moment: int, flush_on_commit: bool) -> None:
+    world = World(seed, flush_on_commit=flush_on_commit)
+    world.files.power_fails_at = moment
+    try:
+        world.run(world.start())
+    except PowerLossError:
+        world.files.crash()
+        world.check(world.start())
+
+
+@pytest.mark.parametrize(
+    ("operation", "error_number"), [("write", EIO), ("write", ENOSPC), ("create", ENOSPC), ("rename", EIO)]
+)
+def test_a_failed_write_is_a_storage_error_and_leaves_nothing_half_done(
+    operation: Operation, error_number: int
+) -> None:
+    world = World(1)
+    log = world.start()
+    for n in range(30):
+        before = log.log_end_offset
+        world.files.faults = [Fault(operation, error_number=error_number)]
+        with suppress(LogError):  # most appends neither create nor rename a file
+            append(log, a_batch(value=b"%d" % n))
+            before += 1
+        assert log.log_end_offset == before
+        world.files.faults = []
+        append(log, a_batch(value=b"%d" % n))
+    sync(log)
+    values = [batch[16:] for batch in read_all(log)]
+    world.files.crash()
+    assert [batch[16:] for batch in read_all(world.start())] == values
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_a_failed_write_left_never_shows_through_a_later_crash(seed: int) -> None:
+    world = World(seed)
+    log = world.start()
+    append(log, a_batch(value=b"first"))
+    sync(log)
+    syncs = world.files.counters.by_operation["sync"]
+    world.files.faults = [Fault("write")]
+    with pytest.raises(LogError):
+        append(log, a_batch(value=b"never" * 9))
+    # Only a durable cut keeps the failed batch from standing where a lost one should.
+    assert world.files.counters.by_operation["sync"] == syncs + 1
+    for value in (b"after" * 9, b"later" * 9, b"again" * 9):
+        append(log, a_batch(value=value))
+    world.files.crash()
+    values = [batch[-6:-1] for batch in read_all(world.start())]
+    assert values == [b"first", b"after", b"later", b"again"][: len(values)]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_a_killed_process_left_in_the_page_cache_is_flushed_before_it_is_shown(seed: int) -> None:
+    world = World(seed)
+    log = world.start()
+    for n in range(20):
+        append(log, a_batch(value=b"%d" % n + bytes(200)))
+    world.files.kill()
+    log = world.start()
+    shown = read_all(log)
+    assert len(shown) == 20
+    world.files.crash()
+    assert read_all(world.start()) == shown
+
+
+def test_a_full_disk_refuses_appends_until_there_is_room() -> None:
+    world = World(1)
+    log = world.start()
+    append(log)
+    sync(log)
+    world.files.capacity_bytes = world.files._used_bytes() + 40
+    size_bytes = log.size_bytes
+    for _ in range(3):
+        with pytest.raises(LogError) as refused:
+            append(log)
+        assert refused.value.error_code is ErrorCode.kafka_storage_error
+    assert (log.log_end_offset, log.size_bytes) == (1, size_bytes)
+    world.files.capacity_bytes = None
+    append(log)
+    sync(log)
+    assert log.high_watermark == 2
+    world.files.crash()
+    assert world.start().log_end_offset == 2
+
+
+def test_a_tail_that_cannot_be_cut_at_once_is_cut_before_the_next_append() -> None:
+    world = World(1)
+    log = world.start()
+    append(log)
+    sync(log)
+    world.files.faults = [Fault("write"), Fault("truncate", is_lasting=True)]
+    for _ in range(2):
+        with pytest.raises(LogError):
+            append(log, a_batch(value=b"x" * 400))
+    world.files.faults = []
+    append(log, a_batch(value=b"y"))
+    sync(log)
+    world.files.crash()
+    log = world.start()
+    assert [b"y" in batch for batch in read_all(log)] == [False, True]
+
+
+def test_a_failed_flush_of_a_producers_batch_lets_it_send_again() -> None:
+    world = World(1)
+    log = world.start()
+    batch = a_batch(producer_id=A, producer_epoch=0, sequence=0)
+    append(log, batch)
+    ticket = log.start_sync()
+    assert ticket is not None
+    world.files.faults = [Fault("sync")]
+    with pytest.raises(OSError, match="Input/output"):
+        ticket.run()
+    log.fail_sync(ticket)
+    assert (log.log_end_offset, log.high_watermark) == (0, 0)
+    again = append(log, batch)
+    assert not again.is_duplicate
+    sync(log)
+    assert log.high_watermark == 1
+    # The pages that the first flush lost must not be believed: only what came after counts.
+    world.files.crash()
+    log = world.start()
+    assert log.log_end_offset == 1
+    assert append(log, batch).is_duplicate
+
+
+def test_when_even_the_cut_fails_the_log_refuses_until_it_is_opened_again() -> None:
+    world = World(1)
+    log = world.start()
+    append(log)
+    sync(log)
+    append(log)
+    ticket = log.start_sync()
+    assert ticket is not None
+    world.files.faults = [Fault("sync", is_lasting=True), Fault("truncate", is_lasting=True)]
+    with pytest.raises(OSError, match="Input/output"):
+        ticket.run()
+    with pytest.raises(LogError):
+        log.fail_sync(ticket)
+    world.files.faults = []
+    with pytest.raises(LogError) as refused:
+        append(log)
+    assert refused.value.error_code is ErrorCode.kafka_storage_error
+    assert log.start_sync() is None
+    log.close()
+    reopened = world.store.open("t", TOPIC_ID, 0, leader_epoch=1, config=CONFIG)
+    assert reopened.log_end_offset in (1, 2)
+
+
+def test_deleting_records_fails_whole_when_the_disk_refuses() -> None:
+    world = World(1)
+    log = world.start()
+    for _ in range(5):
+        append(log)
+    sync(log)
+    world.files.faults = [Fault("sync")]
+    with pytest.raises(LogError) as refused:
+        log.delete_records(3)
+    assert refused.value.error_code is ErrorCode.kafka_storage_error
+    assert log.log_start_offset == 0
+    assert log.delete_records(3) == 3
+
+
+@pytest.mark.parametrize("kind", [ControlType.COMMIT, ControlType.ABORT])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_marker_that_counted_still_counts_after_a_crash(seed: int, kind: ControlType) -> None:
+    world = World(seed)
+    log = world.start()
+    append(log, a_batch(2, producer_id=A, producer_epoch=0, sequence=0, transactional=True))
+    append_marker(log, kind, producer_id=A)
+    append(log, a_batch(2, producer_id=A, producer_epoch=0, sequence=2, transactional=True))
+    sync(log)
+    before = (log.last_stable_offset, log.aborted_transactions(0, 9), log.producers())
+    assert before[0] == 3
+    world.files.crash()
+    log = world.start()
+    assert (log.last_stable_offset, log.aborted_transactions(0, 9), log.producers()) == before
+
+
+def test_a_stop_that_the_disk_spoils_is_not_called_clean() -> None:
+    world = World(1)
+    log = world.start()
+    append(log)
+    world.files.faults = [Fault("sync")]
+    world.store.close()
+    assert not world.files.exists("/data/.kafka_cleanshutdown")
+    assert world.start().log_end_offset == 1
