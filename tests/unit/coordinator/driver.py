@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
-from typing import Any, Generic, TypeVar, cast
+from typing import Any
 
 from klamm.clock import ManualClock
 from klamm.coordinator.group.config import GroupConfig
@@ -14,178 +13,13 @@ from klamm.coordinator.group.events import GroupEvent
 from klamm.coordinator.group.live import Live
 from klamm.coordinator.group.machine import GroupMachine
 from klamm.coordinator.group.phases import Phase
-from klamm.coordinator.group.records import decode_record
 from klamm.coordinator.group.state import Group, GroupState
 from klamm.coordinator.group.topics import KnownTopic
-from klamm.coordinator.runtime.log import AppendRefusedError, LogUnavailableError
 from klamm.coordinator.runtime.outcome import Context
 from klamm.coordinator.runtime.shard import Shard, Status
-from klamm.protocol.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.implied import IMPLIED
-from klamm.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from klamm.protocol.messages.describe_groups import (
-    DescribedGroup,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-)
-from klamm.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from klamm.protocol.messages.join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    JoinGroupResponse,
-)
-from klamm.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from klamm.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from klamm.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
-from klamm.protocol.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-    OffsetDeleteResponse,
-)
-from klamm.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-    OffsetFetchResponse,
-)
-from klamm.protocol.messages.sync_group import (
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-    SyncGroupResponse,
-)
-from klamm.protocol.types import TopicPartition
-from klamm.records.batch import parse_header, stamp
-from klamm.records.record import Record, decode_records, encode_batch
-
-Response = TypeVar("Response")
-Message = TypeVar("Message")
-
-SESSION_MS = 10_000
-REBALANCE_MS = 60_000
-DELAY_MS = 3_000  # the initial delay by default
-RANGE = ("range",)
-
-
-def at_version(request: Message, version: int) -> Message:
-    """Give a request what its version implies."""
-    for name, implies in IMPLIED.get(type(request).__name__, {}).items():
-        setattr(request, name, implies(version))
-    return request
-
-
-def subscription(*topics: str) -> bytes:
-    return encode_subscription(Subscription(topics=topics), version=0)
-
-
-def assignment(*partitions: tuple[str, int]) -> bytes:
-    return encode_assignment(Assignment(tuple(TopicPartition(*each) for each in partitions)), version=0)
-
-
-@dataclass(eq=False)
-class Call(Generic[Response]):
-    """A request on its way; the answer once there is one."""
-
-    request: object
-    answers: list[Response] = field(default_factory=list)
-
-    @property
-    def is_answered(self) -> bool:
-        assert len(self.answers) <= 1, f"answered twice: {self.answers}"
-        return bool(self.answers)
-
-    @property
-    def response(self) -> Response:
-        assert self.is_answered, f"no answer yet: {self.request}"
-        return self.answers[0]
-
-    @property
-    def error(self) -> ErrorCode:
-        return ErrorCode(cast(Any, self.response).error_code)
-
-
-class MemoryLog:
-    """A log that can hold back its flush, refuse an append and lose what was not flushed."""
-
-    def __init__(self) -> None:
-        self.batches: list[bytes] = []
-        self.durable_offset = 0
-        self.is_holding = False
-        self.is_readable = True
-        self.refuse_with: ErrorCode | None = None
-
-    @property
-    def start_offset(self) -> int:
-        return parse_header(self.batches[0]).base_offset if self.batches else 0
-
-    @property
-    def end_offset(self) -> int:
-        return parse_header(self.batches[-1]).next_offset if self.batches else 0
-
-    def append(self, batch: bytes, *, now_ms: int, timestamp_ms: int) -> int:
-        if self.refuse_with is not None:
-            raise AppendRefusedError(self.refuse_with)
-        stamped = bytearray(batch)
-        base_offset = self.end_offset
-        stamp(stamped, base_offset, 0)
-        self.batches.append(bytes(stamped))
-        if not self.is_holding:
-            self.durable_offset = self.end_offset
-        return base_offset
-
-    def read(self, offset: int, max_bytes: int) -> bytes:
-        if not self.is_readable:
-            raise LogUnavailableError("another leads")
-        found = b""
-        for batch in self.batches:
-            if parse_header(batch).next_offset > offset:
-                if found and len(found) + len(batch) > max_bytes:
-                    break
-                found += batch
-        return found
-
-    def cut_back(self) -> None:
-        self.batches = [
-            batch for batch in self.batches if parse_header(batch).next_offset <= self.durable_offset
-        ]
-
-    def records(self) -> list[Record]:
-        return [
-            record
-            for batch in self.batches
-            if not parse_header(batch).is_control
-            for record in decode_records(batch)
-        ]
-
-    def decoded(self) -> list[object]:
-        """What was written, transactions as if they were not."""
-        return [decode_record(record.key, record.value) for record in self.records()]
-
-    def compacted(self) -> MemoryLog:
-        """The latest record of every key; batches with transactions are left as they are."""
-        last = {record.key: record.offset for record in self.records()}
-        copy = MemoryLog()
-        for batch in self.batches:
-            header = parse_header(batch)
-            if header.is_transactional:
-                copy.batches.append(batch)
-                continue
-            cleaned = encode_batch(
-                [record for record in decode_records(batch) if last[record.key] == record.offset],
-                base_offset=header.base_offset,
-                last_offset_delta=header.last_offset_delta,
-                max_timestamp_ms=header.max_timestamp_ms,
-            )
-            copy.batches.append(cleaned)
-        copy.durable_offset = copy.end_offset
-        return copy
+from unit.coordinator.asking import DELAY_MS, Asking, Call, assignment
+from unit.coordinator.memory_log import MemoryLog
 
 
 class Topics:
@@ -203,7 +37,7 @@ class Topics:
         return next((topic for topic in self.known.values() if topic.topic_id == topic_id), None)
 
 
-class World:
+class World(Asking):
     """A broker's group coordinator and everything around it."""
 
     def __init__(
@@ -261,13 +95,13 @@ class World:
         assert isinstance(machine, GroupMachine)
         return machine.state
 
-    def context(self, token: object = None, client_id: str = "client") -> Context:
+    def context(self, token: object = None, client_id: str = "") -> Context:
         return Context(
             now_ms=self.clock.now_ms(),
             timestamp_ms=self.clock.timestamp_ms(),
             client_id=client_id,
             client_host="/127.0.0.1",
-            fresh_id=f"id{next(self.fresh)}",
+            fresh_id="" if token is None else f"id{next(self.fresh)}",
             token=token,
         )
 
@@ -317,180 +151,15 @@ class World:
             self.coordinator.shards.tick(self.context())
         self.clock.advance(until_ms - self.clock.now_ms())
 
-    # --- requests ------------------------------------------------------------------------------------
+    def jump_ms(self, duration_ms: int) -> None:
+        """Let time pass at once, as if the broker had been asleep."""
+        self.clock.advance(duration_ms)
+        self.pass_ms(0)
 
     def ask(self, request: object, client_id: str = "client") -> Call[Any]:
         call: Call[Any] = Call(request)
         self.coordinator.handle(request, self.context(call, client_id))
         return call
-
-    def join(
-        self,
-        member_id: str = "",
-        *,
-        group: str = "g",
-        version: int = 3,
-        protocols: Sequence[str] | Mapping[str, bytes] = RANGE,
-        protocol_type: str = "consumer",
-        session_ms: int = SESSION_MS,
-        rebalance_ms: int = REBALANCE_MS,
-        instance: str | None = None,
-        client_id: str = "client",
-    ) -> Call[JoinGroupResponse]:
-        offered = protocols if isinstance(protocols, Mapping) else dict.fromkeys(protocols, subscription("t"))
-        request = JoinGroupRequest(
-            group_id=group,
-            session_timeout_ms=session_ms,
-            rebalance_timeout_ms=rebalance_ms,
-            member_id=member_id,
-            group_instance_id=instance,
-            protocol_type=protocol_type,
-            protocols=[JoinGroupRequestProtocol(name, metadata) for name, metadata in offered.items()],
-        )
-        return self.ask(at_version(request, version), client_id)
-
-    def sync(
-        self,
-        member_id: str,
-        generation: int,
-        assignments: Mapping[str, bytes] | None = None,
-        *,
-        group: str = "g",
-        version: int = 4,
-        instance: str | None = None,
-        protocol_type: str | None = None,
-        protocol_name: str | None = None,
-    ) -> Call[SyncGroupResponse]:
-        request = SyncGroupRequest(
-            group_id=group,
-            generation_id=generation,
-            member_id=member_id,
-            group_instance_id=instance,
-            protocol_type=protocol_type,
-            protocol_name=protocol_name,
-            assignments=[SyncGroupRequestAssignment(*each) for each in (assignments or {}).items()],
-        )
-        return self.ask(at_version(request, version))
-
-    def heartbeat(
-        self, member_id: str, generation: int, *, group: str = "g", instance: str | None = None
-    ) -> ErrorCode:
-        request = HeartbeatRequest(group, generation, member_id, instance)
-        call: Call[HeartbeatResponse] = self.ask(request)
-        return call.error
-
-    def leave(
-        self,
-        *members: str | tuple[str, str | None],
-        group: str = "g",
-        version: int = 3,
-    ) -> LeaveGroupResponse:
-        identities = [
-            MemberIdentity(each) if isinstance(each, str) else MemberIdentity(*each) for each in members
-        ]
-        request = LeaveGroupRequest(group_id=group, members=identities)
-        if version < 3:
-            request = LeaveGroupRequest(group_id=group, member_id=identities[0].member_id)
-        call: Call[LeaveGroupResponse] = self.ask(at_version(request, version))
-        return call.response
-
-    def commit(
-        self,
-        offsets: Mapping[tuple[str, int], int | tuple[int, str | None]] | None = None,
-        *,
-        group: str = "g",
-        member_id: str = "",
-        generation: int = -1,
-        instance: str | None = None,
-        version: int = 8,
-        retention_ms: int = -1,
-        leader_epoch: int = -1,
-    ) -> Call[OffsetCommitResponse]:
-        topics: dict[str, list[OffsetCommitRequestPartition]] = {}
-        for (topic, partition), value in ({("t", 0): 1} if offsets is None else offsets).items():
-            offset, metadata = value if isinstance(value, tuple) else (value, None)
-            topics.setdefault(topic, []).append(
-                OffsetCommitRequestPartition(partition, offset, leader_epoch, metadata)
-            )
-        request = OffsetCommitRequest(
-            group_id=group,
-            generation_id_or_member_epoch=generation,
-            member_id=member_id,
-            group_instance_id=instance,
-            retention_time_ms=retention_ms,
-            topics=[
-                OffsetCommitRequestTopic(name=name, partitions=partitions)
-                for name, partitions in topics.items()
-            ],
-        )
-        return self.ask(at_version(request, version))
-
-    def commit_error(self, **arguments: Any) -> ErrorCode:
-        (error,) = set(commit_errors(self.commit(**arguments)).values())
-        return error
-
-    def fetch(
-        self, *partitions: tuple[str, int], group: str = "g", stable: bool = False, version: int = 7
-    ) -> dict[tuple[str, int], tuple[int, ErrorCode]]:
-        """Offset and error by partition; of all partitions when none is named."""
-        response = self.fetch_response(*partitions, group=group, stable=stable, version=version)
-        return {
-            (topic.name, answer.partition_index): (answer.committed_offset, ErrorCode(answer.error_code))
-            for topic in response.topics
-            for answer in topic.partitions
-        }
-
-    def fetch_response(
-        self, *partitions: tuple[str, int], group: str = "g", stable: bool = False, version: int = 7
-    ) -> OffsetFetchResponse:
-        topics: dict[str, list[int]] = {}
-        for topic, partition in partitions:
-            topics.setdefault(topic, []).append(partition)
-        request = OffsetFetchRequest(require_stable=stable)
-        if version >= 8:
-            request.groups = [
-                OffsetFetchRequestGroup(
-                    group_id=group,
-                    topics=[
-                        OffsetFetchRequestTopics(name=name, partition_indexes=indexes)
-                        for name, indexes in topics.items()
-                    ]
-                    or None,
-                )
-            ]
-        else:
-            request.group_id = group
-            request.topics = [
-                OffsetFetchRequestTopic(name, indexes) for name, indexes in topics.items()
-            ] or None
-        call: Call[OffsetFetchResponse] = self.ask(at_version(request, version))
-        return call.response
-
-    def delete_offsets(self, *partitions: tuple[str, int], group: str = "g") -> OffsetDeleteResponse:
-        topics: dict[str, list[OffsetDeleteRequestPartition]] = {}
-        for topic, partition in partitions:
-            topics.setdefault(topic, []).append(OffsetDeleteRequestPartition(partition))
-        request = OffsetDeleteRequest(
-            group, [OffsetDeleteRequestTopic(name, indexes) for name, indexes in topics.items()]
-        )
-        call: Call[OffsetDeleteResponse] = self.ask(request)
-        return call.response
-
-    def describe(self, group: str = "g", *, version: int = 5, operations: bool = False) -> DescribedGroup:
-        request = DescribeGroupsRequest(groups=[group], include_authorized_operations=operations)
-        call: Call[DescribeGroupsResponse] = self.ask(at_version(request, version))
-        return call.response.groups[0]
-
-    def list(self, states: Sequence[str] = (), types: Sequence[str] = ()) -> ListGroupsResponse:
-        call: Call[ListGroupsResponse] = self.ask(ListGroupsRequest(states, types))
-        return call.response
-
-    def listed(self) -> dict[str, str]:
-        return {group.group_id: group.group_state for group in self.list().groups}
-
-    def delete(self, *groups: str) -> dict[str, ErrorCode]:
-        call: Call[DeleteGroupsResponse] = self.ask(DeleteGroupsRequest(groups))
-        return {result.group_id: ErrorCode(result.error_code) for result in call.response.results}
 
     # --- groups in a known state ---------------------------------------------------------------------
 
@@ -522,6 +191,14 @@ class World:
         self.settle(members, group=group, assign=assign)
         return members
 
+    def stable_of(self, group: str) -> list[str]:
+        """A stable group of one, in whatever shard it lives."""
+        call = self.join(group=group)
+        self.pass_ms(DELAY_MS)
+        member_id = call.response.member_id
+        assert self.sync(member_id, 1, {member_id: b""}, group=group).error is ErrorCode.none
+        return [member_id]
+
     def settle(
         self,
         members: Sequence[str],
@@ -533,7 +210,8 @@ class World:
         generation = self.live(group).generation
         given = {member_id: assign(number) for number, member_id in enumerate(members)}
         for member_id in members:
-            call = self.sync(member_id, generation, given, group=group)
+            is_leader = member_id == self.live(group).leader_id
+            call = self.sync(member_id, generation, given if is_leader else None, group=group)
             assert call.error is ErrorCode.none
         assert self.phase(group) is Phase.STABLE
 
@@ -544,11 +222,3 @@ class World:
         members = [call.response.member_id for call in calls]
         self.settle(members)
         return members
-
-
-def commit_errors(call: Call[OffsetCommitResponse]) -> dict[tuple[str, int], ErrorCode]:
-    return {
-        (topic.name, answer.partition_index): ErrorCode(answer.error_code)
-        for topic in call.response.topics
-        for answer in topic.partitions
-    }

@@ -53,6 +53,7 @@ def prepare_rebalance(
     if live.phase is Phase.COMPLETING:
         for member in members:
             if member.parked_sync is not None:
+                draft.arm(member)  # its session may have ended unnoticed while it waited
                 draft.answer(SyncGroupResponse(error_code=sync_error), member.parked_sync.token)
     if live.phase is Phase.EMPTY:
         delay_ms = draft.state.config.group_initial_rebalance_delay_ms

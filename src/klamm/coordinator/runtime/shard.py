@@ -191,6 +191,13 @@ class Shard(Generic[Record, Note]):
                 self.signal(signal, context)
             held = self._held  # a rebuild made a new one
 
+    def on_written_by_others(self, record: Record, offset: int) -> None:
+        """A record came into the log without our doing, the marker of a transaction: it counts from now."""
+        if self.status is Status.ACTIVE:
+            self.machine.replay(record, offset)
+            self._end_offset = self._log.end_offset
+            self._durable_offset = self._log.durable_offset
+
     @property
     def is_waiting_for_disk(self) -> bool:
         return bool(self._held)

@@ -1,0 +1,91 @@
+"""A log in memory that can hold back its flush, refuse an append and lose what was not flushed."""
+
+from __future__ import annotations
+
+from klamm.coordinator.group.records import decode_record
+from klamm.coordinator.runtime.log import AppendRefusedError, LogUnavailableError
+from klamm.protocol.errors import ErrorCode
+from klamm.records.batch import parse_header, stamp
+from klamm.records.record import Record, decode_records, encode_batch
+
+
+class MemoryLog:
+    """A log that can hold back its flush, refuse an append and lose what was not flushed."""
+
+    def __init__(self) -> None:
+        self.batches: list[bytes] = []
+        self.durable_offset = 0
+        self.is_holding = False
+        self.is_readable = True
+        self.refuse_with: ErrorCode | None = None
+
+    @property
+    def start_offset(self) -> int:
+        return parse_header(self.batches[0]).base_offset if self.batches else 0
+
+    @property
+    def end_offset(self) -> int:
+        return parse_header(self.batches[-1]).next_offset if self.batches else 0
+
+    def append(self, batch: bytes, *, now_ms: int, timestamp_ms: int) -> int:
+        if self.refuse_with is not None:
+            raise AppendRefusedError(self.refuse_with)
+        stamped = bytearray(batch)
+        base_offset = self.end_offset
+        stamp(stamped, base_offset, 0)
+        self.batches.append(bytes(stamped))
+        if not self.is_holding:
+            self.durable_offset = self.end_offset
+        return base_offset
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        if not self.is_readable:
+            raise LogUnavailableError("another leads")
+        found = b""
+        for batch in self.batches:
+            if parse_header(batch).next_offset > offset:
+                if found and len(found) + len(batch) > max_bytes:
+                    break
+                found += batch
+        return found
+
+    def cut_back(self) -> None:
+        self.batches = [
+            batch for batch in self.batches if parse_header(batch).next_offset <= self.durable_offset
+        ]
+
+    def records(self) -> list[Record]:
+        return [
+            record
+            for batch in self.batches
+            if not parse_header(batch).is_control
+            for record in decode_records(batch)
+        ]
+
+    def decoded(self) -> list[object]:
+        """What was written, transactions as if they were not."""
+        return [decode_record(record.key, record.value) for record in self.records()]
+
+    def compacted(self) -> MemoryLog:
+        """The latest plain record of every key; transactions are left as they are."""
+        last = {
+            record.key: record.offset
+            for batch in self.batches
+            if not parse_header(batch).is_transactional
+            for record in decode_records(batch)
+        }
+        copy = MemoryLog()
+        for batch in self.batches:
+            header = parse_header(batch)
+            if header.is_transactional:
+                copy.batches.append(batch)
+                continue
+            cleaned = encode_batch(
+                [record for record in decode_records(batch) if last[record.key] == record.offset],
+                base_offset=header.base_offset,
+                last_offset_delta=header.last_offset_delta,
+                max_timestamp_ms=header.max_timestamp_ms,
+            )
+            copy.batches.append(cleaned)
+        copy.durable_offset = copy.end_offset
+        return copy
