@@ -22,7 +22,8 @@ if [ ! -x "$venv/bin/python" ]; then
   fi
 fi
 echo "installing klamm ($what) into $venv"
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e "$what"
+"$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off -e "$what" |
+  sed -unE 's/^Collecting ([^ ]+).*/  \1/p; s/^(Building .*|Successfully built .*)/  \1/p'
 "$venv/bin/python" - <<'PY'
 try:
     import klamm.records._core  # noqa: F401
