@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from errno import ENOSPC
 from typing import Any
 
@@ -18,6 +19,7 @@ from klamm.protocol.messages.create_topics import (
     CreateTopicsRequest,
 )
 from klamm.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from klamm.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from klamm.protocol.types import ZERO_ID
 from klamm.storage.cluster import ClusterStoreError
 from klamm.storage.engines.memory_cluster import MemoryCluster
@@ -215,6 +217,28 @@ def test_a_deleted_name_is_free_at_once_with_a_new_id_and_no_settings(jar: Admin
     assert result.error_code == ErrorCode.none
     assert result.topic_id != old_id
     assert jar.logs["t", 0].config.retention_ms == 604_800_000
+
+
+def test_who_waits_for_records_of_a_deleted_topic_is_told_so(jar: AdminJar) -> None:
+    old_id = jar.create_topic("t")
+    reader = jar.connect()
+    asked = FetchRequest(
+        max_wait_ms=30_000,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        topics=[FetchTopic(old_id, "t", [FetchPartition(0, partition_max_bytes=1 << 20)])],
+    )
+    reader.send(ApiKey.FETCH, 13, asked)
+    jar.loop.settle()
+    assert reader.new_answers() == []
+    delete(jar, ("t", ZERO_ID))
+    jar.loop.settle()
+    (told,) = reader.new_answers()
+    assert told.responses[0].partitions[0].error_code == ErrorCode.unknown_topic_or_partition
+    jar.create_topic("t")
+    (stale,) = reader.ask(ApiKey.FETCH, 13, replace(asked, max_wait_ms=0)).responses
+    assert stale.partitions[0].error_code == ErrorCode.unknown_topic_id
+    assert jar.logs["t", 0].log_end_offset == 0
 
 
 def test_who_keeps_things_per_topic_is_told_of_deletions(jar: AdminJar) -> None:
