@@ -47,6 +47,16 @@ def the_records() -> list[Record]:
     ]
 
 
+def the_commits() -> bytes:
+    """What a coordinator writes for groups that commit, one record each."""
+    records = []
+    for i in range(BATCH_RECORDS):
+        key = struct.pack(">hh9sh6si", 1, 9, b"group-%03d" % (i % 500), 6, b"orders", i % 50)
+        value = struct.pack(">hqibqb", 4, i, 0, 1, TIME_MS, 0)
+        records.append(Record(i, TIME_MS, key, value))
+    return bytes(_pure.encode_region(records, 0, TIME_MS))
+
+
 def as_input(fields: list[bytes]) -> BinaryInput:
     offsets = [0]
     for field in fields:
@@ -67,6 +77,7 @@ def cases() -> list[tuple[str, str, int, Callable[[Any], Callable[[], Any]]]]:
     small = encode_batch(records[:10])
     log = small * 1000
     whole = (0, 1 << 62)
+    commits = [Region(the_commits(), BATCH_RECORDS, 0, TIME_MS, None)]
 
     def columns(core: Any, data: bytes) -> Callable[[], Any]:
         regions = [Region(data, BATCH_RECORDS, 0, TIME_MS, None)]
@@ -94,6 +105,8 @@ def cases() -> list[tuple[str, str, int, Callable[[Any], Callable[[], Any]]]]:
         ("encode columns, 8 partitions", "M records/s", BATCH_RECORDS,
          lambda core: lambda: core.encode_columns(
              BATCH_RECORDS, partitions, key, value, None, times, TIME_MS, 1 << 20)),
+        ("offset commits to columns", "M records/s", BATCH_RECORDS,
+         lambda core: lambda: core.decode_offset_commits(commits, *whole)),
         ("murmur2 of 16 bytes", "M keys/s", len(keys), lambda core: lambda: [core.murmur2(k) for k in keys]),
         ("checksum", "MB/s", len(region), lambda core: lambda: core.crc32c(region)),
         ("read a batch header", "M headers/s", 1000,
