@@ -18,9 +18,9 @@ from klamm.broker.producer_ids import ProducerIds
 from klamm.broker.routes import RouteTable
 from klamm.broker.server import BoundListener, Server, bind
 from klamm.broker.services import Arguments, Result, RunBlocking, Services
-from klamm.broker.topics import TopicManager, with_dynamic_configs
+from klamm.broker.topics import TopicManager, topic_config, with_dynamic_configs
 from klamm.clock import Clock
-from klamm.storage.cluster import BrokerRegistration, ResourceType
+from klamm.storage.cluster import BrokerRegistration
 
 if TYPE_CHECKING:
     from klamm.broker.config import BrokerConfig
@@ -182,7 +182,7 @@ class Broker:
                 topic.topic_id,
                 state.partition,
                 leader_epoch=state.leader_epoch,
-                config=self.services.config.topic_config(image.configs(ResourceType.TOPIC, topic.name)),
+                config=topic_config(self.services.config, image, topic.name),
             )
 
     def _take_config(self, config: BrokerConfig) -> None:

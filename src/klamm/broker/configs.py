@@ -105,10 +105,8 @@ async def _alter_broker(services: Services, wish: Wish, *, validate_only: bool) 
         return alter_broker(config, wish.make, cluster_wide=cluster_wide)
 
     if validate_only:
-        decide(services.config)
-        return None
-    resource = ALL_BROKERS if cluster_wide else str(services.image.broker_id)
-    return await services.topics.alter_broker(resource, decide)
+        return services.topics.contradicted_topic(wish.name, decide(services.config))
+    return await services.topics.alter_broker(wish.name, decide)
 
 
 def _foreign_broker(services: Services, name: str) -> Refusal | None:

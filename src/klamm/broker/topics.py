@@ -20,6 +20,7 @@ from klamm.broker.image import (
 from klamm.broker.partitions import PartitionRegistry
 from klamm.broker.refusal import Refusal, no_such_topic
 from klamm.broker.services import RunBlocking
+from klamm.config import ConfigError
 from klamm.protocol.errors import ErrorCode
 from klamm.storage.cluster import (
     ClusterStore,
@@ -200,8 +201,7 @@ class TopicManager:
 
     async def _show_partitions(self, plan: GrowthPlan) -> Refusal | None:
         topic = plan.topic
-        config = self._config.topic_config(self._image.configs(ResourceType.TOPIC, topic.name))
-        await self._open_logs(topic, plan.added, config)
+        await self._open_logs(topic, plan.added, topic_config(self._config, self._image, topic.name))
         self._image.apply(PartitionsAdded(topic.name, plan.added))
         _log.info("topic %s has %d more partition(s)", topic.name, len(plan.added))
         return None
@@ -277,6 +277,9 @@ class TopicManager:
     ) -> Refusal | None:
         for _ in range(_TRIES):
             altered = decide(self._config)
+            refusal = self.contradicted_topic(name, altered)
+            if refusal is not None:
+                return refusal
             present = self._image.configs(ResourceType.BROKER, name)
             failure = await self._replace_configs(ResourceType.BROKER, name, present, altered)
             if failure is None:
@@ -286,6 +289,20 @@ class TopicManager:
                 return _not_stored(failure)
             await self._refresh()
         return _LOST_EVERY_RACE
+
+    def contradicted_topic(self, name: str, altered: Mapping[str, str]) -> Refusal | None:
+        """A topic whose own settings contradict new ones of this broker or (name "") of all, if there is one."""
+        layers = self._config.layers
+        config = self._config.changed(
+            dynamic_default=layers.dynamic_default if name else altered,
+            dynamic=altered if name else layers.dynamic,
+        )
+        try:
+            for topic in self._image.topics:
+                topic_config(config, self._image, topic)
+        except ConfigError as error:
+            return Refusal(ErrorCode.invalid_request, str(error))
+        return None
 
     async def _replace_configs(
         self, resource_type: ResourceType, name: str, present: Mapping[str, str], altered: Mapping[str, str]
@@ -302,8 +319,7 @@ class TopicManager:
         """The broker's own settings changed, and with them the defaults of every topic."""
         self._config = with_dynamic_configs(self._config, self._image)
         for name in self._image.topics:
-            overrides = self._image.configs(ResourceType.TOPIC, name)
-            self._partitions.reconfigure(name, self._config.topic_config(overrides))
+            self._partitions.reconfigure(name, topic_config(self._config, self._image, name))
         for watcher in self.config_watchers:
             watcher(self._config)
 
@@ -332,6 +348,14 @@ def with_dynamic_configs(config: BrokerConfig, image: ClusterImage) -> BrokerCon
         dynamic_default=image.configs(ResourceType.BROKER, ""),
         dynamic=image.configs(ResourceType.BROKER, str(image.broker_id)),
     )
+
+
+def topic_config(config: BrokerConfig, image: ClusterImage, topic: str) -> TopicConfig:
+    """What a topic is set to; ConfigError names the topic whose settings contradict the broker's."""
+    try:
+        return config.topic_config(image.configs(ResourceType.TOPIC, topic))
+    except ConfigError as error:
+        raise ConfigError(error.name, f"topic {topic}: {error}") from error
 
 
 _LOST_EVERY_RACE: Final = Refusal(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Mapping
 from typing import Final
@@ -22,7 +23,7 @@ def start(options: UpOptions) -> int:
     """Serve until told to stop; the exit code. What went wrong is one line on standard error."""
     try:
         settings = broker_settings(options, os.environ)
-        config = BrokerConfig.from_settings(settings, hostname=os.uname().nodename)
+        config = BrokerConfig.from_settings(settings, hostname=socket.gethostname())
     except ConfigError as error:
         return complain(error, MISUSED)
     problem = serve(config, in_memory=options.memory)

@@ -256,6 +256,14 @@ def test_this_brokers_own_setting_wins_over_the_default_for_all(jar: AdminJar) -
     assert jar.services.config.layers.dynamic == {}
 
 
+def test_a_default_that_contradicts_a_topic_is_refused_by_its_name(jar: AdminJar) -> None:
+    jar.create_topic("t", max_compaction_lag_ms=4)
+    change = ("log.cleaner.min.compaction.lag.ms", SET, "5")
+    assert alter(jar, (BROKER, ""), change) == ErrorCode.invalid_request
+    assert alter(jar, (BROKER, "1"), change, dry=True) == ErrorCode.invalid_request
+    assert jar.services.cluster.configs(ResourceType.BROKER, "") == {}
+
+
 def test_static_settings_are_shown_as_such_and_read_only_where_they_are(make_jar: MakeJar) -> None:
     jar = make_jar({"num.partitions": "4", "log.segment.bytes": "5000"})
     jar.create_topic("t")
