@@ -291,7 +291,7 @@ class TopicManager:
         return _LOST_EVERY_RACE
 
     def contradicted_topic(self, name: str, altered: Mapping[str, str]) -> Refusal | None:
-        """A topic whose own settings contradict new ones of this broker or (name "") of all, if there is one."""
+        """A topic whose own settings contradict new ones of this broker or, with name "", of all."""
         layers = self._config.layers
         config = self._config.changed(
             dynamic_default=layers.dynamic_default if name else altered,
