@@ -9,6 +9,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from klamm.broker.deadlines import Deadlines
 from klamm.broker.fetch_sessions import FetchSessions
 from klamm.broker.flusher import Flusher
 from klamm.broker.image import ClusterImage, LeadershipTaken
@@ -19,6 +20,7 @@ from klamm.broker.routes import RouteTable
 from klamm.broker.server import BoundListener, Server, bind
 from klamm.broker.services import Arguments, Result, RunBlocking, Services
 from klamm.broker.topics import TopicManager, topic_config, with_dynamic_configs
+from klamm.broker.validation import Validation
 from klamm.clock import Clock
 from klamm.storage.cluster import BrokerRegistration
 
@@ -128,6 +130,8 @@ class Broker:
             fetch_sessions=FetchSessions(
                 self._clock, self._random, config.max_incremental_fetch_session_cache_slots
             ),
+            deadlines=Deadlines(loop, self._clock),
+            validation=Validation.of(config),
         )
         topics.config_watchers.append(self._take_config)
         self._open_partitions(image, partitions)
@@ -187,6 +191,7 @@ class Broker:
 
     def _take_config(self, config: BrokerConfig) -> None:
         self.services.config = config
+        self.services.validation = Validation.of(config)
 
     def _close_sockets(self) -> None:
         for bound in self.listeners:

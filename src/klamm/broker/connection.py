@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from dataclasses import replace
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from klamm.broker.context import CloseConnectionError, Held, RequestContext
+from klamm.broker.context import CloseConnectionError, Held, Promise, RequestContext
 from klamm.broker.dispatch import Dispatcher, Endpoint, RefusalLog
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import DecodeError, ErrorCode
@@ -44,15 +45,7 @@ _log = logging.getLogger(__name__)
 class Answer:
     """A request that was decided and whose answer has not left yet."""
 
-    __slots__ = (
-        "connection",
-        "correlation_id",
-        "endpoint",
-        "future",
-        "is_parked",
-        "request",
-        "started_at_ms",
-    )
+    __slots__ = ("connection", "correlation_id", "endpoint", "request", "response", "started_at_ms")
 
     def __init__(
         self,
@@ -60,21 +53,33 @@ class Answer:
         endpoint: Endpoint,
         correlation_id: int,
         request: Any,
-        future: asyncio.Future[Any],
-        is_parked: bool,
+        response: Promise[Any] | asyncio.Future[Any],
         started_at_ms: int,
     ) -> None:
         self.connection = connection
         self.endpoint = endpoint
         self.correlation_id = correlation_id
         self.request = request
-        self.future = future
-        self.is_parked = is_parked
+        self.response = response
         self.started_at_ms = started_at_ms
-        future.add_done_callback(self._done)
+        if isinstance(response, Promise):
+            response.listen(self.is_ready)
+        else:
+            response.add_done_callback(self.is_ready)
 
-    def _done(self, future: asyncio.Future[Any]) -> None:
+    def is_ready(self, _: object = None) -> None:
         self.connection.answer_is_ready(self)
+
+    def outcome(self) -> Any:
+        """The response, or None when there will be none; raises what its handler raised."""
+        if isinstance(self.response, Promise):
+            return self.response.outcome()
+        return None if self.response.cancelled() else self.response.result()
+
+    def cancel(self) -> None:
+        """Nobody wants to know any more."""
+        if isinstance(self.response, asyncio.Future):
+            self.response.cancel()
 
 
 class Connection(asyncio.Protocol):
@@ -94,7 +99,6 @@ class Connection(asyncio.Protocol):
         self._loop = services.loop
         self._endpoint = dispatcher.endpoint
         self._refusals = refusals
-        self._listener = listener
         self._on_made = on_made
         self._on_lost = on_lost
         self._reader = FrameReader(services.config.socket_request_max_bytes)
@@ -114,10 +118,9 @@ class Connection(asyncio.Protocol):
         self._is_lost = False
         self._idle_timer: asyncio.TimerHandle | None = None
         self._active_at_ms = services.clock.now_ms()
-        self._software = ("", "")
+        self._context = RequestContext("", "", listener, -1)
         self.peer = ""
         self.client_ip = ""
-        self.client_host = ""
 
     # What asyncio calls
 
@@ -125,7 +128,7 @@ class Connection(asyncio.Protocol):
         self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's does not say so
         peer = transport.get_extra_info("peername")
         self.client_ip = str(peer[0]) if peer else "?"
-        self.client_host = f"/{self.client_ip}"
+        self._context.client_host = f"/{self.client_ip}"
         self.peer = f"{self.client_ip}:{peer[1]}" if peer else "?"
         if not self._on_made(self):
             self._takes_no_more = True
@@ -205,39 +208,37 @@ class Connection(asyncio.Protocol):
         except DecodeError as error:
             self._refuse(f"{endpoint}: {error}")
             return
-        name, version = self._software
-        context = RequestContext(
-            header.client_id, self.client_host, self._listener, endpoint.version, name, version
-        )
-        started_at_ms = self._active_at_ms
+        context = self._context
+        if context.api_version != endpoint.version or context.client_id != header.client_id:
+            context = self._context = replace(
+                context, api_version=endpoint.version, client_id=header.client_id
+            )
         try:
             result = endpoint.handle(self._services, context, request)
         except Exception as error:
             # Whatever a handler raises, its client gets an answer and the others notice nothing.
             result = self._failure(endpoint, request, error)
-        if endpoint.api_key is ApiKey.API_VERSIONS:
-            self._software = (context.software_name, context.software_version)
-        if result is None:
+        self._take_result(endpoint, header.correlation_id, request, result)
+
+    def _take_result(self, endpoint: Endpoint, correlation_id: int, request: Any, result: Any) -> None:
+        started_at_ms = self._active_at_ms
+        if isinstance(result, Held):
+            answer = Answer(self, endpoint, correlation_id, request, result.response, started_at_ms)
+            self._unanswered.append(answer)
+        elif result is None:
             self._observe(endpoint, None, started_at_ms)
-        elif isinstance(result, Held):
-            self._unanswered.append(
-                Answer(self, endpoint, header.correlation_id, request, result.response, False, started_at_ms)
-            )
         elif hasattr(result, "__await__"):
             future = asyncio.ensure_future(result, loop=self._loop)
-            answer = Answer(self, endpoint, header.correlation_id, request, future, True, started_at_ms)
-            self._unanswered.append(answer)
-            self._parked = answer
+            self._parked = Answer(self, endpoint, correlation_id, request, future, started_at_ms)
+            self._unanswered.append(self._parked)
             if self._is_lost:
                 future.cancel()
         elif self._unanswered:
-            done: asyncio.Future[Any] = self._loop.create_future()
-            done.set_result(result)
-            self._unanswered.append(
-                Answer(self, endpoint, header.correlation_id, request, done, False, started_at_ms)
-            )
+            ready: Promise[Any] = Promise()
+            ready.keep(result)
+            self._unanswered.append(Answer(self, endpoint, correlation_id, request, ready, started_at_ms))
         else:
-            self._write(endpoint, header.correlation_id, result, started_at_ms)
+            self._write(endpoint, correlation_id, result, started_at_ms)
 
     def _failure(self, endpoint: Endpoint, request: Any, error: BaseException) -> Any:
         """What a handler that raised answers: its API's error shape, or nothing and a closed connection."""
@@ -258,9 +259,9 @@ class Connection(asyncio.Protocol):
         if not self._unanswered:
             self._send([body], len(body))
             return
-        done: asyncio.Future[Any] = self._loop.create_future()
-        done.set_result(body)
-        self._unanswered.append(Answer(self, _RAW, correlation_id, None, done, False, self._active_at_ms))
+        ready: Promise[bytes] = Promise()
+        ready.keep(body)
+        self._unanswered.append(Answer(self, _RAW, correlation_id, None, ready, self._active_at_ms))
 
     # Answering
 
@@ -270,7 +271,7 @@ class Connection(asyncio.Protocol):
         if answer is self._parked:
             self._parked = None
         unanswered = self._unanswered
-        while unanswered and unanswered[0].future.done():
+        while unanswered and unanswered[0].response.done():
             self._finish(unanswered.popleft())
         if (self._undecided or self._broken is not None) and self._parked is None:
             self._pump()
@@ -280,13 +281,10 @@ class Connection(asyncio.Protocol):
         self._close_if_finished()
 
     def _finish(self, answer: Answer) -> None:
-        future = answer.future
-        if future.cancelled():
-            response = None
-        elif (error := future.exception()) is not None:
+        try:
+            response = answer.outcome()
+        except Exception as error:
             response = self._failure(answer.endpoint, answer.request, error)
-        else:
-            response = future.result()
         if response is None:
             self._observe(answer.endpoint, None, answer.started_at_ms)
         elif answer.endpoint is _RAW:
@@ -389,7 +387,7 @@ class Connection(asyncio.Protocol):
         """The broker stops: drop what is parked or undecided, answer what only waits for the disk, close."""
         self._take_no_more()
         if self._parked is not None:
-            self._parked.future.cancel()
+            self._parked.cancel()
 
     def abort(self) -> None:
         """Close now, whatever is left unsent."""
@@ -405,7 +403,7 @@ class Connection(asyncio.Protocol):
         self._out.clear()
         # A parked request is cancelled, which lets the next one be decided, and so on to the last.
         if self._parked is not None:
-            self._parked.future.cancel()
+            self._parked.cancel()
         self._pump()
 
     def _arm_idle_timer(self, in_ms: int) -> None:

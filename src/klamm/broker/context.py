@@ -29,6 +29,37 @@ class CloseConnectionError(Exception):
     """A handler's last resort where the protocol has no answer: close, with one line that says why."""
 
 
+class Promise(Generic[Response]):
+    """A response to come, heard by one listener in the moment it comes.
+
+    What a Future does beyond that (callbacks in a later turn of the loop, cancelling, awaiting) costs more
+    than deciding a small produce.
+    """
+
+    __slots__ = ("_listener", "_response")
+
+    def __init__(self) -> None:
+        self._listener: Callable[[], object] | None = None
+        self._response: Response | None = None
+
+    def done(self) -> bool:
+        return self._response is not None
+
+    def keep(self, response: Response) -> None:
+        """Here it is. Once is enough: what comes later is not heard."""
+        if self._response is None:
+            self._response = response
+            if self._listener is not None:
+                self._listener()
+
+    def outcome(self) -> Response:
+        assert self._response is not None, "nothing has come yet"
+        return self._response
+
+    def listen(self, listener: Callable[[], object]) -> None:
+        self._listener = listener
+
+
 @dataclass(slots=True)
 class Held(Generic[Response]):
     """Decided and done; only the answer waits, for the disk.
@@ -36,7 +67,7 @@ class Held(Generic[Response]):
     Later requests of the same connection need not wait with it: five produces share one flush.
     """
 
-    response: Future[Response]
+    response: Promise[Response] | Future[Response]
 
 
 # What a handler gives back: an answer to be sent at once; an awaitable, which is parked, and nothing behind

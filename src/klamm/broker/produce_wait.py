@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from asyncio import AbstractEventLoop, Future
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.broker.context import Promise
+from klamm.broker.deadlines import Deadlines
 from klamm.broker.partitions import Partition
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
@@ -39,22 +40,23 @@ class Appended:
 class ProduceWait:
     """One held Produce: answered when all its batches are safe, or at its deadline."""
 
+    __slots__ = ("_deadlines", "_response", "_waiting", "due_at_ms", "promise")
+
     def __init__(
         self,
-        loop: AbstractEventLoop,
+        deadlines: Deadlines,
         response: ProduceResponse,
         waiting: Sequence[Appended],
-        timeout_ms: int,
+        due_at_ms: int,
     ) -> None:
-        self.future: Future[ProduceResponse] = loop.create_future()
+        self.promise: Promise[ProduceResponse] = Promise()
+        self.due_at_ms = due_at_ms
+        self._deadlines = deadlines
         self._response = response
         self._waiting = waiting
-        if timeout_ms <= 0:
-            self._give_up()
-            return
+        deadlines.add(self)
         for appended in waiting:
             appended.partition.watch(self._look)
-        self._timer = loop.call_later(timeout_ms / 1000, self._give_up)
 
     def _look(self) -> None:
         still_waiting = []
@@ -64,15 +66,14 @@ class ProduceWait:
             else:
                 still_waiting.append(appended)
         self._waiting = still_waiting
-        if not still_waiting and not self.future.done():
-            self._timer.cancel()
-            self.future.set_result(self._response)
+        if not still_waiting:
+            self._deadlines.discard(self)
+            self.promise.keep(self._response)
 
-    def _give_up(self) -> None:
+    def expire(self) -> None:
         """Late: the data stays, a retry finds it as a duplicate."""
         for appended in self._waiting:
             appended.partition.unwatch(self._look)
             appended.refuse(ErrorCode.request_timed_out)
         self._waiting = ()
-        if not self.future.done():
-            self.future.set_result(self._response)
+        self.promise.keep(self._response)

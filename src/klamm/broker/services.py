@@ -12,6 +12,7 @@ from klamm.clock import Clock
 
 if TYPE_CHECKING:
     from klamm.broker.config import BrokerConfig
+    from klamm.broker.deadlines import Deadlines
     from klamm.broker.fetch_sessions import FetchSessions
     from klamm.broker.flusher import Flusher
     from klamm.broker.image import ClusterImage
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from klamm.broker.producer_ids import ProducerIds
     from klamm.broker.routes import RouteTable
     from klamm.broker.topics import TopicManager
+    from klamm.broker.validation import Validation
     from klamm.storage.cluster import ClusterStore
     from klamm.storage.log import LogStore
 
@@ -52,3 +54,5 @@ class Services:
     flusher: Flusher
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
+    deadlines: Deadlines
+    validation: Validation  # how closely produced batches are looked at; follows `config`

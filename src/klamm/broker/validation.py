@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from klamm.broker.config import BrokerConfig
 from klamm.config import LONG_MAX
 from klamm.protocol.errors import DecodeError, ErrorCode
 from klamm.protocol.types import Buffer
@@ -35,6 +36,10 @@ class Validation:
 
     every_record: bool  # decode each batch, whatever its topic
     max_decompressed_bytes: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> Validation:
+        return cls(config.klamm_record_validation == "records", config.klamm_decompress_max_bytes)
 
 
 class BatchRefusedError(Exception):

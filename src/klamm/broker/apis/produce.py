@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from klamm.broker.context import Answer, CloseConnectionError, Held, RequestContext
 from klamm.broker.partitions import Partition
 from klamm.broker.produce_wait import Appended, ProduceWait
 from klamm.broker.services import Services
 from klamm.broker.topic_names import is_internal
-from klamm.broker.validation import BatchRefusedError, Validation, checked_batch
+from klamm.broker.validation import BatchRefusedError, checked_batch
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -27,11 +28,12 @@ from klamm.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from klamm.protocol.types import Buffer
-from klamm.records.batch import BatchHeader
+from klamm.records.batch import TRANSACTIONAL_BIT, BatchHeader
 from klamm.records.produced import ProducedError, single_batch
 from klamm.storage.log import LogError
 
-ADMIN_CLIENT_ID = "__admin_client"
+ADMIN_CLIENT_ID: Final = "__admin_client"
+_ACKS: Final = (-1, 0, 1)
 
 
 @dataclass(slots=True)
@@ -40,9 +42,9 @@ class Item:
 
     topic: str
     response: PartitionProduceResponse
+    partition: Partition | None
     batch: Buffer = b""
     header: BatchHeader | None = None
-    partition: Partition | None = None
 
     def refuse(self, error_code: int, message: str | None = None) -> None:
         self.response.error_code = int(error_code)
@@ -52,32 +54,27 @@ class Item:
 
 def handle(services: Services, context: RequestContext, request: ProduceRequest) -> Answer[ProduceResponse]:
     """Append what may be appended; acks decide how long the answer waits."""
+    acks = request.acks
     response, items = _items(services, request)
     _check_request(request, items)
-    validation = Validation(
-        services.config.klamm_record_validation == "records", services.config.klamm_decompress_max_bytes
-    )
-    appended: list[Appended] = []
+    waiting: list[Appended] = []
     for item in items:
-        if item.response.error_code:
-            continue
-        done = _append(services, context, item, validation)
-        if done is not None:
-            appended.append(done)
-    _name_leaders(services, context, response, items)
-    if request.acks == 0:
-        for item in items:
-            if item.response.error_code:
-                raise CloseConnectionError(
-                    f"{item.topic}-{item.response.index}: {ErrorCode(item.response.error_code).name}, "
-                    "and the client wants no answer"
-                )
+        if not item.response.error_code:
+            appended = _append(services, context, item)
+            if acks == -1 and appended is not None and not appended.settle():
+                waiting.append(appended)
+    if acks == 0:
+        _close_on_error(items)
         return None
-    if request.acks == -1:
-        waiting = [done for done in appended if done.partition.log.high_watermark <= done.last_offset]
-        if waiting:
-            return Held(ProduceWait(services.loop, response, waiting, request.timeout_ms).future)
-    return response
+    _name_leaders(services, context, response, items)
+    if not waiting:
+        return response
+    if request.timeout_ms <= 0:
+        for appended in waiting:
+            appended.refuse(ErrorCode.request_timed_out)
+        return response
+    due_at_ms = services.clock.now_ms() + request.timeout_ms
+    return Held(ProduceWait(services.deadlines, response, waiting, due_at_ms).promise)
 
 
 def _items(services: Services, request: ProduceRequest) -> tuple[ProduceResponse, list[Item]]:
@@ -91,12 +88,13 @@ def _items(services: Services, request: ProduceRequest) -> tuple[ProduceResponse
             name, unknown = ("", ErrorCode.unknown_topic_id) if state is None else (state.name, unknown)
         answers: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
-            answer = PartitionProduceResponse(data.index)
+            index = data.index
+            answer = PartitionProduceResponse(index)
             answers.append(answer)
-            item = Item(name, answer)
+            item = Item(name, answer, services.partitions.get(name, index))
             items.append(item)
             _read_batch(item, data, request.allows_zstd)
-            if services.image.partition(name, data.index) is None:
+            if item.partition is None and services.image.partition(name, index) is None:
                 item.refuse(unknown)
         responses.append(TopicProduceResponse(topic.topic_id, topic.name, answers))
     if len(items) > 1:
@@ -126,17 +124,20 @@ def _refuse_repeated(items: Iterable[Item]) -> None:
 
 def _check_request(request: ProduceRequest, items: Iterable[Item]) -> None:
     """Checks that look at the request as a whole."""
-    transactional = [item for item in items if item.header is not None and item.header.is_transactional]
-    if transactional and request.transactional_id is None:
-        _refuse_all(items, ErrorCode.transactional_id_authorization_failed)
-        return
-    good = [item for item in transactional if not item.response.error_code]
-    if len({(item.header.producer_id, item.header.producer_epoch) for item in good if item.header}) > 1:
-        _refuse_all(items, ErrorCode.invalid_producer_id_mapping)
-        return
-    for item in good:
-        item.refuse(ErrorCode.not_enough_replicas)
-    if request.acks not in (-1, 0, 1):
+    transactional = [
+        item for item in items if item.header is not None and item.header.attributes & TRANSACTIONAL_BIT
+    ]
+    if transactional:
+        if request.transactional_id is None:
+            _refuse_all(items, ErrorCode.transactional_id_authorization_failed)
+            return
+        good = [item for item in transactional if not item.response.error_code]
+        if len({(item.header.producer_id, item.header.producer_epoch) for item in good if item.header}) > 1:
+            _refuse_all(items, ErrorCode.invalid_producer_id_mapping)
+            return
+        for item in good:
+            item.refuse(ErrorCode.not_enough_replicas)
+    if request.acks not in _ACKS:
         for item in items:
             if not item.response.error_code:
                 item.refuse(ErrorCode.invalid_required_acks)
@@ -147,37 +148,46 @@ def _refuse_all(items: Iterable[Item], error_code: ErrorCode) -> None:
         item.refuse(error_code)
 
 
-def _append(
-    services: Services, context: RequestContext, item: Item, validation: Validation
-) -> Appended | None:
-    answer = item.response
+def _append(services: Services, context: RequestContext, item: Item) -> Appended | None:
+    answer, partition = item.response, item.partition
     if is_internal(item.topic) and context.client_id != ADMIN_CLIENT_ID:
         item.refuse(ErrorCode.invalid_topic_exception)
         return None
-    partition = item.partition = services.partitions.get(item.topic, answer.index)
     if partition is None:
         item.refuse(ErrorCode.not_leader_or_follower)
         return None
     assert item.header is not None
+    clock = services.clock
+    timestamp_ms, now_ms = clock.timestamp_ms(), clock.now_ms()
     try:
         log = partition.log
-        timestamp_ms = services.clock.timestamp_ms()
-        batch = checked_batch(item.batch, item.header, log.config, validation, timestamp_ms)
-        result = log.append(batch, now_ms=services.clock.now_ms(), timestamp_ms=timestamp_ms)
+        batch = checked_batch(item.batch, item.header, log.config, services.validation, timestamp_ms)
+        result = log.append(batch, now_ms=now_ms, timestamp_ms=timestamp_ms)
     except LogError as error:
-        item.refuse(error.error_code, None)
+        item.refuse(error.error_code)
         return None
     except BatchRefusedError as error:
         item.refuse(error.error_code, error.message)
-        answer.record_errors = [BatchIndexAndErrorMessage(*each) for each in error.record_errors]
         if error.record_errors:
+            answer.record_errors = [BatchIndexAndErrorMessage(*each) for each in error.record_errors]
             answer.log_start_offset = log.log_start_offset
         return None
-    services.flusher.appended(partition)
+    if log.sync_is_due(now_ms):
+        services.flusher.mark(partition)
     answer.base_offset = result.base_offset
     answer.log_append_time_ms = result.log_append_time_ms
     answer.log_start_offset = log.log_start_offset
     return Appended(partition, result.last_offset, answer, partition.flush_failures)
+
+
+def _close_on_error(items: Iterable[Item]) -> None:
+    """Who wants no answer learns of an error by losing the connection."""
+    for item in items:
+        if item.response.error_code:
+            error = ErrorCode(item.response.error_code).name
+            raise CloseConnectionError(
+                f"{item.topic}-{item.response.index}: {error}, and the client wants no answer"
+            )
 
 
 def _name_leaders(
@@ -196,4 +206,5 @@ def _name_leaders(
         if address is not None:
             rack = services.image.brokers[state.leader_id].rack
             endpoints[state.leader_id] = NodeEndpoint(state.leader_id, *address, rack)
-    response.node_endpoints = list(endpoints.values())
+    if endpoints:
+        response.node_endpoints = list(endpoints.values())
