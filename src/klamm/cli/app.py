@@ -22,6 +22,7 @@ COMMANDS: Final = {
 _HELP: Final = """
 A broker that speaks Kafka's protocol, one install away.
 
+\b
   klamm up                    serve on 127.0.0.1:9092, data in ./klamm-data
   klamm up --memory           the same, and nothing is kept
   klamm dump FILE...          what a log's files hold
