@@ -149,6 +149,11 @@ class Asking:
         )
         return self.ask(at_version(request, version))
 
+    def heartbeat_later(
+        self, member_id: str, generation: int, *, group: str = "g"
+    ) -> Call[HeartbeatResponse]:
+        return self.ask(HeartbeatRequest(group, generation, member_id))
+
     def heartbeat(
         self, member_id: str, generation: int, *, group: str = "g", instance: str | None = None
     ) -> ErrorCode:
@@ -170,6 +175,9 @@ class Asking:
             request = LeaveGroupRequest(group_id=group, member_id=identities[0].member_id)
         call: Call[LeaveGroupResponse] = self.ask(at_version(request, version))
         return call.response
+
+    def leave_later(self, member_id: str, *, group: str = "g") -> Call[LeaveGroupResponse]:
+        return self.ask(LeaveGroupRequest(group_id=group, members=[MemberIdentity(member_id)]))
 
     def commit(
         self,

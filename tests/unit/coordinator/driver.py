@@ -41,7 +41,12 @@ class World(Asking):
     """A broker's group coordinator and everything around it."""
 
     def __init__(
-        self, config: GroupConfig | None = None, *, partition_count: int = 1, elect: bool = True
+        self,
+        config: GroupConfig | None = None,
+        *,
+        partition_count: int = 1,
+        elect: bool = True,
+        make_machine: Callable[[GroupConfig], GroupMachine] = GroupMachine,
     ) -> None:
         self.clock = ManualClock()
         self.config = config or GroupConfig()
@@ -52,13 +57,18 @@ class World(Asking):
         self.events: list[GroupEvent] = []
         self.loading: list[Shard[Any, Any]] = []
         self.fresh = count(1)
+        self.make_machine = make_machine
         self.coordinator = self._coordinator()
         if elect:
             self.elect_all()
 
     def _coordinator(self) -> GroupCoordinator:
         return GroupCoordinator(
-            self.config, partition_count=self.partition_count, topics=self.topics, host=self
+            self.config,
+            partition_count=self.partition_count,
+            topics=self.topics,
+            host=self,
+            make_machine=self.make_machine,
         )
 
     # --- what the coordinator asks of its host -------------------------------------------------------

@@ -66,18 +66,29 @@ class MemoryLog:
         """What was written, transactions as if they were not."""
         return [decode_record(record.key, record.value) for record in self.records()]
 
+    def _stable_offset(self) -> int:
+        """Where the first open transaction begins."""
+        open_since: dict[int, int] = {}
+        for batch in self.batches:
+            header = parse_header(batch)
+            if header.is_control:
+                open_since.pop(header.producer_id, None)
+            elif header.is_transactional:
+                open_since.setdefault(header.producer_id, header.base_offset)
+        return min(open_since.values(), default=self.end_offset)
+
     def compacted(self) -> MemoryLog:
-        """The latest plain record of every key; transactions are left as they are."""
-        last = {
-            record.key: record.offset
-            for batch in self.batches
-            if not parse_header(batch).is_transactional
-            for record in decode_records(batch)
-        }
+        """The latest plain record of every key; transactions, and all after an open one, are left."""
+        stable_offset = self._stable_offset()
+        last: dict[bytes | None, int] = {}
+        for batch in self.batches:
+            header = parse_header(batch)
+            if not header.is_transactional and header.base_offset < stable_offset:
+                last.update({record.key: record.offset for record in decode_records(batch)})
         copy = MemoryLog()
         for batch in self.batches:
             header = parse_header(batch)
-            if header.is_transactional:
+            if header.is_transactional or header.base_offset >= stable_offset:
                 copy.batches.append(batch)
                 continue
             cleaned = encode_batch(

@@ -46,12 +46,18 @@ class GroupCoordinator:
     """Takes requests about groups, by whatever shard they concern; answers go to the host."""
 
     def __init__(
-        self, config: GroupConfig, *, partition_count: int, topics: TopicDirectory, host: Host
+        self,
+        config: GroupConfig,
+        *,
+        partition_count: int,
+        topics: TopicDirectory,
+        host: Host,
+        make_machine: Callable[[GroupConfig], GroupMachine] = GroupMachine,
     ) -> None:
         self._topics = topics
         self._host = host
         self.shards: Shards[GroupRecord, Note] = Shards(
-            OFFSETS_TOPIC, make_machine=lambda _: GroupMachine(config), host=self
+            OFFSETS_TOPIC, make_machine=lambda _: make_machine(config), host=self
         )
         self.partition_for = lru_cache(_PLACES_KEPT)(partial(partition_for, partition_count=partition_count))
         # Any: each handler takes the type under which it stands here.

@@ -1,0 +1,187 @@
+"""How a shard keeps its promises: order, durability, failure."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from klamm.coordinator.group.config import GroupConfig
+from klamm.coordinator.group.machine import GroupMachine
+from klamm.coordinator.group.phases import Phase
+from klamm.coordinator.runtime.shard import Status
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.heartbeat import HeartbeatRequest
+from klamm.protocol.messages.offset_commit import OffsetCommitResponse
+from unit.coordinator.asking import Call, commit_errors
+from unit.coordinator.driver import World
+
+OK = ErrorCode.none
+T0 = ("t", 0)
+
+
+def test_answers_wait_for_the_disk_and_share_one_flush() -> None:
+    world = World()
+    world.log.is_holding = True
+    calls = [world.commit({T0: offset}) for offset in range(20)]
+    assert not any(call.is_answered for call in calls)
+    assert world.shard.is_waiting_for_disk
+    world.flush()
+    assert all(call.is_answered for call in calls)
+    assert world.fetch(T0) == {T0: (19, OK)}
+    assert not world.shard.is_waiting_for_disk
+
+
+def test_a_request_decides_on_what_was_appended_before_it_even_if_not_flushed() -> None:
+    world = World()
+    (member_id,) = world.stable(1)
+    world.log.is_holding = True
+    world.leave_later(member_id)
+    assert world.phase() is Phase.EMPTY
+    late = world.commit({T0: 1}, member_id=member_id, generation=1)
+    assert not late.is_answered  # it saw what is not durable yet
+    world.flush()
+    assert commit_errors(late) == {T0: ErrorCode.unknown_member_id}
+
+
+def test_a_heartbeat_does_not_wait_for_commits_of_its_group() -> None:
+    world = World()
+    (member_id,) = world.stable(1)
+    world.log.is_holding = True
+    commit = world.commit({T0: 1}, member_id=member_id, generation=1)
+    assert world.heartbeat(member_id, 1) is OK
+    assert not commit.is_answered
+
+
+def test_only_what_is_durable_is_let_go() -> None:
+    world = World()
+    world.log.is_holding = True
+    first = world.commit({T0: 1})
+    reached = world.log.end_offset
+    second = world.commit({T0: 2})
+    world.log.durable_offset = reached
+    world.shard.on_durable(world.context())
+    assert first.is_answered
+    assert not second.is_answered
+    assert world.fetch(T0) == {T0: (1, OK)}
+
+
+def test_when_a_flush_fails_everybody_is_told_and_the_log_is_believed() -> None:
+    world = World()
+    (member_id,) = world.stable(1)
+    world.commit({T0: 1}, member_id=member_id, generation=1)
+    world.log.is_holding = True
+    commit = world.commit({T0: 2, ("t", 1): 2}, member_id=member_id, generation=1)
+    joining = world.join()
+    world.fail_flush()
+    look_again = ErrorCode.not_coordinator
+    assert set(commit_errors(commit).values()) == {look_again}
+    assert joining.error is look_again
+    assert world.fetch_response(T0).error_code == ErrorCode.coordinator_load_in_progress
+    assert world.heartbeat(member_id, 1) is OK
+    world.log.is_holding = False
+    world.load_all()
+    assert world.fetch() == {T0: (1, OK)}
+    assert world.heartbeat(member_id, 1) is OK
+    assert world.phase() is Phase.STABLE
+
+
+def test_what_was_answered_survives_every_failed_flush() -> None:
+    world = World()
+    world.log.is_holding = True
+    calls: list[Call[OffsetCommitResponse]] = []
+    for offset in range(30):
+        calls.append(world.commit({T0: offset}))
+        if offset % 3 == 0:
+            world.flush()
+        if offset % 7 == 0:
+            world.fail_flush()
+            world.load_all()
+        promised = [number for number, call in enumerate(calls) if _is_promised(call)]
+        fetched, _ = world.fetch(T0)[T0]
+        assert fetched >= max(promised, default=-1)
+
+
+def _is_promised(call: Call[OffsetCommitResponse]) -> bool:
+    return call.is_answered and commit_errors(call) == {T0: OK}
+
+
+def test_a_decision_that_fails_costs_one_request_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World()
+    (member_id,) = world.stable(1)
+
+    def broken(self: GroupMachine, request: object, context: object) -> None:
+        raise AssertionError("we broke our own promise")
+
+    with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
+        patch.setattr(GroupMachine, "decide", broken)
+        assert world.heartbeat(member_id, 1) is ErrorCode.unknown_server_error
+        world.shard.signal(HeartbeatRequest(), world.context())
+    assert "could not be decided" in caplog.text
+    assert world.heartbeat(member_id, 1) is OK
+
+
+def test_a_decision_that_cannot_be_carried_out_makes_the_shard_start_over(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World()
+    (member_id,) = world.stable(1)
+
+    def broken(self: GroupMachine, note: object) -> None:
+        raise AssertionError("we broke our own promise")
+
+    with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
+        patch.setattr(GroupMachine, "apply", broken)
+        call = world.join()
+    assert call.error is ErrorCode.not_coordinator
+    assert world.shard.status is Status.LOADING
+    world.load_all()
+    assert world.heartbeat(member_id, 1) is OK
+
+
+def test_a_shard_that_cannot_be_set_up_is_not_served(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(elect=False)
+    world.elect(0)
+
+    def broken(self: GroupMachine, context: object) -> None:
+        raise AssertionError("we broke our own promise")
+
+    with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
+        patch.setattr(GroupMachine, "loaded", broken)
+        world.load_all()
+    assert world.commit_error() is ErrorCode.not_coordinator
+    assert world.elect(0, 1)  # the same epoch may try again
+    world.load_all()
+    assert world.commit_error() is OK
+
+
+def test_a_burst_of_timers_fires_in_portions() -> None:
+    world = World(GroupConfig(group_initial_rebalance_delay_ms=0))
+    for number in range(30):
+        world.join(version=4, group=f"g{number}")
+    world.clock.advance(10_000)
+    world.shard.tick(world.context(), limit=10)
+    assert sum(len(world.live(f"g{number}").pending) for number in range(30)) == 20
+    assert world.shard.next_look_ms() == 10_000
+    world.shard.tick(world.context(), limit=100)
+    assert not any(world.live(f"g{number}").pending for number in range(30))
+
+
+def test_an_unloaded_shard_ignores_what_comes_late() -> None:
+    world = World()
+    world.log.is_holding = True
+    commit = world.commit()
+    shard = world.shard
+    world.coordinator.shards.resign(0, 1)
+    assert commit_errors(commit) == {T0: ErrorCode.not_coordinator}
+    shard.on_durable(world.context())
+    shard.on_flush_failed()
+    shard.unload()
+    shard.tick(world.context())
+    assert shard.load_some(world.context(), 1)
+    assert shard.status is Status.CLOSED
+    assert commit_errors(commit) == {T0: ErrorCode.not_coordinator}
