@@ -145,7 +145,10 @@ def _read(source: Source, limits: Limits, left_bytes: int, at_least_one: bool) -
     target = source.target
     error_code = reading_error(source)
     if error_code is not ErrorCode.none:
-        return _error(target, error_code)
+        data = _error(target, error_code)
+        if source.partition is None and not source.ends_wait:
+            data.aborted_transactions = []  # as Kafka has it where it did not come to reading
+        return data
     assert source.partition is not None
     log = source.partition.log
     upper_offset = limits.upper_offset(log)

@@ -44,7 +44,11 @@ def handle(
     for topic in request.topics:
         partitions = []
         for asked in topic.partitions:
-            if times_named[topic.name, asked.partition_index] > 1:
+            times = times_named[topic.name, asked.partition_index]
+            if times == 0:
+                continue  # one answer for all its questions is there already
+            if times > 1:
+                times_named[topic.name, asked.partition_index] = 0
                 found = _refused(asked, ErrorCode.invalid_request)
             elif asked.timestamp < 0 and context.api_version < _SINCE_VERSION.get(asked.timestamp, 2**15):
                 found = _refused(asked, ErrorCode.unsupported_version)

@@ -34,6 +34,15 @@ from klamm.storage.log import LogError
 
 ADMIN_CLIENT_ID: Final = "__admin_client"
 _ACKS: Final = (-1, 0, 1)
+# Kafka tells the log start with every other reason for which a log refuses a batch.
+_WITHOUT_LOG_START: Final = frozenset(
+    {
+        ErrorCode.corrupt_message,
+        ErrorCode.message_too_large,
+        ErrorCode.record_list_too_large,
+        ErrorCode.kafka_storage_error,
+    }
+)
 
 
 @dataclass(slots=True)
@@ -159,18 +168,20 @@ def _append(services: Services, context: RequestContext, item: Item) -> Appended
     assert item.header is not None
     clock = services.clock
     timestamp_ms, now_ms = clock.timestamp_ms(), clock.now_ms()
+    if partition.error_code is not ErrorCode.none:
+        item.refuse(partition.error_code)
+        return None
+    log = partition.log
     try:
-        log = partition.log
         batch = checked_batch(item.batch, item.header, log.config, services.validation, timestamp_ms)
         result = log.append(batch, now_ms=now_ms, timestamp_ms=timestamp_ms)
-    except LogError as error:
+    except (LogError, BatchRefusedError) as error:
         item.refuse(error.error_code)
-        return None
-    except BatchRefusedError as error:
-        item.refuse(error.error_code, error.message)
-        if error.record_errors:
-            answer.record_errors = [BatchIndexAndErrorMessage(*each) for each in error.record_errors]
+        if error.error_code not in _WITHOUT_LOG_START:
             answer.log_start_offset = log.log_start_offset
+        if isinstance(error, BatchRefusedError):
+            answer.error_message = error.message
+            answer.record_errors = [BatchIndexAndErrorMessage(*each) for each in error.record_errors]
         return None
     if log.sync_is_due(now_ms):
         services.flusher.mark(partition)

@@ -137,6 +137,15 @@ BAD_SHAPES: dict[str, tuple[Callable[[Jar], bytes | None], int]] = {
     "codec 6": (lambda jar: changed(a_batch(jar), 21, "h", 6), 76),
     "append time": (lambda jar: changed(a_batch(jar), 21, "h", 8), 32),
 }
+LOOKED_AT = {
+    "base offset 5",
+    "count 3 with delta 1",
+    "count 0",
+    "delta -1",
+    "control",
+    "id without sequence",
+    "append time",
+}
 
 
 @pytest.mark.parametrize("shape", BAD_SHAPES)
@@ -146,6 +155,9 @@ def test_what_is_no_good_batch_is_refused(jar: Jar, client: JarClient, shape: st
     answer = produce_one(client, a_produce(jar, batches={("t", 0): records}))
     assert answer.error_code == error_code
     assert (answer.base_offset, answer.log_append_time_ms) == (-1, -1)
+    # The log start is told by a log that looked at the batch and found it whole.
+    was_looked_at = shape in LOOKED_AT
+    assert answer.log_start_offset == (0 if was_looked_at else -1)
     assert partition_of(jar).log.log_end_offset == 0
 
 
