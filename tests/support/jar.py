@@ -172,14 +172,7 @@ class Jar:
         self.files.sync_directory("/")
         self.cluster = cluster or MemoryCluster(random=Random(seed))
         self.config = BrokerConfig.from_settings(settings or {})
-        logs = segment_store(
-            self.config,
-            "/logs",
-            self.cluster,
-            self.files,
-            self.clock,
-            flush_on_commit=self.config.klamm_flush == "commit",
-        )
+        logs = segment_store(self.config, "/logs", self.cluster, self.files, self.clock)
         self.broker = Broker(
             self.config,
             clock=self.clock,

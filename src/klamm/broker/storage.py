@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from klamm.broker.config import BrokerConfig
 from klamm.broker.server import StartError
+from klamm.broker.topic_names import INTERNAL_TOPICS
 from klamm.clock import Clock
 from klamm.protocol.errors import DecodeError
 from klamm.storage.cluster import ClusterStore, ClusterStoreError
@@ -42,8 +43,7 @@ def _memory(config: BrokerConfig, clock: Clock, random: Random) -> Storage:
 
     cluster = MemoryCluster(random=random)
     files = MemoryFiles(clock)
-    # There is no disk to wait for.
-    logs = segment_store(config, "/memory", cluster, files, clock, flush_on_commit=False)
+    logs = segment_store(config, "/memory", cluster, files, clock, has_disk=False)
     return Storage(logs, cluster, files)
 
 
@@ -54,9 +54,9 @@ def segment_store(
     files: Files,
     clock: Clock,
     *,
-    flush_on_commit: bool,
+    has_disk: bool = True,
 ) -> LogStore:
-    """Logs in segment files, whatever the files are."""
+    """Logs in segment files, whatever the files are; without a disk nobody waits for one."""
     from klamm.storage.engines.segments import SegmentStore  # noqa: PLC0415 - as above
 
     return SegmentStore(
@@ -64,7 +64,9 @@ def segment_store(
         cluster_id=cluster.cluster_id,
         node_id=config.node_id,
         clock=clock,
-        flush_on_commit=flush_on_commit,
+        flush_on_commit=has_disk and config.klamm_flush == "commit",
+        # What coordinators promise must hold in every mode.
+        committed_topics=INTERNAL_TOPICS if has_disk else (),
         files=files,
         producer_id_expiration_ms=config.producer_id_expiration_ms,
     )
@@ -89,8 +91,7 @@ def _folder(config: BrokerConfig, clock: Clock, random: Random) -> Storage:
         raise StartError(f"{error}; name another folder") from error
     files = OsFiles()
     try:
-        flush_on_commit = config.klamm_flush == "commit"
-        logs = segment_store(config, str(folder), cluster, files, clock, flush_on_commit=flush_on_commit)
+        logs = segment_store(config, str(folder), cluster, files, clock)
     except BaseException as error:
         cluster.close()
         match error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
@@ -50,6 +50,7 @@ class SegmentStore:
         node_id: int,
         clock: Clock,
         flush_on_commit: bool,
+        committed_topics: Collection[str] = (),
         files: Files | None = None,
         max_open_files: int = 1024,
         producer_id_expiration_ms: int = _DAY_MS,
@@ -63,6 +64,7 @@ class SegmentStore:
         self.files: Files = files if files is not None else OsFiles()
         self._clock = clock
         self._flush_on_commit = flush_on_commit
+        self._committed_topics = committed_topics  # flushed on commit whatever holds for the others
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._pool = HandlePool(self.files, max_open_files)
         self._logs: dict[TopicPartition, SegmentLog] = {}
@@ -225,7 +227,7 @@ class SegmentStore:
             config=config,
             clock=self._clock,
             keeper=self,
-            flush_on_commit=self._flush_on_commit,
+            flush_on_commit=self._flush_on_commit or place.topic in self._committed_topics,
         )
 
     def delete(self, topic: str, partition: int) -> None:
