@@ -127,9 +127,11 @@ class Reactor:
         self.on_time(self._clock.now_ms())
         for key, mask in ready:
             if key.data is None:
-                self._woken = False
                 with contextlib.suppress(BlockingIOError):
                     self._wake_receiver.recv(4096)
+                # After the bytes are taken: the other way round, a call from another thread in between
+                # would leave the flag up and no byte behind it, and nobody could wake us any more.
+                self._woken = False
             else:
                 key.data.handle(mask)
 
