@@ -87,6 +87,19 @@ def an_offset(offset: Any) -> int:
     return offset
 
 
+def timestamps_of(timestamps: Any) -> dict[TopicPartition, int]:
+    """Times to look up, in milliseconds."""
+    if not isinstance(timestamps, Mapping):
+        raise TypeError("offsets_for_times takes a mapping of TopicPartition to milliseconds")
+    wanted = {a_partition(key): value for key, value in timestamps.items()}
+    for partition, timestamp_ms in wanted.items():
+        if not isinstance(timestamp_ms, int):
+            raise TypeError(f"{partition}: a timestamp is a number of milliseconds, not {timestamp_ms!r}")
+        if timestamp_ms < 0:
+            raise ValueError(f"{partition}: timestamp {timestamp_ms} is negative")
+    return wanted
+
+
 def committable(offsets: Any) -> dict[TopicPartition, Committed]:
     """Offsets to commit: numbers, (offset, epoch, metadata), or what `committed` gave."""
     if not isinstance(offsets, Mapping):

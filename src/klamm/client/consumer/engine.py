@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from klamm.client.admin.calls import Calls, RetryPolicy
+from klamm.client.consumer.auto_commit import AutoCommit
 from klamm.client.consumer.buffer import FetchBuffer
+from klamm.client.consumer.commits import Commits
+from klamm.client.consumer.committed import CommittedOffsets
+from klamm.client.consumer.coordinator import Coordinator
 from klamm.client.consumer.fetching import Fetching
-from klamm.client.consumer.inbox import Inbox, Signal
+from klamm.client.consumer.handout import Handout
+from klamm.client.consumer.hosts import Host
+from klamm.client.consumer.inbox import Inbox
+from klamm.client.consumer.joining import Joining
+from klamm.client.consumer.leading import Leading
+from klamm.client.consumer.membership import Membership
 from klamm.client.consumer.positions import Positions
+from klamm.client.consumer.rebalance_log import RebalanceLog
+from klamm.client.consumer.rebalancing import Rebalancing
 from klamm.client.consumer.settings import ConsumerSettings
-from klamm.client.consumer.state import SubscriptionState
-from klamm.client.runtime import Core
+from klamm.client.consumer.state import SubscriptionState, SubscriptionType
+from klamm.client.net.cluster import Cluster
 
 
 class Engine:
@@ -18,28 +29,68 @@ class Engine:
     Positions, fetches and joins advance only while somebody polls; heartbeats and answers always.
     """
 
-    def __init__(self, core: Core, settings: ConsumerSettings, signal: Signal) -> None:
+    def __init__(self, host: Host, settings: ConsumerSettings) -> None:
+        core = host.core
         self.core = core
         self.settings = settings
         self.state = SubscriptionState()
-        self.inbox = Inbox(signal)
+        self.inbox = Inbox(host.signal)
         self.buffer = FetchBuffer(self.state, settings)
+        self.handout = Handout(self.state, self.buffer)
         self.calls = Calls(
             core,
             RetryPolicy(
                 settings.default_api_timeout_ms, settings.retry_backoff_ms, settings.retry_backoff_max_ms
             ),
         )
+        self.history = RebalanceLog(host.clock)
+        self.coordinator = Coordinator(core, settings, self.calls)
+        self.membership = Membership(core, settings, self.coordinator, self.inbox, self._last_poll)
+        self.commits = Commits(core, settings, self.state, self.inbox, self.coordinator, self.membership)
+        self.auto_commit = AutoCommit(core, settings, self.state, self.commits, host.clock, host.submit)
+        self.committed = CommittedOffsets(core, settings, self.coordinator, self.membership, self.commits)
         self.fetching = Fetching(core, settings, self.state, self.buffer, self.inbox)
-        self.positions = Positions(core, settings, self.state, self.inbox, None)
+        self.positions = Positions(
+            core,
+            settings,
+            self.state,
+            self.inbox,
+            None if settings.group_id is None else self.committed.for_positions,
+        )
+        self.leading = Leading(core, settings, self.calls)
+        self.rebalancing = Rebalancing(self.state, settings, self.history)
+        self.rebalancing.on_applied = self.auto_commit.restart
+        self.joining = Joining(
+            core,
+            settings,
+            self.state,
+            self.inbox,
+            self.calls,
+            self.coordinator,
+            self.membership,
+            self.leading,
+            self.rebalancing,
+            self.commits,
+            self.history,
+        )
         self.is_polling = False  # plain: set by the poller, read here
+        self.is_waiting = False  # plain: the poller is waiting for us, so it cannot be late
         self.last_poll_ms = core.now_ms  # plain, as above
+        self._seen_count = 0
         core.components.append(self)
+        core.metadata.listen(self.on_metadata)
 
     @property
     def is_settled(self) -> bool:
-        """Whether there is nothing to do but fetching."""
-        return self.positions.are_settled
+        """Whether there is nothing to do but fetching; a quick look from the poller's thread."""
+        return self.positions.are_settled and not (self.state.is_auto and self.membership.needs_rejoin)
+
+    def _last_poll(self) -> int:
+        """When the caller last showed that it is alive: by polling, or by taking a record."""
+        if self.is_waiting or self.handout.count != self._seen_count:
+            self._seen_count = self.handout.count
+            self.last_poll_ms = max(self.last_poll_ms, self.core.now_ms)
+        return self.last_poll_ms
 
     def on_poll(self) -> None:
         """Do what a poll may set going. Also called when a poll has made room for another fetch."""
@@ -47,10 +98,68 @@ class Engine:
 
     def tick(self, now_ms: int) -> int | None:
         """Go on with what is due."""
+        due_ms = self.membership.tick(now_ms)
         if not self.is_polling:
-            return None
-        return self._advance()
+            return due_ms
+        return _earliest(due_ms, self._advance())
 
     def _advance(self) -> int | None:
-        dues = (self.positions.update(), self.fetching.send())
-        return min((due for due in dues if due is not None), default=None)
+        if self.state.is_auto:
+            self.joining.on_poll()
+        return _earliest(self.positions.update(), self.fetching.send())
+
+    def look_up_positions(self) -> None:
+        """Do what asking for a position may set going."""
+        self.positions.update()
+
+    # --- the subscription, on this thread ---------------------------------------------------------------
+
+    def subscription_changed(self) -> None:
+        """The caller subscribed or assigned anew: watch the right topics, and join again if need be."""
+        with self.state.lock:
+            kind, topics = self.state.type, self.state.topics
+            assigned = {partition.topic for partition in self.state.partitions}
+        metadata = self.core.metadata
+        match kind:
+            case SubscriptionType.AUTO_PATTERN:
+                metadata.want_all()
+                self._match(metadata.cluster)
+            case SubscriptionType.AUTO_TOPICS:
+                metadata.want_only(topics | self.leading.topics)
+            case SubscriptionType.USER_ASSIGNED:
+                metadata.want_only(assigned)
+            case SubscriptionType.NONE:
+                metadata.want_only(())
+        self._check_subscription()
+
+    def _check_subscription(self) -> None:
+        joined = self.joining.joined_topics
+        if self.state.is_auto and joined is not None and joined != self.state.topics:
+            self.membership.request_rejoin("the subscription has changed")
+
+    def on_metadata(self, cluster: Cluster) -> None:
+        """A new snapshot: the pattern may match more, the leader may have to share anew."""
+        if self.state.type is SubscriptionType.AUTO_PATTERN:
+            self._match(cluster)
+            self._check_subscription()
+        if self.leading.has_changed(cluster):
+            self.leading.resign()
+            self.membership.request_rejoin("metadata changed: the group's topics have other partitions")
+        if self.is_polling:
+            self.inbox.signal.set()
+
+    def _match(self, cluster: Cluster) -> None:
+        hides_internal = self.settings.excludes_internal_topics
+        with self.state.lock:
+            if self.state.type is SubscriptionType.AUTO_PATTERN and cluster.brokers:
+                self.state.match(
+                    [
+                        topic.name
+                        for topic in cluster.topics.values()
+                        if not (topic.is_internal and hides_internal)
+                    ]
+                )
+
+
+def _earliest(*dues: int | None) -> int | None:
+    return min((due for due in dues if due is not None), default=None)

@@ -192,3 +192,17 @@ async def find_offsets(
             core.metadata.request_update()
             await deadline.pause(failure)
     return found
+
+
+async def partition_numbers(calls: Calls, topic: str, deadline: Deadline) -> list[int]:
+    """The partitions of a topic, freshly asked; none when it does not exist."""
+    metadata = calls.core.metadata
+    metadata.want([topic])
+    if topic not in metadata.cluster.topics:
+        await calls.refresh(deadline)
+    await calls.cluster_known(deadline)
+    code = metadata.cluster.errors.get(topic, ErrorCode.none)
+    if code not in (ErrorCode.none, ErrorCode.unknown_topic_or_partition, ErrorCode.leader_not_available):
+        raise broker_error(code, f"topic {topic}")
+    found = metadata.cluster.topics.get(topic)
+    return sorted(found.partitions) if found else []

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
+from klamm.client.assignors.base import GroupMetadata
 from klamm.client.consumer import arguments
+from klamm.client.consumer.commits import Callback, Offsets, consumed
 from klamm.client.consumer.engine import Engine
-from klamm.client.consumer.fetching import EARLIEST, LATEST
 from klamm.client.consumer.hosts import Host
-from klamm.client.consumer.offset_lookup import FoundOffset, find_offsets
+from klamm.client.consumer.listener import RebalanceListener
+from klamm.client.consumer.offset_lookup import FoundOffset, find_offsets, partition_numbers
 from klamm.client.consumer.polling import Poller
+from klamm.client.consumer.positions import Committed
+from klamm.client.consumer.rebalancing import Farewell, group_metadata
 from klamm.client.consumer.records import Records
 from klamm.client.consumer.settings import ConsumerSettings
 from klamm.client.consumer.state import Status, SubscriptionType
-from klamm.client.errors import IllegalStateError, KlammTimeoutError
+from klamm.client.errors import IllegalStateError, InvalidGroupIdError, KlammError, KlammTimeoutError
 from klamm.protocol.types import TopicPartition
+
+log = logging.getLogger(__name__)
 
 
 class Operations:
@@ -24,48 +31,189 @@ class Operations:
     def __init__(self, host: Host, settings: ConsumerSettings) -> None:
         self.host = host
         self.settings = settings
-        self.engine = Engine(host.core, settings, host.signal)
+        self.engine = Engine(host, settings)
         self.state = self.engine.state
         self.poller = Poller(self.engine, host)
         self.is_closed = False
 
+    def _check_group(self) -> None:
+        if self.settings.group_id is None:
+            raise InvalidGroupIdError("this needs a group: give the consumer a group.id")
+
+    def _limit_ms(self, timeout_s: float | None) -> int:
+        return arguments.timeout_ms(timeout_s, self.settings.default_api_timeout_ms)
+
     # --- subscription -----------------------------------------------------------------------------------
 
+    async def subscribe(self, topics: Any, pattern: Any, listener: RebalanceListener | None) -> None:
+        """Read topics as a member of the group."""
+        self._check_group()
+        if (topics is None) == (pattern is None):
+            raise ValueError("subscribe to topics or to a pattern: give one of them")
+        if listener is not None and not isinstance(listener, RebalanceListener):
+            raise TypeError(f"a listener is a RebalanceListener, not {type(listener).__name__}")
+        names = None if topics is None else arguments.topic_names(topics)
+        compiled = None if pattern is None else arguments.compiled_pattern(pattern)
+        wanted = SubscriptionType.AUTO_TOPICS if compiled is None else SubscriptionType.AUTO_PATTERN
+        self.state.check_type(wanted)
+        if not self.settings.assignors:
+            raise IllegalStateError("partition.assignment.strategy is empty: name an assignor to subscribe")
+        if compiled is None and not names:
+            await self.unsubscribe()
+            return
+        with self.state.lock:
+            if compiled is not None:
+                self.state.set_pattern(compiled)
+            else:
+                self.state.set_topics(names or ())
+        self.engine.rebalancing.listener = listener or RebalanceListener()
+        self._changed()
+
     async def assign(self, partitions: Any) -> None:
-        """Take exactly these partitions, without a group."""
+        """Take exactly these partitions, without the group's say."""
         wanted = arguments.partitions_of(partitions)
         self.state.check_type(SubscriptionType.USER_ASSIGNED)
         if not wanted:
             await self.unsubscribe()
             return
+        self.engine.auto_commit.run_if_due(self.host.clock.now_ms())
         with self.state.lock:
             self.state.assign_manually(wanted)
-        topics = {partition.topic for partition in wanted}
-        self.host.submit(lambda: self.engine.core.metadata.want_only(topics))
+        self._changed()
+
+    def _changed(self) -> None:
+        self.host.submit(self.engine.subscription_changed)
         self.engine.inbox.needs_attention = True
 
     async def unsubscribe(self) -> None:
-        """Give up everything."""
+        """Give up everything: commit, tell the listener, leave the group."""
+        if self.state.type is SubscriptionType.NONE:
+            return
+        await self._commit_before_leaving(self.settings.request_timeout_ms)
+        try:
+            await self._leave("unsubscribe", self.settings.request_timeout_ms)
+        finally:
+            with self.state.lock:
+                self.state.unsubscribe()
+            self.engine.buffer.clear()
+            self._changed()
+
+    async def _commit_before_leaving(self, limit_ms: int) -> None:
+        """Kafka does so on close alone; whoever unsubscribes has processed its records too."""
+        if not self.settings.is_auto_commit:
+            return
         with self.state.lock:
-            self.state.unsubscribe()
-        self.engine.buffer.clear()
+            offsets = consumed(self.state.consumed(), None)
+        if not offsets:
+            return
+        try:
+            await self._commit(offsets, limit_ms)
+        except KlammError as error:
+            log.warning("group %s: not committed: %s", self.settings.group_id, error)
+
+    async def _leave(self, reason: str, limit_ms: int) -> None:
+        if not self.state.is_auto:
+            return
+        engine = self.engine
+
+        async def step_back() -> bool:
+            engine.joining.abandon()
+            engine.inbox.errands.clear()
+            return engine.membership.generation.is_valid and not engine.membership.is_rebalancing
+
+        is_member = await self.poller.ask(step_back)
+        try:
+            await Farewell(engine.rebalancing, is_member=is_member)()
+        finally:
+            await self._say_goodbye(reason, limit_ms)
+
+    async def _say_goodbye(self, reason: str, limit_ms: int) -> None:
+        engine = self.engine
+
+        async def leave() -> None:
+            await engine.core.tasks.within(engine.membership.leave(reason), limit_ms, "leaving the group")
+
+        try:
+            await self.poller.ask(leave)
+        except KlammTimeoutError as error:
+            log.info("group %s: %s", self.settings.group_id, error)
+
+    def enforce_rebalance(self, reason: str | None) -> None:
+        """Join again in the next poll."""
+        self._check_group()
+        cause = reason or "enforce_rebalance() was called"
+        self.host.submit(lambda: self.engine.membership.request_rejoin(cause))
+
+    def group_metadata(self) -> GroupMetadata:
+        self._check_group()
+        return group_metadata(self.settings, self.engine.membership.generation)
 
     # --- records ----------------------------------------------------------------------------------------
 
     async def poll(self, timeout_s: float | None, limit: int) -> Records:
         if self.state.type is SubscriptionType.NONE:
             raise IllegalStateError("nothing to poll: subscribe to topics, or assign partitions, first")
+        if limit < 1:
+            raise ValueError(f"max_records={limit}: write 1 or more")
         return await self.poller.poll(arguments.due_at(self.host.clock.now_ms(), timeout_s), limit)
+
+    # --- commits ----------------------------------------------------------------------------------------
+
+    def _to_commit(self, offsets: Any) -> Offsets:
+        self._check_group()
+        if self.engine.commits.fenced is not None:
+            raise self.engine.commits.fenced
+        if offsets is not None:
+            return arguments.committable(offsets)
+        with self.state.lock:
+            return consumed(self.state.consumed(), None)
+
+    async def commit_sync(self, offsets: Any, timeout_s: float | None) -> None:
+        """Commit and wait. Callbacks of earlier asynchronous commits run first."""
+        limit_ms = self._limit_ms(timeout_s)
+        to_commit = self._to_commit(offsets)
+        await self._finish_commits(limit_ms)
+        await self._commit(to_commit, limit_ms)
+
+    async def _commit(self, offsets: Offsets, limit_ms: int) -> None:
+        if not offsets:
+            return
+        engine = self.engine
+        await self.poller.ask(
+            lambda: engine.commits.commit(offsets, engine.calls.deadline("committing", limit_ms))
+        )
+
+    async def _finish_commits(self, limit_ms: int) -> None:
+        await self.poller.ask(lambda: self.engine.commits.drain(limit_ms))
+        await self.poller.run_callbacks()
+
+    async def commit_async(self, offsets: Any, callback: Callback | None) -> None:
+        """Commit without waiting; the callback is run by a later call."""
+        to_commit = self._to_commit(offsets)
+        await self.poller.run_callbacks()
+        self.host.submit(lambda: self.engine.commits.commit_async(to_commit, callback))
+
+    async def committed(
+        self, partitions: Any, timeout_s: float | None
+    ) -> dict[TopicPartition, Committed | None]:
+        """What was committed; None where nothing was."""
+        self._check_group()
+        wanted = arguments.partitions_of(partitions)
+        if not wanted:
+            return {}
+        engine, limit_ms = self.engine, self._limit_ms(timeout_s)
+        found = await self.poller.ask(
+            lambda: engine.committed.get(wanted, engine.calls.deadline("reading committed offsets", limit_ms))
+        )
+        return {partition: found.get(partition) for partition in wanted}
 
     # --- positions --------------------------------------------------------------------------------------
 
-    async def position(self, partition: Any, timeout_s: float | None = None) -> int:
+    async def position(self, partition: Any, timeout_s: float | None) -> int:
         """The offset of the next record, looked up if need be."""
-        wanted = arguments.a_partition(partition)
-        limit_ms = arguments.timeout_ms(timeout_s, self.settings.default_api_timeout_ms)
+        wanted, limit_ms = arguments.a_partition(partition), self._limit_ms(timeout_s)
         due_at_ms = self.host.clock.now_ms() + limit_ms
         self.engine.is_polling = True
-        self.host.submit(self.engine.on_poll)
         try:
             while True:
                 self.host.signal.clear()
@@ -73,37 +221,39 @@ class Operations:
                     found = self.state[wanted]
                     if found.status is Status.FETCHING:
                         return found.offset
+                self.poller.raise_if_woken()
                 if self.engine.inbox.failures:
                     raise self.engine.inbox.failures.popleft()
-                self.poller.raise_if_woken()
                 self.host.check()
                 if self.host.clock.now_ms() >= due_at_ms:
                     raise KlammTimeoutError(f"no position of {wanted} within {limit_ms} ms")
+                self.host.submit(self.engine.look_up_positions)
                 await self.host.signal.wait(due_at_ms)
         finally:
             self.engine.is_polling = False
 
     def seek(self, partition: Any, offset: Any, leader_epoch: int = -1) -> None:
         """Go to an offset; the next poll reads from there."""
-        wanted, target = arguments.a_partition(partition), arguments.an_offset(offset)
+        wanted = arguments.a_partition(partition)
+        if isinstance(offset, Committed):
+            offset, leader_epoch = offset.offset, offset.leader_epoch
+        target = arguments.an_offset(offset)
         with self.state.lock:
             self.state[wanted].seek(target, leader_epoch)
         self.engine.inbox.needs_attention = True
 
-    def seek_to(self, partitions: Any, timestamp: int) -> None:
-        """Go to the beginning (-2) or the end (-1), found out by the next poll; no partitions: all."""
-        wanted = arguments.partitions_of(partitions) or list(self.state.partitions)
-        with self.state.lock:
-            for state in [self.state[partition] for partition in wanted]:
-                state.request_reset(timestamp)
-        self.engine.inbox.needs_attention = True
+    def seek_to(self, partitions: Any, timestamp: int | None) -> None:
+        """Go to the beginning (-2), the end (-1), what was committed (None); no partitions: all of them.
 
-    def seek_to_committed(self, partitions: Any) -> None:
-        """Go back to what was committed, found out by the next poll; no partitions: all."""
+        The next poll finds out where that is.
+        """
         wanted = arguments.partitions_of(partitions) or list(self.state.partitions)
         with self.state.lock:
             for state in [self.state[partition] for partition in wanted]:
-                state.initialize()
+                if timestamp is None:
+                    state.initialize()
+                else:
+                    state.request_reset(timestamp)
         self.engine.inbox.needs_attention = True
 
     def set_paused(self, partitions: Any, *, is_paused: bool) -> None:
@@ -134,15 +284,7 @@ class Operations:
         self, timestamps: Any, timeout_s: float | None
     ) -> dict[TopicPartition, FoundOffset | None]:
         """The first record at or after a time, for each partition; None where there is none."""
-        if not isinstance(timestamps, Mapping):
-            raise TypeError("offsets_for_times takes a mapping of TopicPartition to milliseconds")
-        wanted = {arguments.a_partition(key): value for key, value in timestamps.items()}
-        for partition, timestamp_ms in wanted.items():
-            if not isinstance(timestamp_ms, int):
-                raise TypeError(f"{partition}: a timestamp is a number of milliseconds, not {timestamp_ms!r}")
-            if timestamp_ms < 0:
-                raise ValueError(f"{partition}: timestamp {timestamp_ms} is negative")
-        found = await self._find(wanted, timeout_s)
+        found = await self._find(arguments.timestamps_of(timestamps), timeout_s)
         return {key: item if item.offset >= 0 else None for key, item in found.items()}
 
     async def edge_offsets(
@@ -155,8 +297,7 @@ class Operations:
     async def _find(
         self, wanted: Mapping[TopicPartition, int], timeout_s: float | None
     ) -> dict[TopicPartition, FoundOffset]:
-        calls = self.engine.calls
-        limit_ms = arguments.timeout_ms(timeout_s, self.settings.default_api_timeout_ms)
+        calls, limit_ms = self.engine.calls, self._limit_ms(timeout_s)
         return await self.poller.ask(
             lambda: find_offsets(
                 calls,
@@ -166,14 +307,35 @@ class Operations:
             )
         )
 
+    async def partitions_for(self, topic: str, timeout_s: float | None) -> list[TopicPartition]:
+        """The partitions of a topic; none when it does not exist."""
+        (name,) = arguments.topic_names([topic])
+        calls, limit_ms = self.engine.calls, self._limit_ms(timeout_s)
+        numbers = await self.poller.ask(
+            lambda: partition_numbers(calls, name, calls.deadline(f"metadata of {name}", limit_ms))
+        )
+        return [TopicPartition(name, number) for number in numbers]
+
     # --- the end ----------------------------------------------------------------------------------------
 
-    async def close(self, timeout_s: float | None = 30.0) -> None:
+    async def close(self, timeout_s: float | None) -> None:
+        """Commit, tell the listener, leave the group, close the connections; safe to call twice."""
         if self.is_closed:
             return
+        limit_ms = arguments.timeout_ms(timeout_s, 2**31 - 1)
         self.is_closed = True
-        self.host.submit(self.engine.fetching.end_sessions)
-        self.host.stop()
-
-
-EDGES = {"beginning": EARLIEST, "end": LATEST}
+        self.poller.ignores_wakeups = True
+        due_at_ms = self.host.clock.now_ms() + limit_ms
+        try:
+            self.host.check()
+            await self._commit_before_leaving(limit_ms)
+            await self._finish_commits(max(0, due_at_ms - self.host.clock.now_ms()))
+        except KlammError as error:
+            log.warning("group %s: closing: %s", self.settings.group_id, error)
+        try:
+            await self._leave("close", max(0, due_at_ms - self.host.clock.now_ms()))
+        finally:
+            with self.state.lock:
+                self.state.unsubscribe()
+            self.host.submit(self.engine.fetching.end_sessions)
+            self.host.stop()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from klamm.client.consumer.auto_commit import NEVER
 from klamm.client.consumer.engine import Engine
 from klamm.client.consumer.hosts import Host
 from klamm.client.consumer.inbox import Errand
@@ -28,6 +29,7 @@ class Poller:
         self._inbox = engine.inbox
         self._signal = engine.inbox.signal
         self._buffer = engine.buffer
+        self._auto_commit = engine.auto_commit
         self._is_woken = False
         self.ignores_wakeups = False  # closing goes through
         self.poll_count = 0
@@ -47,9 +49,11 @@ class Poller:
         engine = self._engine
         now_ms = self._host.clock.now_ms()
         engine.last_poll_ms = now_ms
-        if self._inbox.needs_attention or self._is_woken or not engine.is_settled or not self._buffer:
+        if self._inbox.needs_attention or self._is_woken or not self._buffer or not engine.is_settled:
             return None
         self.poll_count += 1
+        if now_ms >= self._auto_commit.due_at_ms:
+            self._auto_commit.run_if_due(now_ms)
         return self._take(limit)
 
     def _take(self, limit: int) -> Records | None:
@@ -62,26 +66,42 @@ class Poller:
     async def poll(self, due_at_ms: int | None, limit: int) -> Records:
         """Records, or none when the time is up or a position went on without any."""
         self._host.check()
-        clock = self._host.clock
-        self._engine.last_poll_ms = clock.now_ms()
+        engine, clock = self._engine, self._host.clock
+        engine.last_poll_ms = clock.now_ms()
         self.poll_count += 1
-        self._engine.is_polling = True
-        self._host.submit(self._engine.on_poll)
+        self.raise_if_woken()
+        if engine.commits.fenced is not None:
+            raise engine.commits.fenced
+        self._raise_failures()
+        engine.is_polling = True
+        self._host.submit(engine.on_poll)
         try:
             while True:
                 self._signal.clear()
                 self.raise_if_woken()
+                self._auto_commit.run_if_due(clock.now_ms())
                 await self.run_errands()
                 records = self._take(limit)
                 if records is not None:
                     return records
-                now_ms = clock.now_ms()
-                if due_at_ms is not None and now_ms >= due_at_ms:
+                if due_at_ms is not None and clock.now_ms() >= due_at_ms:
                     return Records()
                 self._host.check()
-                await self._signal.wait(due_at_ms)
+                await self._wait(due_at_ms)
         finally:
-            self._engine.is_polling = False
+            engine.is_polling = False
+
+    async def _wait(self, due_at_ms: int | None) -> None:
+        engine = self._engine
+        until_ms = self._auto_commit.due_at_ms
+        if due_at_ms is not None and due_at_ms < until_ms:
+            until_ms = due_at_ms
+        engine.is_waiting = True
+        try:
+            await self._signal.wait(None if until_ms == NEVER else until_ms)
+        finally:
+            engine.is_waiting = False
+            engine.last_poll_ms = self._host.clock.now_ms()
 
     async def run_errands(self) -> None:
         """Do what the client's thread asked for; raise what it has to say."""
@@ -89,13 +109,16 @@ class Poller:
         inbox.needs_attention = False
         try:
             await self.run_callbacks()
+            self._raise_failures()
             while inbox.errands:
                 await self._run(inbox.errands.popleft())
-            if inbox.failures:
-                raise inbox.failures.popleft()
         finally:
             if inbox.errands or inbox.failures or inbox.callbacks:
                 inbox.needs_attention = True
+
+    def _raise_failures(self) -> None:
+        if self._inbox.failures:
+            raise self._inbox.failures.popleft()
 
     async def run_callbacks(self) -> None:
         """Run the callbacks of finished commits, in order."""

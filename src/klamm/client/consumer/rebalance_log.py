@@ -1,0 +1,91 @@
+"""Why the group rebalanced, and what it cost: the last hundred times."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from klamm.clock import Clock
+from klamm.protocol.types import TopicPartition
+
+KEPT: Final = 100
+
+
+@dataclass(slots=True)
+class Rebalance:
+    """One rebalance, as this member lived it."""
+
+    cause: str
+    timestamp_ms: int  # when it began
+    phases: dict[str, int] = field(default_factory=dict)  # name -> milliseconds, in order
+    generation_id: int = -1
+    is_leader: bool = False
+    gained: list[TopicPartition] = field(default_factory=list)
+    lost: list[TopicPartition] = field(default_factory=list)
+    outcome: str = "running"  # then "done", or what went wrong
+
+    @property
+    def duration_ms(self) -> int:
+        return sum(self.phases.values())
+
+
+class RebalanceLog:
+    """Written by the client's thread, read by anybody."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._entries: deque[Rebalance] = deque(maxlen=KEPT)
+        self._current: Rebalance | None = None
+        self._phase = ""
+        self._since_ms = 0
+        self.count = 0
+
+    def begin(self, cause: str) -> None:
+        """A rebalance starts, or goes on after a failed attempt."""
+        if self._current is None:
+            self.count += 1
+            self._current = Rebalance(cause, self._clock.timestamp_ms())
+            self._entries.append(self._current)
+            self._since_ms = self._clock.now_ms()
+
+    def phase(self, name: str) -> None:
+        """The next phase begins; the one before ends."""
+        self._end_phase()
+        self._phase = name
+
+    def lost(self, partitions: Iterable[TopicPartition]) -> None:
+        if self._current is not None:
+            self._current.lost = sorted({*self._current.lost, *partitions})
+
+    def gained(self, partitions: Iterable[TopicPartition]) -> None:
+        if self._current is not None:
+            self._current.gained = sorted({*self._current.gained, *partitions})
+
+    def joined(self, generation_id: int, *, is_leader: bool) -> None:
+        if self._current is not None:
+            self._current.generation_id = generation_id
+            self._current.is_leader = is_leader
+
+    def end(self, outcome: str) -> None:
+        """It is over, one way or the other."""
+        self._end_phase()
+        current, self._current = self._current, None
+        if current is not None:
+            # What an eager rebalance took and gave back has not moved.
+            gained, lost = set(current.gained), set(current.lost)
+            current.gained, current.lost = sorted(gained - lost), sorted(lost - gained)
+            current.outcome = outcome
+
+    def _end_phase(self) -> None:
+        now_ms = self._clock.now_ms()
+        if self._current is not None and self._phase:
+            spent_ms = now_ms - self._since_ms
+            self._current.phases[self._phase] = self._current.phases.get(self._phase, 0) + spent_ms
+        self._phase = ""
+        self._since_ms = now_ms
+
+    def entries(self) -> list[Rebalance]:
+        """The last ones, oldest first."""
+        return list(self._entries)

@@ -1,0 +1,92 @@
+"""How a consumer is doing, for people and for monitoring."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from klamm.client.consumer.state import Status
+from klamm.protocol.types import TopicPartition
+
+if TYPE_CHECKING:
+    from klamm.client.consumer.operations import Operations
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """One look at a consumer; safe to take from any thread."""
+
+    is_healthy: bool
+    problems: tuple[str, ...]  # why not
+    member_state: str
+    member_id: str
+    generation_id: int
+    coordinator_id: int | None
+    assignment: tuple[TopicPartition, ...]
+    without_position: tuple[TopicPartition, ...]
+    since_poll_ms: int
+    since_heartbeat_ms: int | None
+    last_error: str | None
+
+
+def health(operations: Operations) -> Health:
+    """What is known on this side; nobody is asked."""
+    engine, settings = operations.engine, operations.settings
+    now_ms = operations.host.clock.now_ms()
+    membership, coordinator = engine.membership, engine.coordinator.node
+    with engine.state.lock:
+        assignment = tuple(sorted(engine.state.partitions))
+        lacking = tuple(
+            sorted(key for key, item in engine.state.partitions.items() if item.status is not Status.FETCHING)
+        )
+        is_auto = engine.state.is_auto
+    since_poll_ms = max(0, now_ms - engine.last_poll_ms)
+    beaten_ms = membership.last_heartbeat_ms
+    error = engine.core.metadata.error
+    problems = []
+    if operations.is_closed:
+        problems.append("closed")
+    if error is not None:
+        problems.append(str(error))
+    if is_auto and coordinator is None:
+        problems.append("the coordinator is unknown")
+    if is_auto and membership.state.value != "stable":
+        problems.append(f"not a stable member: {membership.state.value}, {membership.rejoin_cause}")
+    if is_auto and since_poll_ms >= settings.max_poll_interval_ms and not engine.is_waiting:
+        problems.append(
+            f"no poll for {since_poll_ms} ms, max.poll.interval.ms is {settings.max_poll_interval_ms}"
+        )
+    return Health(
+        is_healthy=not problems,
+        problems=tuple(problems),
+        member_state=membership.state.value,
+        member_id=membership.generation.member_id,
+        generation_id=membership.generation.generation_id,
+        coordinator_id=coordinator.number if coordinator else None,
+        assignment=assignment,
+        without_position=lacking,
+        since_poll_ms=since_poll_ms,
+        since_heartbeat_ms=None if beaten_ms is None else max(0, now_ms - beaten_ms),
+        last_error=str(error) if error else None,
+    )
+
+
+def metrics(operations: Operations) -> dict[str, int]:
+    """Counters since the beginning, and how far behind the consumer is now."""
+    engine = operations.engine
+    lags = [
+        lag for partition in list(engine.state.partitions) if (lag := operations.lag(partition)) is not None
+    ]
+    return {
+        "polls": operations.poller.poll_count,
+        "records_consumed": engine.buffer.record_count,
+        "bytes_fetched": engine.fetching.received_bytes,
+        "fetch_requests": engine.fetching.request_count,
+        "commits": engine.commits.count,
+        "commit_failures": engine.commits.failure_count,
+        "rebalances": engine.history.count,
+        "coordinator_lookups": engine.coordinator.lookup_count,
+        "assigned_partitions": len(engine.state.partitions),
+        "records_lag": sum(lags),
+        "records_lag_max": max(lags, default=0),
+    }
