@@ -168,6 +168,7 @@ def _read(source: Source, limits: Limits, left_bytes: int, at_least_one: bool) -
                 at_least_one=at_least_one,
             )
     except LogError as error:
+        source.partition.note(error)
         return _error(target, error.error_code)
     return PartitionData(
         target.partition,

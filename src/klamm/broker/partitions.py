@@ -26,6 +26,7 @@ class Partition:
     __slots__ = (
         "_log",
         "_registry",
+        "_told",
         "error_code",
         "flush_failures",
         "leader_epoch",
@@ -53,6 +54,7 @@ class Partition:
         self.watchers: dict[Watcher, None] = {}
         self._registry = registry
         self._log = log
+        self._told = ""
         if log is not None:
             log.on_change = self.changed
 
@@ -62,6 +64,12 @@ class Partition:
         if self.error_code is not ErrorCode.none or self._log is None:
             raise LogError(self.error_code, f"{self.name} is not served here")
         return self._log
+
+    def note(self, error: LogError) -> None:
+        """Tell the operator what the disk does to this partition, once per kind of trouble."""
+        if error.error_code is ErrorCode.kafka_storage_error and str(error) != self._told:
+            self._told = str(error)
+            _log.error("%s: %s", self.name, error)
 
     def watch(self, watcher: Watcher) -> None:
         """Call `watcher` soon after each change, until it is unwatched. It must not raise."""

@@ -74,6 +74,7 @@ def _look_up(
             return _refused(asked, error_code)
         found = _offset(log, asked.timestamp, read_committed)
     except LogError as error:
+        partition.note(error)
         return _refused(asked, error.error_code)
     return ListOffsetsPartitionResponse(
         asked.partition_index, 0, found.timestamp_ms, found.offset, found.leader_epoch

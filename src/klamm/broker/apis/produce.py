@@ -177,6 +177,8 @@ def _append(services: Services, context: RequestContext, item: Item) -> Appended
         result = log.append(batch, now_ms=now_ms, timestamp_ms=timestamp_ms)
     except (LogError, BatchRefusedError) as error:
         item.refuse(error.error_code)
+        if isinstance(error, LogError):
+            partition.note(error)
         if error.error_code not in _WITHOUT_LOG_START:
             answer.log_start_offset = log.log_start_offset
         if isinstance(error, BatchRefusedError):

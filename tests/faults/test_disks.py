@@ -1,0 +1,166 @@
+"""Disks that fill up or hold nonsense: the partition concerned says so, the others serve, all is unharmed."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from faults.load import read_all
+from interop.processes import ROOT, KlammProcess, LineProcess
+from klamm.clock import SystemClock
+from klamm.protocol.api import ApiKey
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from klamm.protocol.messages.metadata import MetadataRequest
+from klamm.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+from klamm.records.record import Record, encode_batch
+from support.wire import WireClient
+
+Broker = Callable[[], AbstractContextManager[KlammProcess]]
+SEGMENT_BYTES = "4096"
+
+
+def create(client: WireClient, *names: str, segment_bytes: str = SEGMENT_BYTES) -> None:
+    topics = [
+        CreatableTopic(name, 1, 1, configs=[CreatableTopicConfig("segment.bytes", segment_bytes)])
+        for name in names
+    ]
+    answer = client.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics))
+    assert [item.error_code for item in answer.topics] == [0] * len(names)
+
+
+def produce(client: WireClient, topic: str, value: bytes) -> PartitionProduceResponse:
+    batch = encode_batch([Record(0, SystemClock().timestamp_ms(), b"key", value)])
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(0, batch)])
+    answer = client.ask(ApiKey.PRODUCE, 9, ProduceRequest(None, -1, 30_000, [data]))
+    found: PartitionProduceResponse = answer.responses[0].partition_responses[0]
+    return found
+
+
+def fill(client: WireClient, topic: str, count: int) -> list[bytes]:
+    values = [b"%d:%s" % (number, Random(number).randbytes(300)) for number in range(count)]
+    for value in values:
+        assert produce(client, topic, value).error_code == ErrorCode.none
+    return values
+
+
+def values_of(client: WireClient, topic: str) -> list[bytes | None]:
+    return [record.value for record in read_all(client, topic, 0)]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Broker:
+    """Starts a broker on one and the same folder, as often as asked."""
+    starts = iter(range(100))
+    return lambda: KlammProcess(tmp_path / "data", stderr_path=tmp_path / f"klamm-{next(starts)}.log")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[LineProcess]:
+    """A broker whose folder is a file system of 4 MiB, in a mount namespace of its own."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    serve = f"exec {sys.executable} -m klamm up --listen 127.0.0.1:0 --data {folder}/data"
+    assert shutil.which("unshare"), "unshare (util-linux) makes the small file system"
+    process = LineProcess(
+        ["unshare", "-rm", "sh", "-c", f"mount -t tmpfs -o size=4m small {folder} && {serve}"],
+        stderr_path=tmp_path / "klamm.log",
+        environment={"PYTHONPATH": str(ROOT / "src")},
+    )
+    yield process
+    process.kill()
+
+
+def test_a_full_disk_is_an_error_for_the_producer_and_harms_nothing_else(small_disk: LineProcess) -> None:
+    bootstrap = small_disk.read_line(20).split("listening on ", 1)[1].split(",", 1)[0]
+    with WireClient(bootstrap) as client:
+        create(client, "filling", "other", segment_bytes="1048576")
+        others = fill(client, "other", 3)
+        acknowledged: list[bytes] = []
+        for number in range(200):
+            value = b"%d:%s" % (number, Random(number).randbytes(60_000))
+            answer = produce(client, "filling", value)
+            if answer.error_code != ErrorCode.none:
+                break
+            acknowledged.append(value)
+        assert answer.error_code == ErrorCode.kafka_storage_error
+        assert len(acknowledged) > 10
+        # Whoever asks for what is there gets it, from this partition's neighbours and about the cluster.
+        assert values_of(client, "other") == others
+        assert client.ask(ApiKey.METADATA, 9, MetadataRequest(topics=None)).topics
+    assert "No space left on device" in small_disk.stderr_path.read_text()
+
+
+def test_a_damaged_segment_takes_its_partition_offline_and_no_other(broker: Broker, tmp_path: Path) -> None:
+    with broker() as first, WireClient(first.bootstrap) as client:
+        create(client, "damaged", "sound")
+        fill(client, "damaged", 40)
+        sound = fill(client, "sound", 40)
+        assert first.stop() == 0
+    segment = sorted((tmp_path / "data" / "damaged-0").glob("*.log"))[1]
+    before = segment.read_bytes()
+    segment.write_bytes(b"\xff" * 200 + before[200:])
+
+    with broker() as second, WireClient(second.bootstrap) as client:
+        assert values_of(client, "sound") == sound
+        assert produce(client, "sound", b"more").error_code == ErrorCode.none
+        with pytest.raises(AssertionError, match="error_code=56"):
+            read_all(client, "damaged", 0)
+        assert "damaged-0" in second.stderr_path.read_text()
+        assert second.stop() == 0
+    assert segment.read_bytes()[200:] == before[200:], "what is left of it is not touched"
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"\xff" * 8, b"\xff" * 13], ids=["empty", "nonsense", "half an entry"]
+)
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+def test_a_damaged_index_is_rebuilt(broker: Broker, tmp_path: Path, suffix: str, damage: bytes) -> None:
+    with broker() as first, WireClient(first.bootstrap) as client:
+        create(client, "t")
+        expected = fill(client, "t", 60)
+        assert first.stop() == 0
+    for index in (tmp_path / "data" / "t-0").glob(f"*.{suffix}"):
+        index.write_bytes(damage)
+    with broker() as second, WireClient(second.bootstrap) as client:
+        assert values_of(client, "t") == expected
+        assert produce(client, "t", b"more").base_offset == 60
+        assert second.stop() == 0
+
+
+@pytest.mark.parametrize("tail", [bytes(500), b"\xff" * 77, None], ids=["zeros", "noise", "half a batch"])
+def test_a_torn_tail_is_cut_after_a_crash(broker: Broker, tmp_path: Path, tail: bytes | None) -> None:
+    with broker() as first, WireClient(first.bootstrap) as client:
+        create(client, "t")
+        expected = fill(client, "t", 30)
+        first.kill()
+    segment = sorted((tmp_path / "data" / "t-0").glob("*.log"))[-1]
+    whole = segment.read_bytes()
+    segment.write_bytes(whole + (whole[: len(whole) // 7] if tail is None else tail))
+    with broker() as second, WireClient(second.bootstrap) as client:
+        assert values_of(client, "t") == expected
+        assert produce(client, "t", b"more").base_offset == 30
+        assert second.stop() == 0
+
+
+def test_a_checkpoint_cut_short_costs_a_scan_and_no_data(broker: Broker, tmp_path: Path) -> None:
+    with broker() as first, WireClient(first.bootstrap) as client:
+        create(client, "t")
+        expected = fill(client, "t", 30)
+        assert first.stop() == 0
+    for checkpoint in (tmp_path / "data").glob("*-checkpoint"):
+        checkpoint.write_bytes(checkpoint.read_bytes()[:3])
+    with broker() as second, WireClient(second.bootstrap) as client:
+        assert values_of(client, "t") == expected
+        assert second.stop() == 0
