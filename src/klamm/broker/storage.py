@@ -9,6 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from klamm.broker.config import BrokerConfig
+from klamm.broker.log_dirs import LogDirs
 from klamm.broker.server import StartError
 from klamm.broker.topic_names import INTERNAL_TOPICS
 from klamm.clock import Clock
@@ -33,7 +34,7 @@ def open_storage(config: BrokerConfig, *, clock: Clock, random: Random, in_memor
     """Lock and open the broker's folder, or make a memory that ends with the process. Raises StartError."""
     if in_memory:
         return _memory(config, clock, random)
-    return _folder(config, clock, random)
+    return _folders(config, clock, random)
 
 
 def _memory(config: BrokerConfig, clock: Clock, random: Random) -> Storage:
@@ -72,36 +73,48 @@ def segment_store(
     )
 
 
-def _folder(config: BrokerConfig, clock: Clock, random: Random) -> Storage:
-    from klamm.storage.engines.segments.checkpoints import ForeignDirectoryError  # noqa: PLC0415
-    from klamm.storage.engines.segments.files import AlreadyLockedError, OsFiles  # noqa: PLC0415
+def _folders(config: BrokerConfig, clock: Clock, random: Random) -> Storage:
+    from klamm.storage.engines.segments.files import OsFiles  # noqa: PLC0415 - as above
     from klamm.storage.engines.sqlite_cluster import FILE_NAME, SqliteCluster  # noqa: PLC0415
 
-    if len(config.log_dirs) > 1:
-        raise StartError(f"log.dirs names {len(config.log_dirs)} folders: name one")
-    folder = Path(os.path.abspath(config.log_dirs[0]))
+    folders = [Path(os.path.abspath(each)) for each in config.log_dirs]
+    first = folders[0]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if (folder / "meta.properties").exists() and not (folder / FILE_NAME).exists():
-            raise StartError(f"{folder} belongs to another Kafka: give klamm a folder of its own")
-        cluster = SqliteCluster(folder / FILE_NAME, random=random)
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
+        if (first / "meta.properties").exists() and not (first / FILE_NAME).exists():
+            raise StartError(f"{first} belongs to another Kafka: give klamm a folder of its own")
+        cluster = SqliteCluster(first / FILE_NAME, random=random)
     except OSError as error:
-        raise StartError(f"cannot use the folder {folder}: {error.strerror}; name another") from error
+        raise StartError(f"cannot use the folder {error.filename}: {error.strerror}; name another") from error
     except ClusterStoreError as error:
         raise StartError(f"{error}; name another folder") from error
     files = OsFiles()
+    stores: list[LogStore] = []
     try:
-        logs = segment_store(config, str(folder), cluster, files, clock)
-    except BaseException as error:
+        for folder in folders:
+            stores.append(_locked(config, folder, cluster, files, clock))
+        logs = stores[0] if len(stores) == 1 else LogDirs(stores)
+    except (StartError, ValueError) as error:
+        for store in stores:
+            store.close()
         cluster.close()
-        match error:
-            case AlreadyLockedError():
-                message = f"another broker uses {folder}: stop it, or name another folder"
-            case ForeignDirectoryError() | DecodeError():
-                message = f"{error}; name another folder"
-            case OSError():
-                message = f"cannot use the folder {folder}: {error.strerror}; name another"
-            case _:
-                raise
-        raise StartError(message) from error
+        raise StartError(str(error)) from error
     return Storage(logs, cluster, files)
+
+
+def _locked(
+    config: BrokerConfig, folder: Path, cluster: ClusterStore, files: Files, clock: Clock
+) -> LogStore:
+    """The logs of one folder, which is this broker's alone from now on."""
+    from klamm.storage.engines.segments.checkpoints import ForeignDirectoryError  # noqa: PLC0415 - as above
+    from klamm.storage.engines.segments.files import AlreadyLockedError  # noqa: PLC0415
+
+    try:
+        return segment_store(config, str(folder), cluster, files, clock)
+    except AlreadyLockedError as error:
+        raise StartError(f"another broker uses {folder}: stop it, or name another folder") from error
+    except (ForeignDirectoryError, DecodeError) as error:
+        raise StartError(f"{error}; name another folder") from error
+    except OSError as error:
+        raise StartError(f"cannot use the folder {folder}: {error.strerror}; name another") from error

@@ -1,0 +1,101 @@
+"""Opening a broker's folder, or its memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from klamm.broker.config import BrokerConfig
+from klamm.broker.server import StartError
+from klamm.broker.storage import Storage, open_storage
+from klamm.clock import ManualClock
+from klamm.storage.topic_config import TopicConfig
+
+TOPIC_ID = bytes(range(16))
+
+
+def opened(*folders: Path, in_memory: bool = False, **settings: str) -> Storage:
+    names = {name.replace("_", "."): value for name, value in settings.items()}
+    config = BrokerConfig.from_settings({"log.dirs": ",".join(map(str, folders)), **names})
+    return open_storage(config, clock=ManualClock(), random=Random(1), in_memory=in_memory)
+
+
+def closed(storage: Storage) -> None:
+    storage.logs.close()
+    storage.cluster.close()
+
+
+def test_a_folder_is_made_and_is_one_brokers_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "data"
+    storage = opened(folder)
+    with pytest.raises(StartError, match="another broker uses"):
+        opened(folder)
+    closed(storage)
+    closed(opened(folder))
+
+
+def test_memory_leaves_nothing_behind(tmp_path: Path) -> None:
+    closed(opened(tmp_path / "unused", in_memory=True))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_another_kafka_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text("version=1\ncluster.id=TrxFKrMiQKqPQKclI8YtSg\nnode.id=1\n")
+    with pytest.raises(StartError, match="another Kafka"):
+        opened(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["meta.properties"]
+
+
+def test_a_folder_of_another_node_is_refused(tmp_path: Path) -> None:
+    closed(opened(tmp_path))
+    with pytest.raises(StartError, match="folder"):
+        opened(tmp_path, node_id="7")
+
+
+def test_a_file_in_the_folders_place_is_named_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+    with pytest.raises(StartError) as caught:
+        opened(tmp_path / "data")
+    assert "\n" not in str(caught.value)
+    assert str(tmp_path / "data") in str(caught.value)
+
+
+def test_a_folder_that_cannot_be_made_is_named() -> None:
+    with pytest.raises(StartError, match="/proc/klamm-data"):
+        opened(Path("/proc/klamm-data"))  # not even root can
+
+
+def test_a_broken_database_is_named(tmp_path: Path) -> None:
+    (tmp_path / "klamm.sqlite3").write_bytes(b"not a database, but long enough to be taken for one" * 10)
+    with pytest.raises(StartError, match=r"klamm\.sqlite3"):
+        opened(tmp_path)
+
+
+def test_several_folders_share_the_partitions_and_remember_who_has_which(tmp_path: Path) -> None:
+    folders = tmp_path / "a", tmp_path / "b"
+    storage = opened(*folders)
+    for partition in range(4):
+        storage.logs.open("t", TOPIC_ID, partition, leader_epoch=0, config=TopicConfig())
+    assert [status.path for status in storage.logs.status()] == [str(folder) for folder in folders]
+    closed(storage)
+    counts = [len(list(folder.glob("t-*"))) for folder in folders]
+    assert counts == [2, 2]
+    storage = opened(*folders)
+    assert sorted(storage.logs.existing()) == [("t", partition, TOPIC_ID) for partition in range(4)]
+    storage.logs.open("t", TOPIC_ID, 3, leader_epoch=1, config=TopicConfig())
+    storage.logs.delete("t", 3)
+    storage.logs.checkpoint()
+    storage.logs.housekeeping(10**9, 0)
+    assert [len(list(folder.glob("t-[0-9]"))) for folder in folders] == [2, 1]
+    closed(storage)
+
+
+def test_a_partition_in_two_folders_is_nobodys(tmp_path: Path) -> None:
+    folders = tmp_path / "a", tmp_path / "b"
+    closed(opened(*folders))
+    for folder in folders:
+        (folder / "t-0").mkdir()
+    with pytest.raises(StartError, match="t-0 is in two"):
+        opened(*folders)
