@@ -95,7 +95,7 @@ class World(Asking):
 
     @property
     def shard(self) -> Shard[Any, Any]:
-        shard = self.coordinator.shards.get(0)
+        shard = self.coordinator.shards.by_partition.get(0)
         assert shard is not None
         return shard
 
@@ -143,7 +143,7 @@ class World(Asking):
     def flush(self) -> None:
         for partition, log in self.logs.items():
             log.durable_offset = log.end_offset
-            shard = self.coordinator.shards.get(partition)
+            shard = self.coordinator.shards.by_partition.get(partition)
             if shard is not None and shard.status is Status.ACTIVE:
                 shard.on_durable(self.context())
 

@@ -113,7 +113,11 @@ class GroupCoordinator:
         if not group_id:
             self.send(context.token, error_response(request, ErrorCode.invalid_group_id))
             return
-        self._to_shard(group_id, request, context)
+        shard = self.shards.by_partition.get(self.partition_for(group_id))
+        if shard is not None and shard.status is Status.ACTIVE:
+            shard.handle(request, context)
+        else:
+            self._to_shard(group_id, request, context)
 
     def _to_shard(self, group_id: str, request: object, context: Context) -> None:
         shard = self.shards.find(self.partition_for(group_id))

@@ -45,12 +45,12 @@ class Draft:
     def arm(self, member: Member, after_ms: int | None = None) -> None:
         """Start a member's session anew."""
         period_ms = member.session_timeout_ms if after_ms is None else after_ms
-        self.timers.append(TimerChange(member.session, self.context.now_ms + period_ms))
+        self.timers.append(TimerChange(member, self.context.now_ms + period_ms))
 
     def say_goodbye(self, live: Live, members: Iterable[Member], cause: Cause, reason: str = "") -> None:
         """End what removed members wait for, and say why they went. The note is the caller's."""
         for member in members:
-            self.timers.append(TimerChange(member.session, None))
+            self.timers.append(TimerChange(member, None))
             if member.parked_join is not None:
                 self.answer(
                     JoinGroupResponse(error_code=ErrorCode.unknown_member_id), member.parked_join.token

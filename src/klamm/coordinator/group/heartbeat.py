@@ -39,7 +39,7 @@ def heartbeat(state: GroupState, request: HeartbeatRequest, context: Context) ->
         return _refuse(context, ErrorCode.illegal_generation)
     # Renew during a rebalance too: the member needs that time to rejoin.
     return Outcome(
-        timers=(TimerChange(member.session, context.now_ms + member.session_timeout_ms),),
+        timers=(TimerChange(member, context.now_ms + member.session_timeout_ms),),
         replies=(Reply(context.token, _REJOIN if live.phase is Phase.PREPARING else _ALIVE),),
         seen_offset=group.memory.registered_until,
     )

@@ -114,6 +114,7 @@ def _add(
         prefix = context.client_id if request.group_instance_id is None else request.group_instance_id
         member_id = f"{prefix}-{context.fresh_id}"
     member = Member(
+        signal=SessionOver(request.group_id, member_id),
         member_id=member_id,
         group_instance_id=request.group_instance_id,
         client_id=context.client_id,
@@ -121,7 +122,6 @@ def _add(
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=_rebalance_timeout_ms(request),
         protocols=protocols,
-        session=Timer(SessionOver(request.group_id, member_id)),
         parked_join=Parked(context.token),
     )
     pending_timer = live.pending.get(member_id)

@@ -25,18 +25,21 @@ class Parked(NamedTuple):
     token: object
 
 
-@dataclass(slots=True)
-class Member:
-    """One member as the coordinator knows it now. Only notes change it."""
+@dataclass(slots=True, kw_only=True)
+class Member(Timer):
+    """One member as the coordinator knows it now. Only notes change it.
 
+    A member is the timer of its own session: a heartbeat that had to look for another object would take
+    longer the more members there are, for they do not all fit into the processor's cache.
+    """
+
+    session_timeout_ms: int
     member_id: str
     group_instance_id: str | None
     client_id: str
     client_host: str
-    session_timeout_ms: int
     rebalance_timeout_ms: int
     protocols: tuple[JoinProtocol, ...]  # in order of preference
-    session: Timer
     assignment: bytes = b""
     parked_join: Parked | None = None
     parked_sync: Parked | None = None

@@ -24,7 +24,7 @@ from klamm.coordinator.group.state import GroupState, replay
 from klamm.coordinator.group.vote import topics_of
 from klamm.coordinator.runtime.machine import CorruptLogError
 from klamm.coordinator.runtime.outcome import Context, Outcome
-from klamm.coordinator.runtime.timers import Timer, TimerChange
+from klamm.coordinator.runtime.timers import TimerChange
 from klamm.protocol.errors import DecodeError
 from klamm.records.batch import BatchHeader, crc_is_valid, iter_headers
 from klamm.records.markers import decode_marker
@@ -144,7 +144,7 @@ def set_up(state: GroupState, context: Context) -> GroupOutcome:
             continue
         group.live = _revived(registration)
         for member in group.live.members.values():
-            timers.append(TimerChange(member.session, context.now_ms + member.session_timeout_ms))
+            timers.append(TimerChange(member, context.now_ms + member.session_timeout_ms))
         if len(group.live.members) > state.config.group_max_size:
             crowded.append(OverCapacity(group_id))
     first_pass_ms = context.now_ms + state.config.offsets_retention_check_interval_ms
@@ -165,6 +165,7 @@ def _revived(registration: GroupRegistered) -> Live:
     protocol_name = registration.protocol_name or ""
     for known in registration.members:
         live.members[known.member_id] = Member(
+            signal=SessionOver(registration.group_id, known.member_id),
             member_id=known.member_id,
             group_instance_id=known.group_instance_id,
             client_id=known.client_id,
@@ -172,7 +173,6 @@ def _revived(registration: GroupRegistered) -> Live:
             session_timeout_ms=known.session_timeout_ms,
             rebalance_timeout_ms=known.rebalance_timeout_ms,
             protocols=(JoinProtocol(protocol_name, known.subscription),),
-            session=Timer(SessionOver(registration.group_id, known.member_id)),
             assignment=known.assignment,
             is_new=False,
         )

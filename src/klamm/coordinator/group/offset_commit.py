@@ -41,7 +41,7 @@ def offset_commit(state: GroupState, request: OffsetCommitRequest, context: Cont
     timers: tuple[TimerChange, ...] = ()
     member = None if group is None else group.live.members.get(request.member_id)
     if member is not None:
-        timers = (TimerChange(member.session, context.now_ms + member.session_timeout_ms),)
+        timers = (TimerChange(member, context.now_ms + member.session_timeout_ms),)
     return Outcome(
         records=records,
         notes=(OffsetsStaged(request.group_id, before),),

@@ -17,7 +17,7 @@ from klamm.coordinator.group.signals import JoinCheck, ReplacementRefused, Sessi
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.group.vote import vote
 from klamm.coordinator.runtime.outcome import Context
-from klamm.coordinator.runtime.timers import Timer, TimerChange
+from klamm.coordinator.runtime.timers import TimerChange
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from klamm.protocol.messages.sync_group import SyncGroupResponse
@@ -37,8 +37,10 @@ def replace_static_member(
     new_id = f"{request.group_instance_id}-{context.fresh_id}"
     member = replace(
         old,
+        signal=SessionOver(live.group_id, new_id),
+        due_at_ms=None,
+        looked_at_ms=None,
         member_id=new_id,
-        session=Timer(SessionOver(live.group_id, new_id)),
         protocols=protocols,
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=rebalance_timeout_ms,
@@ -66,7 +68,7 @@ def replace_static_member(
 
 def _fence(draft: Draft, live: Live, old: Member, new_id: str) -> None:
     """Whoever uses the old id from here on is refused, and what it waits for ends now."""
-    draft.timers.append(TimerChange(old.session, None))
+    draft.timers.append(TimerChange(old, None))
     if old.parked_join is not None:
         draft.answer(
             JoinGroupResponse(error_code=ErrorCode.fenced_instance_id, member_id=old.member_id),

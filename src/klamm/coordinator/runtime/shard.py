@@ -165,7 +165,10 @@ class Shard(Generic[Record, Note]):
             error_code = ErrorCode.unknown_server_error
             self._host.send(context.token, self.machine.error_response(request, error_code))
             return
-        if not self._carry_out(outcome, context):
+        try:
+            self._run(outcome, context)
+        except Exception:
+            self._start_over()
             self._host.send(context.token, self.machine.error_response(request, FLUSH_ERROR))
 
     def signal(self, signal: object, context: Context) -> None:
@@ -177,7 +180,10 @@ class Shard(Generic[Record, Note]):
         except Exception:
             _logger.exception("%s: %r could not be decided", self.name, signal)
             return
-        self._carry_out(outcome, context)
+        try:
+            self._run(outcome, context)
+        except Exception:
+            self._start_over()
 
     def on_durable(self, context: Context) -> None:
         """The log's durable offset moved: let go what waited for it."""
@@ -214,15 +220,10 @@ class Shard(Generic[Record, Note]):
                 return
             self.signal(timer.signal, context)
 
-    def _carry_out(self, outcome: Outcome[Record, Note], context: Context) -> bool:
-        try:
-            self._run(outcome, context)
-        except Exception:
-            # Something may have changed and something not: only the log can be believed now.
-            _logger.exception("%s: a decision could not be carried out; the shard is rebuilt", self.name)
-            self._rebuild()
-            return False
-        return True
+    def _start_over(self) -> None:
+        # Something may have changed and something not: only the log can be believed now.
+        _logger.exception("%s: a decision could not be carried out; the shard is rebuilt", self.name)
+        self._rebuild()
 
     def _run(self, outcome: Outcome[Record, Note], context: Context) -> None:
         if outcome.records:

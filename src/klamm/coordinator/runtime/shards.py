@@ -24,7 +24,7 @@ class Shards(Generic[Record, Note]):
         self._topic = topic
         self._make_machine = make_machine
         self._host = host
-        self._shards: dict[int, Shard[Record, Note]] = {}
+        self.by_partition: dict[int, Shard[Record, Note]] = {}  # in whatever state they are
         self._last_epochs: dict[int, int] = {}
         self.is_stopped = False
 
@@ -32,7 +32,7 @@ class Shards(Generic[Record, Note]):
         """Begin to serve a partition at a leader epoch; False when that is old news."""
         if self.is_stopped or epoch < self._last_epochs.get(partition, 0):
             return False
-        shard = self._shards.get(partition)
+        shard = self.by_partition.get(partition)
         if shard is not None and shard.epoch == epoch and shard.status is not Status.FAILED:
             return False
         self._last_epochs[partition] = epoch
@@ -45,7 +45,7 @@ class Shards(Generic[Record, Note]):
             make_machine=lambda: self._make_machine(partition),
             host=self._host,
         )
-        self._shards[partition] = shard
+        self.by_partition[partition] = shard
         self._host.load(shard)
         return True
 
@@ -54,7 +54,7 @@ class Shards(Generic[Record, Note]):
         if epoch < self._last_epochs.get(partition, 0):
             return False
         self._last_epochs[partition] = epoch
-        shard = self._shards.pop(partition, None)
+        shard = self.by_partition.pop(partition, None)
         if shard is not None:
             shard.unload()
         return True
@@ -62,15 +62,15 @@ class Shards(Generic[Record, Note]):
     def stop(self) -> None:
         """Serve nothing from now on."""
         self.is_stopped = True
-        for shard in self._shards.values():
+        for shard in self.by_partition.values():
             shard.unload(ErrorCode.coordinator_not_available)
-        self._shards.clear()
+        self.by_partition.clear()
 
     def find(self, partition: int) -> Shard[Record, Note] | ErrorCode:
         """The shard that serves a partition, or why there is none."""
         if self.is_stopped:
             return ErrorCode.coordinator_not_available
-        shard = self._shards.get(partition)
+        shard = self.by_partition.get(partition)
         if shard is None:
             return ErrorCode.not_coordinator
         if shard.status is Status.ACTIVE:
@@ -79,16 +79,12 @@ class Shards(Generic[Record, Note]):
             return ErrorCode.coordinator_load_in_progress
         return ErrorCode.not_coordinator
 
-    def get(self, partition: int) -> Shard[Record, Note] | None:
-        """The shard of a partition in whatever state it is."""
-        return self._shards.get(partition)
-
     def __iter__(self) -> Iterator[Shard[Record, Note]]:
-        return iter(tuple(self._shards.values()))
+        return iter(tuple(self.by_partition.values()))
 
     def next_look_ms(self) -> int | None:
         """When `tick` is to be called at the latest; None when nothing is armed."""
-        looks = [look for shard in self._shards.values() if (look := shard.next_look_ms()) is not None]
+        looks = [look for shard in self.by_partition.values() if (look := shard.next_look_ms()) is not None]
         return min(looks, default=None)
 
     def tick(self, context: Context) -> None:

@@ -202,7 +202,7 @@ def test_a_corrupt_record_stops_its_shard_only_and_says_where(
     assert "batch at offset 1 " in record.getMessage()
     assert world.commit_error(group="testgroup") is ErrorCode.not_coordinator
     assert world.commit_error(group="group") is OK
-    shard = world.coordinator.shards.get(27)
+    shard = world.coordinator.shards.by_partition.get(27)
     assert shard is not None
     assert shard.status is Status.FAILED
 
