@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from klamm.broker.deadlines import Deadlines
 from klamm.broker.fetch_sessions import FetchSessions
-from klamm.broker.flusher import Flusher
+from klamm.broker.flusher import LANES, Flusher
 from klamm.broker.image import ClusterImage, LeadershipTaken
 from klamm.broker.partitions import PartitionRegistry
 from klamm.broker.periodic import Chores
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from klamm.broker.config import BrokerConfig
     from klamm.broker.storage import Storage
 
-_THREADS: Final = 4  # one flushes, the others wait for the cluster's store and the cleaner
+_THREADS: Final = LANES + 4  # those that flush, and some for the cluster's store and the cleaner
 
 _log = logging.getLogger(__name__)
 

@@ -52,15 +52,12 @@ def _delete(services: Services, topic: str, asked: DeleteRecordsPartition) -> De
         wanted = log.high_watermark if asked.offset == TO_HIGH_WATERMARK else asked.offset
         if not 0 <= wanted <= log.high_watermark:
             return _refused(asked, ErrorCode.offset_out_of_range)
-        before = log.log_start_offset
         start = log.delete_records(wanted)
     except LogError as error:
         return _refused(asked, error.error_code)
     except OSError as error:
         _log.error("%s: the log start cannot be made durable: %s", partition.name, error)
         return _refused(asked, ErrorCode.kafka_storage_error)
-    if start > before:
-        _log.info("%s: log start raised from %d to %d by DeleteRecords", partition.name, before, start)
     return DeleteRecordsPartitionResult(asked.partition_index, start, 0)
 
 
