@@ -19,6 +19,9 @@ COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 # These two let a header have no value at all.
 WRITES_NULL_HEADERS: Final = frozenset({"confluent", "java"})
 
+# An hour ago: older than anything the tests measure, and younger than what retention deletes.
+START_MS: Final = int(time.time() * 1000) - 3_600_000
+
 TOPIC_EXISTS: Final = 36
 UNKNOWN_TOPIC: Final = 3
 INVALID_PARTITIONS: Final = 37

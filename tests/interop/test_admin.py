@@ -10,6 +10,7 @@ from interop.harness import (
     CLIENTS,
     INVALID_CONFIG,
     INVALID_PARTITIONS,
+    START_MS,
     TOPIC_EXISTS,
     UNKNOWN_TOPIC,
     ClientError,
@@ -19,8 +20,6 @@ from interop.harness import (
 )
 
 ClientFactory = Callable[[str], ClientProcess]
-
-START_MS = 1_700_000_000_000
 
 
 @pytest.mark.parametrize("name", CLIENTS)

@@ -12,6 +12,7 @@ from interop.harness import (
     CLIENTS,
     COMPRESSIONS,
     MESSAGE_TOO_LARGE,
+    START_MS,
     WRITES_NULL_HEADERS,
     ClientError,
     ClientProcess,
@@ -117,8 +118,7 @@ def test_an_idempotent_producer_writes_many_batches_in_order(
 ) -> None:
     client("confluent").create_topic(topic, 2)
     records = [
-        Record(timestamp_ms=1_700_000_000_000 + n, key=None, value=n.to_bytes(4) + bytes(200))
-        for n in range(600)
+        Record(timestamp_ms=START_MS + n, key=None, value=n.to_bytes(4) + bytes(200)) for n in range(600)
     ]
     offsets = client(name).produce(
         topic, records, partition=1, idempotent=True, batch_records=50, batch_bytes=8_000
@@ -132,7 +132,7 @@ def test_an_idempotent_producer_writes_many_batches_in_order(
 def test_big_messages_pass_when_the_topic_allows_them(client: ClientFactory, topic: str, name: str) -> None:
     client("confluent").create_topic(topic, max_message_bytes="6000000")
     noise = random.Random(name).randbytes(2_500_000)
-    record = Record(timestamp_ms=1_700_000_000_000, key=b"big", value=noise + noise)
+    record = Record(timestamp_ms=START_MS, key=b"big", value=noise + noise)
     assert client(name).produce(topic, [record], max_bytes=6_000_000) == [0]
     assert client(name).consume(topic, 1, max_bytes=6_000_000) == [record]
     # The first batch of an answer is sent whole, whatever the reader's limit.
@@ -144,7 +144,7 @@ def test_a_message_above_the_limit_is_refused(client: ClientFactory, topic: str,
     client("confluent").create_topic(topic, max_message_bytes="50000")
     noise = random.Random(name).randbytes(60_000)
     with pytest.raises(ClientError) as refused:
-        client(name).produce(topic, [Record(timestamp_ms=1_700_000_000_000, key=None, value=noise)])
+        client(name).produce(topic, [Record(timestamp_ms=START_MS, key=None, value=noise)])
     assert refused.value.code == MESSAGE_TOO_LARGE
     assert client(name).offset_at(topic, "latest") == 0
 

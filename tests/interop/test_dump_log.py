@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
-from interop.harness import COMPRESSIONS, ClientProcess, Record
+from interop.harness import COMPRESSIONS, START_MS, ClientProcess, Record
 from interop.kafka_tools import run_kafka_tool
 from interop.processes import KlammProcess
 
 ClientFactory = Callable[[str], ClientProcess]
 FAULTS = re.compile(r"Mismatches in|not found in|isvalid: false|Exception|corrupt", re.IGNORECASE)
-START_MS = 1_700_000_000_000
 
 
 def dump(files: Sequence[Path], *options: str) -> str:

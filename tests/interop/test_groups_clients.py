@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from interop.groups import Member, Watch
-from interop.harness import CLIENTS, ClientProcess, Record
+from interop.harness import CLIENTS, START_MS, ClientProcess, Record
 
 pytestmark = [pytest.mark.groups, pytest.mark.timeout(180)]
 
@@ -39,7 +39,7 @@ def watch(bootstrap: str, topic: str, tmp_path: Path) -> Iterator[Watch]:
 
 def write(client: ClientFactory, topic: str, partition_count: int, each: int) -> set[tuple[int, int]]:
     """Write records to every partition; where they went."""
-    records = [Record(timestamp_ms=1_700_000_000_000 + n, key=None, value=b"v%d" % n) for n in range(each)]
+    records = [Record(timestamp_ms=START_MS + n, key=None, value=b"v%d" % n) for n in range(each)]
     return {
         (partition, offset)
         for partition in range(partition_count)

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from interop.groups import Member
-from interop.harness import ClientProcess, Record
+from interop.harness import START_MS, ClientProcess, Record
 from interop.kafka_tools import run_kafka_tool
 
 pytestmark = pytest.mark.groups
 
 ClientFactory = Callable[[str], ClientProcess]
-START_MS = 1_700_000_000_000
 
 
 def output(done: subprocess.CompletedProcess[str]) -> str:

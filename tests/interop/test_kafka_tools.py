@@ -8,11 +8,10 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from interop.harness import ClientProcess, Record, eventually
+from interop.harness import START_MS, ClientProcess, Record, eventually
 from interop.kafka_tools import run_kafka_tool
 
 ClientFactory = Callable[[str], ClientProcess]
-START_MS = 1_700_000_000_000
 
 
 def output(done: subprocess.CompletedProcess[str]) -> str:

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from interop.harness import eventually
+from interop.harness import START_MS, eventually
 from interop.kafka_tools import ApacheKafka
 from interop.questions import Conversation, comparable
 from klamm.broker.routes import ROUTES
@@ -33,7 +33,6 @@ from klamm.protocol.messages import (
 from klamm.records.compression import Codec
 from klamm.records.record import Record, encode_batch
 
-START_MS = 1_700_000_000_000
 TOPIC, COMPACTED, MISSING = "same-plain", "same-compacted", "same-missing"
 METADATA, CREATE, DELETE_TOPICS = ApiKey.METADATA, ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS
 GROW, DESCRIBE, PARTITIONS = (
