@@ -75,31 +75,34 @@ class SegmentChain:
 
     # -- cutting
 
-    def cut(self, to_offset: int, now_ms: int) -> tuple[int, list[Segment]]:
+    def cut(self, to_offset: int, log_start_offset: int, now_ms: int) -> tuple[int, list[Segment]]:
         """Cut off all batches that end at or above an offset: the log end then, and what was dropped.
 
-        Durable when it returns, and a crash on the way leaves a longer log, never one with a hole: the
-        newest segments go first. Raises OSError.
+        A batch is cut whole: the log then ends where it began, but never below its start. Durable when it
+        returns, and a crash on the way leaves a longer log, never one with a hole: the newest segments go
+        first. Raises OSError.
         """
         keep = bisect_right(self._bases, to_offset)
-        if not keep:
+        position = 0
+        if keep:
+            target = self.segments[keep - 1]
+            position = target.locate(to_offset)
+            if position < target.size_bytes:
+                to_offset = min(to_offset, target.base_offset_at(position))
+        if not keep or to_offset < log_start_offset:
+            # Nothing that readers may see is left.
+            to_offset = max(to_offset, log_start_offset)
             dropped = self.segments
             self._drop_files(dropped)
-            segment = Segment.create(self.files, self._pool, self.directory, to_offset, now_ms=now_ms)
-            self._set([segment])
+            self._set([Segment.create(self.files, self._pool, self.directory, to_offset, now_ms=now_ms)])
             self.files.sync_directory(self.directory)
             return to_offset, dropped
-        target = self.segments[keep - 1]
         dropped = self.segments[keep:]
         self._drop_files(dropped)
-        self._set(self.segments[:keep])
-        position = target.locate(to_offset)
-        if position < target.size_bytes:
-            # A batch is cut whole: the log then ends where it began.
-            to_offset = min(to_offset, target.base_offset_at(position))
-            target.truncate(position, to_offset)
-        target.cut_tail()
         self.files.sync_directory(self.directory)
+        self._set(self.segments[:keep])
+        target.truncate(position, to_offset)
+        target.cut_tail()
         return to_offset, dropped
 
     def drop_oldest(self, count: int) -> list[Segment]:

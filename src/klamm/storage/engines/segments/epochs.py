@@ -11,6 +11,7 @@ from klamm.storage.engines.segments.files import Files, write_aside
 from klamm.storage.log import EpochEnd
 
 _VERSION: Final = "0"
+_NO_EPOCH: Final = -1
 
 
 class EpochEntry(NamedTuple):
@@ -95,7 +96,7 @@ class LeaderEpochs:
     def end_of(self, epoch: int, log_end_offset: int) -> EpochEnd:
         """Where an epoch ended."""
         entries = self._entries
-        if not entries or epoch < 0 or epoch > entries[-1].epoch:
+        if not entries or epoch == _NO_EPOCH or epoch > entries[-1].epoch:
             return EpochEnd()
         if epoch == entries[-1].epoch:
             return EpochEnd(epoch, log_end_offset)

@@ -108,7 +108,6 @@ def load_parts(files: Files, pool: HandlePool, directory: str, settings: LoadSet
             first_unsound,
             snapshots=snapshots,
             epochs=epochs,
-            start_offset=start_offset,
             index_interval_bytes=settings.config.index_interval_bytes,
             gaps_up_to=settings.gaps_up_to,
         )
@@ -119,11 +118,11 @@ def load_parts(files: Files, pool: HandlePool, directory: str, settings: LoadSet
         log_end_offset, producers = settings.log_start_offset, ProducerState()
     epochs.truncate_end(log_end_offset)
     epochs.truncate_start(start_offset)
-    snapshots.remove_outside(start_offset, log_end_offset)
+    snapshots.remove_outside(segments[0].base_offset, log_end_offset)
     if producers is None:
-        producers = restore(files, snapshots, segments, start_offset, log_end_offset)
-    if not snapshots.has(log_end_offset) and (producers or log_end_offset > start_offset):
-        snapshots.write(log_end_offset, producers)
+        producers = restore(files, snapshots, segments, log_end_offset)
+    if not snapshots.has(log_end_offset) and (producers or log_end_offset > segments[0].base_offset):
+        snapshots.write(log_end_offset, producers, sync=first_unsound is not None)
     snapshots.remove_strays(segment.base_offset for segment in segments)
     if first_unsound is not None:
         _sync(files, directory, segments[first_unsound:])

@@ -39,6 +39,10 @@ class LogKeeper(Protocol):
         """Make the log starts of all logs durable; blocks. Raises OSError."""
         ...
 
+    def recovery_point_fell(self, log: SegmentLog) -> None:
+        """Make durable that less of a log can be trusted than was said before. Raises OSError."""
+        ...
+
     def remove_later(self, paths: Sequence[str], delay_ms: int) -> None:
         """Remove files once a delay has passed."""
         ...
@@ -190,6 +194,7 @@ class SegmentLog(ReadableLog):
         self._chain.active.finish()
         self._chain.active.is_unsynced = True  # its indexes are, even if its log is not
         self._snapshots.write(self._log_end, self._producers)
+        self._flushing.take_along(self._snapshots.path(self._log_end))
         self._chain.add(self._log_end, now_ms)
         self._flushing.names_changed(self.directory)
         _logger.info("%s-%d: rolled a segment at %d", self.topic, self.partition, self._log_end)
@@ -265,17 +270,17 @@ class SegmentLog(ReadableLog):
 
     def _cut(self, to_offset: int) -> None:
         old_end = self._log_end
-        self._log_end, dropped = self._chain.cut(to_offset, self._clock.now_ms())
+        # Before the cut, which makes it durable: one that came back would tell of another history.
+        self._snapshots.remove_outside(self._chain.segments[0].base_offset, to_offset)
+        self._log_end, dropped = self._chain.cut(to_offset, self._log_start, self._clock.now_ms())
         self._flushing.cut(self._log_end)
+        self._keeper.recovery_point_fell(self)
         self._has_tail_to_cut = False
-        self._log_start = min(self._log_start, self._log_end)
         self._forget(dropped)
         self._epochs.truncate_end(self._log_end)
         self._epochs.assign(self.leader_epoch, self._log_end)
-        self._snapshots.remove_outside(self._log_start, self._log_end)
-        self._producers = restore(
-            self._chain.files, self._snapshots, self._chain.segments, self._log_start, self._log_end
-        )
+        self._snapshots.remove_outside(self._chain.segments[0].base_offset, self._log_end)
+        self._producers = restore(self._chain.files, self._snapshots, self._chain.segments, self._log_end)
         if self._high_watermark >= self._log_end:
             self._high_watermark = self._log_end
             self._high_watermark_place = (self._chain.active, self._chain.active.size_bytes)
@@ -369,7 +374,9 @@ class SegmentLog(ReadableLog):
             self.finish_sync(ticket)
         if active.finish():
             active.sync_indexes()
-        if not self._snapshots.has(self._log_end) and (self._producers or self._log_end > self._log_start):
+        if not self._snapshots.has(self._log_end) and (
+            self._producers or self._log_end > self._chain.segments[0].base_offset
+        ):
             self._snapshots.write(self._log_end, self._producers, sync=True)
 
     def abandon(self) -> None:

@@ -34,7 +34,6 @@ def recover(
     *,
     snapshots: Snapshots,
     epochs: LeaderEpochs,
-    start_offset: int,
     index_interval_bytes: int,
     gaps_up_to: int,
 ) -> Recovered:
@@ -44,7 +43,7 @@ def recover(
     is dropped. Segments that begin up to `gaps_up_to` need not begin where the one before ends: compaction
     may have emptied its end. Above, a gap means that the disk lost what stood there. Raises OSError.
     """
-    producers = restore(files, snapshots, segments[:first], start_offset, segments[first].base_offset)
+    producers = restore(files, snapshots, segments[:first], segments[first].base_offset)
     next_offset = segments[first].base_offset
     for number in range(first, len(segments)):
         segment = segments[number]
@@ -57,7 +56,7 @@ def recover(
             )
             _drop(files, directory, segments[number:])
             return Recovered(list(segments[:number]), next_offset, producers)
-        if segment.base_offset > start_offset:
+        if producers or segment.base_offset > segments[0].base_offset:
             snapshots.write(segment.base_offset, producers)
         next_offset, bad = _scan(files, segment, producers, epochs, index_interval_bytes)
         if bad is not None:

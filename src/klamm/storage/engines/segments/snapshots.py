@@ -75,11 +75,15 @@ class Snapshots:
 
 
 def restore(
-    files: Files, snapshots: Snapshots, segments: Sequence[Segment], start_offset: int, end_offset: int
+    files: Files, snapshots: Snapshots, segments: Sequence[Segment], end_offset: int
 ) -> ProducerState:
-    """The producer state at an offset: the newest snapshot up to there, and the batches since."""
+    """The producer state at an offset: the newest snapshot up to there, and the batches since.
+
+    Without a snapshot every batch that is there counts, also those below the log start: a producer whose
+    records were deleted is still the same producer.
+    """
     found = snapshots.newest(end_offset)
-    position_offset, entries = found if found is not None else (start_offset, [])
+    position_offset, entries = found if found is not None else (0, [])
     state = ProducerState(entries)
     for index, segment in enumerate(segments):
         is_last = index + 1 == len(segments)

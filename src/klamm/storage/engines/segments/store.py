@@ -264,6 +264,14 @@ class SegmentStore:
         self._log_starts_file.write(self._log_starts)
         self.files.sync_directory(self.directory)
 
+    def recovery_point_fell(self, log: SegmentLog) -> None:
+        """Make durable that less of a log can be trusted than was said before. Raises OSError."""
+        place = TopicPartition(log.topic, log.partition)
+        if self._recovery_points.get(place, 0) > log.recovery_point:
+            self._recovery_points[place] = log.recovery_point
+            self._recovery_points_file.write(self._recovery_points)
+            self.files.sync_directory(self.directory)
+
     def remove_later(self, paths: Sequence[str], delay_ms: int) -> None:
         """Remove files once a delay has passed."""
 

@@ -51,10 +51,13 @@ class SegmentSyncTicket:
                 raise self._failure
             for handle in self._handles:
                 self._files.sync(handle)
+            # What went meanwhile need not be on disk.
             for path in self.paths:
-                sync_path(self._files, path)
+                with suppress(FileNotFoundError):
+                    sync_path(self._files, path)
             for directory in self.directories:
-                self._files.sync_directory(directory)
+                with suppress(FileNotFoundError):
+                    self._files.sync_directory(directory)
         finally:
             self.release()
 
