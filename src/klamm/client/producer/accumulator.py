@@ -57,6 +57,17 @@ class Accumulator:
             self._wake()
         return delivery, is_full
 
+    def append_batch(self, batch: Batch, due_at_ms: int) -> None:
+        """Add a batch that is closed already, waiting for memory until `due_at_ms`."""
+        with self.lock:
+            self._reserve(batch.size_bytes - BATCH_OVERHEAD_BYTES, due_at_ms)
+            queue = self._queues.setdefault(batch.partition, deque())
+            if queue:
+                queue[-1].is_closed = True
+            queue.append(batch)
+            self._incomplete.add(batch)
+        self._wake()
+
     def _open(self, partition: TopicPartition, queue: deque[Batch]) -> Batch:
         if queue:
             queue[-1].is_closed = True

@@ -1,0 +1,132 @@
+"""A producer of records that are encoded already: whole regions go in, the sender does the rest.
+
+Identity, sequence numbers, order, retries and memory are those of every producer; only the way in differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from klamm.client.errors import IllegalStateError, KlammTimeoutError
+from klamm.client.producer.batch import BATCH_OVERHEAD_BYTES, Batch, next_sequence
+from klamm.client.producer.face import Producer
+from klamm.protocol.types import TopicPartition
+from klamm.records.arrow import EncodedRegion
+from klamm.records.columns import seal
+from klamm.records.core import decode_region, encode_region
+from klamm.records.record import Record
+
+
+class EncodedBatch(Batch):
+    """A batch whose records are bytes already. Nobody holds a future of a record: the batch is all."""
+
+    __slots__ = ("region",)
+
+    def __init__(self, partition: TopicPartition, created_at_ms: int, region: EncodedRegion) -> None:
+        super().__init__(partition, created_at_ms)
+        self.region = region
+        self.records = _Count(region.record_count)  # type: ignore[assignment]  # only its length is asked for
+        self.size_bytes = BATCH_OVERHEAD_BYTES + len(region.data)
+        self.is_closed = True
+
+    def encoded(self, codec: int, level: int | None) -> bytes:
+        return seal(
+            self.region,
+            codec=codec,
+            level=level,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            base_sequence=self.base_sequence,
+        )
+
+    def split(self, largest_bytes: int) -> list[Batch]:
+        """The same records in two batches; `largest_bytes` is met by splitting again."""
+        region = self.region
+        records = decode_region(region.data, region.record_count, 0, region.base_timestamp_ms, None)
+        middle = len(records) // 2
+        parts: list[Batch] = []
+        sequence = self.base_sequence
+        for first_index, chosen in ((0, records[:middle]), (middle, records[middle:])):
+            part = EncodedBatch(self.partition, self.created_at_ms, _region(region.partition, chosen))
+            part.whole = self
+            part.first_index = first_index
+            part.was_sent = True
+            part.attempts = self.attempts
+            part.producer_id, part.producer_epoch = self.producer_id, self.producer_epoch
+            part.base_sequence = sequence
+            if sequence >= 0:
+                sequence = next_sequence(sequence, len(chosen))
+            parts.append(part)
+        self.parts = parts
+        return parts
+
+    @property
+    def failure(self) -> Exception | None:
+        """What kept it, or a part of it, from being delivered."""
+        if self.parts:
+            return next(
+                (part.failure for part in self.parts if isinstance(part, EncodedBatch) and part.failure), None
+            )
+        return self.error
+
+
+class _Count:
+    """So many records."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+
+def _region(partition: int, records: Sequence[Record]) -> EncodedRegion:
+    numbered = [record._replace(offset=index) for index, record in enumerate(records)]
+    base_ms = numbered[0].timestamp_ms
+    data = encode_region(numbered, 0, base_ms)
+    latest_ms = max(record.timestamp_ms for record in numbered)
+    return EncodedRegion(partition, data, len(numbered), base_ms, latest_ms)
+
+
+class EncodedProducer(Producer):
+    """Takes regions instead of records; settings are those of every producer."""
+
+    def partition_count(self, topic: str) -> int:
+        """How many partitions a topic has; waits for it, `max.block.ms` at most."""
+        return len(self._topic(topic, None, self._due_at_ms()).partitions)
+
+    def send_regions(self, topic: str, regions: Iterable[EncodedRegion]) -> list[EncodedBatch]:
+        """Hand over encoded records; blocks while `buffer.memory` is full. `wait` says how it went."""
+        if self._is_closed:
+            raise IllegalStateError("this producer is closed")
+        self._thread.reactor.check_fork()
+        batches = []
+        for region in regions:
+            if self._sender.fatal is not None:
+                raise self._sender.fatal
+            batch = EncodedBatch(TopicPartition(topic, region.partition), self._clock.now_ms(), region)
+            self._check_size(len(region.data) if region.record_count == 1 else 0)
+            self._accumulator.append_batch(batch, self._due_at_ms())
+            batches.append(batch)
+        return batches
+
+    def wait(self, batches: Sequence[EncodedBatch]) -> None:
+        """Return when all of these are delivered; raises what kept one from it.
+
+        Every batch ends by `delivery.timeout.ms`, so this does, too.
+        """
+        for batch in batches:
+            if not batch.wait(None):
+                raise KlammTimeoutError(f"{batch.partition} was not delivered")
+            if batch.failure is not None:
+                raise batch.failure
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether a new one must be made."""
+        return self._is_closed or self._sender.fatal is not None or self._thread.reactor.failure is not None
+
+    def _due_at_ms(self) -> int:
+        return self._clock.now_ms() + self._settings.max_block_ms

@@ -1,0 +1,74 @@
+"""The data source `klamm`: what Spark finds by its name and asks for readers and writers.
+
+Named, configured and shaped like Spark's own Kafka connector: `format("klamm")` instead of `format("kafka")`
+is all that a query changes.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+)
+from pyspark.sql.types import StructType
+
+from klamm.config import ConfigError
+from klamm.spark.options import includes_headers, sink_options, source_options
+from klamm.spark.schema import check_projection, check_sink_schema, source_schema
+
+
+class KlammDataSource(DataSource):
+    """Reads and writes topics of any Kafka cluster. Options are checked before anything runs."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "klamm"
+
+    def schema(self) -> StructType:
+        """All columns. Whether it will be a batch or a stream is not known yet: one must be possible."""
+        try:
+            source_options(self.options, is_streaming=False)
+        except ConfigError as error:
+            has_end = any(name.lower().startswith("ending") for name in self.options)
+            if has_end:
+                raise error  # only a batch has one, so a batch is meant
+            source_options(self.options, is_streaming=True)
+        return source_schema(includes_headers(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        # Imported where they are needed: Spark imports this module for every query of any format.
+        from klamm.spark.batch_reader import BatchReader  # noqa: PLC0415
+        from klamm.spark.pushdown import FilteringReader  # noqa: PLC0415
+
+        options = source_options(self.options, is_streaming=False)
+        check_projection(schema, options.includes_headers)
+        return (FilteringReader if options.pushes_filters else BatchReader)(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        from klamm.spark.stream_reader import StreamReader  # noqa: PLC0415
+
+        options = source_options(self.options, is_streaming=True)
+        check_projection(schema, options.includes_headers)
+        return StreamReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        from klamm.spark.writers import BatchWriter  # noqa: PLC0415
+
+        if overwrite:
+            raise ConfigError("mode", 'a topic cannot be overwritten: write .mode("append")')
+        options = sink_options(self.options)
+        check_sink_schema(schema, options.topic)
+        return BatchWriter(options)
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamArrowWriter:
+        from klamm.spark.writers import StreamWriter  # noqa: PLC0415
+
+        # Output mode `complete` asks to overwrite; a topic gets all rows anew, as with Spark's own connector.
+        options = sink_options(self.options)
+        check_sink_schema(schema, options.topic)
+        return StreamWriter(options)
