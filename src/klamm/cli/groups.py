@@ -1,4 +1,4 @@
-"""`klamm groups`: list, describe, members, delete, remove-member."""
+"""`klamm groups`: list, describe, members, delete, remove-member, explain."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from klamm.cli.cluster import (
     print_json,
     print_table,
 )
+from klamm.cli.explain import explain
 from klamm.cli.failures import MISUSED, fail
 from klamm.cli.lag import PartitionLag, lag_of
 from klamm.client.admin.model import GroupDescription
@@ -198,3 +199,6 @@ def remove_member(
     if not results:
         typer.echo(f"{group} has no members")
     finish(results.errors)
+
+
+app.command()(explain)

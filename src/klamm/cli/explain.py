@@ -1,0 +1,86 @@
+"""`klamm groups explain`: why did my group rebalance?"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from typing import Annotated, Any, Final
+
+import typer
+
+from klamm.cli.cluster import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT,
+    AsJson,
+    Bootstrap,
+    Timeout,
+    an_admin,
+    clear_errors,
+    print_json,
+)
+from klamm.cli.failures import fail
+from klamm.cli.story import chapters, clock_time, summary
+from klamm.client.admin.offsets import EARLIEST, LATEST
+from klamm.client.consumer.face import Consumer
+from klamm.client.errors import KlammError
+from klamm.protocol.types import TopicPartition
+
+EVENTS_TOPIC: Final = "__klamm_events"
+WIDTH: Final = 110
+
+
+def explain(
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="Id of the group.")],
+    last: Annotated[int, typer.Option("--last", help="Only the last so many events; 0 for all.")] = 50,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """Tell why a group rebalanced: who came, went or fell silent, how long it took, what moved.
+
+    Reads the topic __klamm_events, which klamm's broker writes; other Kafka brokers keep no such record.
+
+    \b
+      klamm groups explain billing
+      klamm groups explain billing --last 10 --json
+    """
+    events = [event for event in read_events(bootstrap, timeout) if event.get("group_id") == group]
+    story = chapters(events)
+    shown = story[-last:] if last > 0 else story
+    if as_json:
+        print_json([dict(chapter.event) for chapter in shown])
+        return
+    if not story:
+        typer.echo(f"Nothing is on record about group {group}.")
+        return
+    typer.echo(f"{group}: {summary(events)}\n")
+    if len(shown) < len(story):
+        typer.echo(f"The last {len(shown)} of {len(story)} events; --last 0 shows all.\n")
+    for chapter in shown:
+        when = clock_time(chapter.timestamp_ms)
+        typer.echo(textwrap.fill(f"{when}  {chapter.text}", WIDTH, subsequent_indent=" " * (len(when) + 2)))
+
+
+def read_events(bootstrap: str, timeout: float) -> list[dict[str, Any]]:
+    """Every event on record, up to now."""
+    with an_admin(bootstrap, timeout) as admin:
+        topic = admin.describe_topics([EVENTS_TOPIC])[EVENTS_TOPIC]
+        if isinstance(topic, KlammError):
+            fail(f"{bootstrap} keeps no record of group events (no topic {EVENTS_TOPIC})")
+        partitions = [TopicPartition(EVENTS_TOPIC, item.partition) for item in topic.partitions]
+        starts = admin.list_offsets(dict.fromkeys(partitions, EARLIEST)).unwrap()
+        ends = admin.list_offsets(dict.fromkeys(partitions, LATEST)).unwrap()
+    left = {key: ends[key].offset for key in partitions if ends[key].offset > starts[key].offset}
+    events: list[dict[str, Any]] = []
+    if not left:
+        return events
+    with (
+        clear_errors(),
+        Consumer({"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest"}) as consumer,
+    ):
+        consumer.assign(list(left))
+        while any(consumer.position(key) < end for key, end in left.items()):
+            for record in consumer.poll(timeout):
+                if record.value is not None:
+                    events.append(json.loads(record.value))
+    return events

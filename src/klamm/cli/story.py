@@ -1,0 +1,158 @@
+"""A group's events as a story: what happened, why, and how long it took, in plain words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+Event = Mapping[str, Any]
+
+MAX_NAMED: Final = 8  # partitions or members named one by one
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """One line of the story, with its time and where it came from."""
+
+    timestamp_ms: int
+    text: str
+    event: Event
+
+
+def chapters(events: Iterable[Event]) -> list[Chapter]:
+    """The events in order of time, one sentence each."""
+    ordered = sorted(events, key=lambda event: _number(event, "timestamp_ms"))
+    return [Chapter(_number(event, "timestamp_ms"), sentence(event), event) for event in ordered]
+
+
+def sentence(event: Event) -> str:
+    """What one event says."""
+    kind = event.get("type")
+    teller = _TELLERS.get(str(kind))
+    return teller(event) if teller else f"{kind}: {event.get('cause', '')}"
+
+
+def _started(event: Event) -> str:
+    count = _number(event, "member_count")
+    return (
+        f"A rebalance began because {_why(event)}. The group was in generation {event.get('generation')} "
+        f"with {_count(count, 'member')}."
+    )
+
+
+def _completed(event: Event) -> str:
+    join_ms, sync_ms = _number(event, "join_phase_ms"), _number(event, "sync_phase_ms")
+    parts = [
+        f"The rebalance to generation {event.get('generation_after')} is complete: "
+        f"{_count(_number(event, 'member_count'), 'member')}, assignor {event.get('protocol_name')}, "
+        f"leader {event.get('leader_id')}.",
+        f"It took {_duration(join_ms + sync_ms)}: {_duration(join_ms)} until everybody had joined, "
+        f"{_duration(sync_ms)} until everybody had an assignment.",
+    ]
+    dropped = list(event.get("dropped") or ())
+    if dropped:
+        parts.append(f"Not back in time, and removed: {_listed(dropped, event.get('dropped_count'))}.")
+    moved = event.get("moved")
+    if moved is None:
+        parts.append("Its assignments cannot be read here.")
+    elif moved:
+        parts.append(f"Partitions with a new owner: {_listed(moved, event.get('moved_count'))}.")
+    else:
+        parts.append("No partition changed its owner.")
+    return " ".join(parts)
+
+
+def _emptied(event: Event) -> str:
+    return (
+        f"The last member is gone because {_why(event)}. "
+        f"The group is empty in generation {event.get('generation_after')}; its offsets stay."
+    )
+
+
+def _removed(event: Event) -> str:
+    return f"{_who(event)} was removed: {_why(event)}."
+
+
+def _fenced(event: Event) -> str:
+    return (
+        f"Static member {event.get('group_instance_id')} came back as {event.get('new_member_id')}; "
+        f"whoever still uses {event.get('member_id')} is refused."
+    )
+
+
+def _offsets(event: Event) -> str:
+    return f"{_count(_number(event, 'count'), 'committed offset')} removed because {event.get('cause')}."
+
+
+def _gone(event: Event) -> str:
+    return f"The group was removed: {event.get('cause')}."
+
+
+_TELLERS: Final = {
+    "rebalance_started": _started,
+    "rebalance_completed": _completed,
+    "group_emptied": _emptied,
+    "member_removed": _removed,
+    "member_fenced": _fenced,
+    "offsets_removed": _offsets,
+    "group_removed": _gone,
+}
+
+
+def _who(event: Event) -> str:
+    member = str(event.get("member_id") or "a member")
+    client, host = event.get("client_id"), str(event.get("client_host") or "").lstrip("/")
+    place = ", ".join(str(item) for item in (client and f"client {client}", host and f"from {host}") if item)
+    return f"{member} ({place})" if place else member
+
+
+def _why(event: Event) -> str:
+    cause = str(event.get("cause") or "of something unknown")
+    reason = event.get("reason")
+    told = f'{cause}, saying "{reason}"' if reason else cause
+    return (
+        f"{told}: {_who(event)}" if event.get("type") != "member_removed" and event.get("member_id") else told
+    )
+
+
+def _listed(names: Sequence[Any], total: Any) -> str:
+    count = total if isinstance(total, int) else len(names)
+    shown = ", ".join(map(str, names[:MAX_NAMED]))
+    return shown if count <= MAX_NAMED else f"{shown} and {count - MAX_NAMED} more"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _duration(duration_ms: int) -> str:
+    return f"{duration_ms} ms" if duration_ms < 10_000 else f"{duration_ms / 1000:.1f} s"
+
+
+def _number(event: Event, name: str) -> int:
+    value = event.get(name)
+    return value if isinstance(value, int) else 0
+
+
+def summary(events: Sequence[Event]) -> str:
+    """How many rebalances there were, and what began them most often."""
+    causes = Counter(str(event.get("cause")) for event in events if event.get("type") == "rebalance_started")
+    total = sum(causes.values())
+    if not total:
+        return "No rebalance is on record."
+    busy_ms = sum(
+        _number(event, "join_phase_ms") + _number(event, "sync_phase_ms")
+        for event in events
+        if event.get("type") == "rebalance_completed"
+    )
+    listed = "; ".join(f"{cause} ({count})" for cause, count in causes.most_common())
+    return f"{_count(total, 'rebalance')}, {_duration(busy_ms)} spent rebalancing. Begun because: {listed}."
+
+
+def clock_time(timestamp_ms: int) -> str:
+    """When, in UTC, to the millisecond."""
+    moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03d}"

@@ -1,0 +1,112 @@
+"""A group's story in plain words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from klamm.cli.story import chapters, clock_time, sentence, summary
+from klamm.coordinator.group.events import (
+    Cause,
+    GroupEmptied,
+    MemberFenced,
+    MemberRemoved,
+    OffsetsRemoved,
+    RebalanceCompleted,
+    RebalanceStarted,
+    as_json,
+)
+from klamm.protocol.consumer_protocol import Assignment, encode_assignment
+from klamm.protocol.types import TopicPartition
+
+T = 1_700_000_000_000
+
+
+def assigned(*partitions: int) -> bytes:
+    return encode_assignment(Assignment(tuple(TopicPartition("orders", number) for number in partitions)))
+
+
+STARTED = RebalanceStarted(
+    group_id="billing",
+    timestamp_ms=T,
+    cause=Cause.SESSION_EXPIRED,
+    member_id="app-2",
+    client_id="app",
+    client_host="/10.0.0.7",
+    generation=4,
+    member_count=3,
+)
+COMPLETED = RebalanceCompleted(
+    group_id="billing",
+    timestamp_ms=T + 3_210,
+    cause=Cause.SESSION_EXPIRED,
+    member_id="app-2",
+    generation_before=4,
+    generation_after=5,
+    join_phase_ms=3_000,
+    sync_phase_ms=210,
+    leader_id="app-1",
+    protocol_name="range",
+    member_count=2,
+    before={"app-1": assigned(0), "app-2": assigned(1)},
+    after={"app-1": assigned(0), "app-3": assigned(1)},
+)
+
+
+def test_the_beginning_tells_who_and_why() -> None:
+    told = sentence(as_json(STARTED))
+    assert "a member was silent for its session timeout: app-2 (client app, from 10.0.0.7)" in told
+    assert "generation 4 with 3 members" in told
+
+
+def test_the_end_tells_how_long_each_phase_took_and_what_moved() -> None:
+    told = sentence(as_json(COMPLETED))
+    assert "to generation 5 is complete: 2 members, assignor range, leader app-1" in told
+    assert "It took 3210 ms: 3000 ms until everybody had joined, 210 ms" in told
+    assert "Partitions with a new owner: orders-1." in told
+
+
+def test_a_clients_own_words_are_quoted() -> None:
+    event = RebalanceStarted(
+        group_id="g", timestamp_ms=T, cause=Cause.MEMBER_LEFT, reason="closing", generation=1, member_count=2
+    )
+    assert 'because a member left, saying "closing"' in sentence(as_json(event))
+
+
+def test_every_other_event_has_its_sentence() -> None:
+    base: dict[str, Any] = {"group_id": "g", "timestamp_ms": T}
+    events = [
+        GroupEmptied(
+            **base, cause=Cause.MEMBER_LEFT, generation_before=1, generation_after=2, join_phase_ms=0
+        ),
+        MemberRemoved(**base, cause=Cause.JOIN_MISSED, member_id="m", group_instance_id=None, generation=1),
+        MemberFenced(
+            **base,
+            cause=Cause.STATIC_MEMBER_RETURNED,
+            member_id="old",
+            new_member_id="new",
+            group_instance_id="i",
+            generation=1,
+        ),
+        OffsetsRemoved(**base, cause=Cause.TOPIC_DELETED, count=1),
+    ]
+    told = [sentence(as_json(event)) for event in events]
+    assert "the last member is gone because a member left" in told[0].lower()
+    assert told[1] == "m was removed: a member did not rejoin in time."
+    assert "came back as new" in told[2]
+    assert told[3] == "1 committed offset removed because the topic was deleted."
+
+
+def test_chapters_come_in_order_of_time() -> None:
+    story = chapters([as_json(COMPLETED), as_json(STARTED)])
+    assert [chapter.event["type"] for chapter in story] == ["rebalance_started", "rebalance_completed"]
+
+
+def test_the_summary_counts_causes_and_time() -> None:
+    told = summary([as_json(STARTED), as_json(COMPLETED)])
+    assert told.startswith("1 rebalance, 3210 ms spent rebalancing.")
+    assert "silent for its session timeout (1)" in told
+    assert summary([]) == "No rebalance is on record."
+
+
+def test_times_are_told_to_the_millisecond() -> None:
+    assert clock_time(T + 7) == "2023-11-14 22:13:20.007"
