@@ -16,6 +16,7 @@ from klamm.protocol.types import Buffer
 from klamm.records.batch import iter_headers
 from klamm.storage.log import EpochEnd, LogError, PartitionLog
 
+ISOLATION_LEVELS: Final = (0, 1)  # read_uncommitted, read_committed
 _MANY_ABORTED: Final = 16
 ReadResult = list[tuple[FetchTarget, PartitionData]]
 
@@ -71,7 +72,8 @@ def reading_error(source: Source) -> ErrorCode:
     partition, asked_epoch = source.partition, source.target.current_leader_epoch
     if partition is None or partition.error_code is not ErrorCode.none:
         return source.error_code if partition is None else partition.error_code
-    return epoch_error(partition, asked_epoch)
+    # Of a fetch any negative epoch means none; the lookups of offsets take only -1 for that.
+    return epoch_error(partition, max(-1, asked_epoch))
 
 
 def epoch_error(partition: Partition, asked_epoch: int) -> ErrorCode:

@@ -50,6 +50,15 @@ def single_batch(records: Buffer | None, *, zstd_allowed: bool = True) -> BatchH
     return header
 
 
+def first_header(records: Buffer | None) -> BatchHeader | None:
+    """The header of the first batch, if it is there as a whole, whatever else is wrong."""
+    try:
+        header = parse_header(records or b"")
+    except DecodeError:
+        return None
+    return header if header.size_bytes <= len(records or b"") else None
+
+
 def append_error(batch: Buffer, header: BatchHeader, max_message_bytes: int) -> ErrorCode:
     """Why this batch must not be appended; `none` when it may."""
     if header.base_offset != 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from klamm.broker.context import Answer, RequestContext
 from klamm.broker.services import Services
+from klamm.broker.topic_names import name_problem
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -30,6 +31,11 @@ def handle(
 
 
 def _describe(services: Services, topic: str, index: int) -> PartitionResponse:
+    problem = name_problem(topic)
+    if problem is not None:
+        return PartitionResponse(index, int(ErrorCode.invalid_topic_exception), problem)
+    if services.image.topic(topic) is None:
+        return PartitionResponse(index, int(ErrorCode.unknown_topic_or_partition), f"no topic '{topic}'")
     if services.image.partition(topic, index) is None:
         return PartitionResponse(index, int(ErrorCode.unknown_topic_or_partition))
     partition = services.partitions.get(topic, index)

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from klamm.broker.context import Answer, RequestContext
-from klamm.broker.fetch_read import FetchWait, Limits, ReadResult, find_source, is_ready, read_all
+from klamm.broker.failures import failure_of
+from klamm.broker.fetch_read import (
+    ISOLATION_LEVELS,
+    FetchWait,
+    Limits,
+    ReadResult,
+    find_source,
+    is_ready,
+    read_all,
+)
 from klamm.broker.fetch_sessions import NO_SESSION_ID, FetchPlan, FetchTarget
 from klamm.broker.services import Services
+from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -24,6 +34,8 @@ def handle(services: Services, context: RequestContext, request: FetchRequest) -
     plan = services.fetch_sessions.plan(request)
     if plan.error_code is not ErrorCode.none:
         return FetchResponse(error_code=int(plan.error_code), session_id=NO_SESSION_ID)
+    if request.isolation_level not in ISOLATION_LEVELS:
+        return _failed(request)
     limits = _limits(services, request)
     sources = [
         find_source(services.image, services.partitions, target, request.uses_topic_ids)
@@ -41,6 +53,15 @@ def handle(services: Services, context: RequestContext, request: FetchRequest) -
     ):
         return answer()
     return FetchWait(services.loop, sources, limits, request.max_wait_ms, answer).future
+
+
+def _failed(request: FetchRequest) -> FetchResponse:
+    """The client asks for an isolation that nobody has heard of: it must not be given another one."""
+    response: FetchResponse = failure_of(ApiKey.FETCH)(request, ErrorCode.unknown_server_error)
+    response.session_id = request.session_id
+    if request.uses_topic_ids:
+        response.responses = []
+    return response
 
 
 def _limits(services: Services, request: FetchRequest) -> Limits:

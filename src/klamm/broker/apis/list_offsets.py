@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from klamm.broker.context import Answer, RequestContext
-from klamm.broker.fetch_read import epoch_error
+from klamm.broker.failures import failure_of
+from klamm.broker.fetch_read import ISOLATION_LEVELS, epoch_error
 from klamm.broker.services import Services
+from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -37,6 +39,9 @@ def handle(
     services: Services, context: RequestContext, request: ListOffsetsRequest
 ) -> Answer[ListOffsetsResponse]:
     """One lookup per partition."""
+    if request.isolation_level not in ISOLATION_LEVELS:
+        failed: ListOffsetsResponse = failure_of(ApiKey.LIST_OFFSETS)(request, ErrorCode.unknown_server_error)
+        return failed
     times_named = Counter(
         (topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions
     )

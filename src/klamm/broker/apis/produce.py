@@ -29,7 +29,7 @@ from klamm.protocol.messages.produce import (
 )
 from klamm.protocol.types import Buffer
 from klamm.records.batch import TRANSACTIONAL_BIT, BatchHeader
-from klamm.records.produced import ProducedError, single_batch
+from klamm.records.produced import ProducedError, first_header, single_batch
 from klamm.storage.log import LogError
 
 ADMIN_CLIENT_ID: Final = "__admin_client"
@@ -53,7 +53,8 @@ class Item:
     response: PartitionProduceResponse
     partition: Partition | None
     batch: Buffer = b""
-    header: BatchHeader | None = None
+    header: BatchHeader | None = None  # also of a batch that is refused, if there is a whole one
+    is_corrupt: bool = False  # no batch can be made out
 
     def refuse(self, error_code: int, message: str | None = None) -> None:
         self.response.error_code = int(error_code)
@@ -118,6 +119,8 @@ def _read_batch(item: Item, data: PartitionProduceData, allows_zstd: bool) -> No
         item.batch = data.records
     except ProducedError as error:
         item.refuse(error.error_code, str(error))
+        item.is_corrupt = error.error_code is ErrorCode.corrupt_message
+        item.header = first_header(data.records)
 
 
 def _refuse_repeated(items: Iterable[Item]) -> None:
@@ -133,14 +136,17 @@ def _refuse_repeated(items: Iterable[Item]) -> None:
 
 def _check_request(request: ProduceRequest, items: Iterable[Item]) -> None:
     """Checks that look at the request as a whole."""
-    transactional = [
-        item for item in items if item.header is not None and item.header.attributes & TRANSACTIONAL_BIT
-    ]
-    if transactional:
-        if request.transactional_id is None:
+    flagged = [item for item in items if item.header is None or item.header.attributes & TRANSACTIONAL_BIT]
+    if flagged:
+        first = next((item for item in flagged if item.header is not None or item.is_corrupt), None)
+        if first is not None and first.is_corrupt:
+            # Kafka stumbles over it while it looks for a transaction: nothing of the request is written.
+            _refuse_all(items, ErrorCode.corrupt_message, "no batch can be made out of a partition's bytes")
+            return
+        if first is not None and request.transactional_id is None:
             _refuse_all(items, ErrorCode.transactional_id_authorization_failed)
             return
-        good = [item for item in transactional if not item.response.error_code]
+        good = [item for item in flagged if not item.response.error_code]
         if len({(item.header.producer_id, item.header.producer_epoch) for item in good if item.header}) > 1:
             _refuse_all(items, ErrorCode.invalid_producer_id_mapping)
             return
@@ -152,9 +158,9 @@ def _check_request(request: ProduceRequest, items: Iterable[Item]) -> None:
                 item.refuse(ErrorCode.invalid_required_acks)
 
 
-def _refuse_all(items: Iterable[Item], error_code: ErrorCode) -> None:
+def _refuse_all(items: Iterable[Item], error_code: ErrorCode, message: str | None = None) -> None:
     for item in items:
-        item.refuse(error_code)
+        item.refuse(error_code, message)
 
 
 def _append(services: Services, context: RequestContext, item: Item) -> Appended | None:

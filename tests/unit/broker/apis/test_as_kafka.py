@@ -1,0 +1,117 @@
+"""Answers to odd requests that are Apache Kafka's: each was once a difference under random traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from klamm.protocol.api import ApiKey
+from klamm.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from klamm.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from klamm.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from support.jar import Jar, JarClient
+from support.requests import a_batch, a_fetch, a_produce
+
+
+@pytest.fixture
+def jar() -> Iterator[Jar]:
+    jar = Jar()
+    jar.create_topic("t")
+    jar.create_topic("u")
+    yield jar
+    jar.close()
+
+
+@pytest.fixture
+def client(jar: Jar) -> JarClient:
+    return jar.connect()
+
+
+def produced(client: JarClient, request: Any, version: int = 9) -> list[tuple[int, int]]:
+    """(error code, base offset) of each partition."""
+    response = client.ask(ApiKey.PRODUCE, version, request)
+    return [
+        (answer.error_code, answer.base_offset)
+        for topic in response.responses
+        for answer in topic.partition_responses
+    ]
+
+
+def test_bytes_that_cannot_be_a_batch_spoil_the_whole_request(jar: Jar, client: JarClient) -> None:
+    no_batch = a_batch(jar)[:8] + (5).to_bytes(4, "big") + a_batch(jar)[12:]
+    batches = {("t", 0): a_batch(jar), ("nobody", 0): a_batch(jar), ("u", 0): no_batch}
+    assert produced(client, a_produce(jar, batches=batches)) == [(2, -1)] * 3
+    assert produced(client, a_produce(jar)) == [(0, 0)]
+
+
+def test_a_transaction_before_the_bytes_that_cannot_be_a_batch_is_noticed_first(
+    jar: Jar, client: JarClient
+) -> None:
+    no_magic = a_batch(jar)[:16] + b"\7" + a_batch(jar)[17:]
+    transactional = a_batch(jar, producer_id=7, transactional=True)
+    assert (
+        produced(client, a_produce(jar, batches={("t", 0): transactional, ("u", 0): no_magic}))
+        == [(53, -1)] * 2
+    )
+    assert (
+        produced(client, a_produce(jar, batches={("t", 0): no_magic, ("u", 0): transactional}))
+        == [(2, -1)] * 2
+    )
+
+
+def test_a_transaction_is_noticed_in_a_batch_that_is_refused_for_something_else(
+    jar: Jar, client: JarClient
+) -> None:
+    twice = a_batch(jar, producer_id=7, transactional=True) * 2
+    assert (
+        produced(client, a_produce(jar, batches={("t", 0): a_batch(jar), ("u", 0): twice})) == [(53, -1)] * 2
+    )
+
+
+def test_any_negative_epoch_of_a_fetch_means_that_none_is_known(jar: Jar, client: JarClient) -> None:
+    client.ask(ApiKey.PRODUCE, 9, a_produce(jar))
+    response = client.ask(ApiKey.FETCH, 12, a_fetch(jar, leader_epoch=-2))
+    assert response.responses[0].partitions[0].error_code == 0
+    asked = ListOffsetsRequest(-1, 0, [ListOffsetsTopic("t", [ListOffsetsPartition(0, -2, -1)])])
+    assert client.ask(ApiKey.LIST_OFFSETS, 7, asked).topics[0].partitions[0].error_code == 74
+
+
+def test_an_epoch_before_the_first_ended_where_the_log_begins(jar: Jar, client: JarClient) -> None:
+    client.ask(ApiKey.PRODUCE, 9, a_produce(jar))
+    for epoch, expected in ((-2, (-2, 0)), (-1, (-1, -1)), (0, (0, 1))):
+        asked = [OffsetForLeaderTopic("t", [OffsetForLeaderPartition(0, -1, epoch)])]
+        answer = client.ask(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, OffsetForLeaderEpochRequest(-1, asked))
+        found = answer.topics[0].partitions[0]
+        assert (found.leader_epoch, found.end_offset) == expected
+
+
+@pytest.mark.parametrize("version", [4, 7, 12, 13])
+def test_an_isolation_that_nobody_knows_gets_nothing(jar: Jar, client: JarClient, version: int) -> None:
+    client.ask(ApiKey.PRODUCE, 9, a_produce(jar))
+    topic = jar.services.image.topic("t")
+    assert topic is not None
+    request = a_fetch(jar, topic_id=topic.topic_id, isolation_level=2)
+    response = client.ask(ApiKey.FETCH, version, request)
+    assert response.error_code == (-1 if version >= 7 else 0)
+    codes = [data.error_code for topic in response.responses for data in topic.partitions]
+    assert codes == ([-1] if version < 13 else [])
+
+
+def test_a_lookup_with_an_isolation_that_nobody_knows_fails(jar: Jar, client: JarClient) -> None:
+    asked = ListOffsetsRequest(-1, 2, [ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, -1)])])
+    found = client.ask(ApiKey.LIST_OFFSETS, 7, asked).topics[0].partitions[0]
+    assert (found.error_code, found.offset) == (-1, -1)
+
+
+def test_producers_of_no_topic_and_of_no_name(jar: Jar, client: JarClient) -> None:
+    asked = [TopicRequest("t", [0, 9]), TopicRequest("nobody", [0]), TopicRequest("a b", [0])]
+    response = client.ask(ApiKey.DESCRIBE_PRODUCERS, 0, DescribeProducersRequest(asked))
+    answers = [each for topic in response.topics for each in topic.partitions]
+    assert [each.error_code for each in answers] == [0, 3, 3, 17]
+    assert [each.error_message is None for each in answers] == [True, True, False, False]
