@@ -97,7 +97,8 @@ class Connection(asyncio.Protocol):
     ) -> None:
         self._services = services
         self._loop = services.loop
-        self._endpoint = dispatcher.endpoint
+        self._dispatcher = dispatcher
+        self._find_endpoint = dispatcher.find
         self._refusals = refusals
         self._on_made = on_made
         self._on_lost = on_lost
@@ -194,14 +195,11 @@ class Connection(asyncio.Protocol):
             self._refuse(self._broken)
 
     def _decide(self, frame: bytes) -> None:
-        try:
-            endpoint = self._endpoint(frame[:4])
-        except DecodeError as error:
-            if frame[:2] == _API_VERSIONS_KEY:
-                self._answer_unsupported_version(frame)
-            else:
-                self._refuse(str(error))
-            return
+        endpoint = self._find_endpoint(frame[:4])
+        if endpoint is None:
+            endpoint = self._new_endpoint(frame)
+            if endpoint is None:
+                return
         try:
             header = read_request_header(frame, has_tags=endpoint.header_has_tags)
             request = endpoint.decode(frame, header.body_position)
@@ -219,6 +217,17 @@ class Connection(asyncio.Protocol):
             # Whatever a handler raises, its client gets an answer and the others notice nothing.
             result = self._failure(endpoint, request, error)
         self._take_result(endpoint, header.correlation_id, request, result)
+
+    def _new_endpoint(self, frame: bytes) -> Endpoint | None:
+        """What serves an API that nobody asked for before; None when nothing does, and the client knows."""
+        try:
+            return self._dispatcher.endpoint(frame[:4])
+        except DecodeError as error:
+            if frame[:2] == _API_VERSIONS_KEY:
+                self._answer_unsupported_version(frame)
+            else:
+                self._refuse(str(error))
+            return None
 
     def _take_result(self, endpoint: Endpoint, correlation_id: int, request: Any, result: Any) -> None:
         started_at_ms = self._active_at_ms
@@ -302,9 +311,14 @@ class Connection(asyncio.Protocol):
             _log.exception("the answer to %s from %s cannot be written", endpoint, self.peer)
             self._take_no_more()
             return
-        size_bytes = 4 + endpoint.response_has_tags + sum(map(len, parts))
+        has_tags = endpoint.response_has_tags
+        if endpoint.is_large:
+            size_bytes = 4 + has_tags + sum(map(len, parts))
+        else:
+            parts = [b"".join(parts)]
+            size_bytes = 4 + has_tags + len(parts[0])
         head = _START.pack(size_bytes, correlation_id)
-        parts.insert(0, head + b"\0" if endpoint.response_has_tags else head)
+        self._out.append(head + b"\0" if has_tags else head)
         self._send(parts, 4 + size_bytes)
 
     def _observe(self, endpoint: Endpoint, response: Any, started_at_ms: int) -> None:

@@ -34,6 +34,7 @@ class Endpoint:
     encode: Encode
     handle: Handler
     failed: Callable[[Any, ErrorCode], Any]
+    is_large: bool = False  # answers may hold megabytes, which are not copied once more to be sent
 
     def __str__(self) -> str:
         return f"{self.api_key.name} {self.version}"
@@ -45,6 +46,8 @@ class Dispatcher:
     def __init__(self, routes: RouteTable) -> None:
         self._routes = routes
         self._endpoints: dict[bytes, Endpoint] = {}
+
+        self.find = self._endpoints.get  # those that were asked for before; None for the others
 
     def endpoint(self, start: bytes) -> Endpoint:
         """The endpoint for these four bytes; DecodeError when this API or version is not served."""
@@ -68,6 +71,7 @@ class Dispatcher:
             encode=response_encoder(key, version),
             handle=self._routes.handler(route),
             failed=failure_of(route.api_key),
+            is_large=route.api_key is ApiKey.FETCH,
         )
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from klamm.broker.fetch_sessions import FetchTarget
 from klamm.broker.image import ClusterImage
-from klamm.broker.partitions import Partition, PartitionRegistry
+from klamm.broker.partitions import NO_ERROR, Partition, PartitionRegistry
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, FetchResponse, PartitionData
 from klamm.protocol.types import Buffer
@@ -70,7 +70,7 @@ def find_source(
 def reading_error(source: Source) -> ErrorCode:
     """Why a found partition cannot be read as asked, whatever it holds."""
     partition, asked_epoch = source.partition, source.target.current_leader_epoch
-    if partition is None or partition.error_code is not ErrorCode.none:
+    if partition is None or partition.error_code is not NO_ERROR:
         return source.error_code if partition is None else partition.error_code
     # Of a fetch any negative epoch means none; the lookups of offsets take only -1 for that.
     return epoch_error(partition, max(-1, asked_epoch))
@@ -79,7 +79,7 @@ def reading_error(source: Source) -> ErrorCode:
 def epoch_error(partition: Partition, asked_epoch: int) -> ErrorCode:
     """Whether a client's idea of the leadership is of the past or of the future; -1 has none."""
     if asked_epoch in (-1, partition.leader_epoch):
-        return ErrorCode.none
+        return NO_ERROR
     is_old = asked_epoch < partition.leader_epoch
     return ErrorCode.fenced_leader_epoch if is_old else ErrorCode.unknown_leader_epoch
 
@@ -105,7 +105,7 @@ def is_ready(sources: Sequence[Source], limits: Limits) -> bool:
             if source.ends_wait:
                 return True
             continue
-        if reading_error(source) is not ErrorCode.none:
+        if reading_error(source) is not NO_ERROR:
             return True
         log = partition.log
         offset, upper_offset = target.fetch_offset, limits.upper_offset(log)
@@ -146,7 +146,7 @@ def read_all(sources: Sequence[Source], limits: Limits) -> ReadResult:
 def _read(source: Source, limits: Limits, left_bytes: int, at_least_one: bool) -> PartitionData:
     target = source.target
     error_code = reading_error(source)
-    if error_code is not ErrorCode.none:
+    if error_code is not NO_ERROR:
         data = _error(target, error_code)
         if source.partition is None and not source.ends_wait:
             data.aborted_transactions = []  # as Kafka has it where it did not come to reading

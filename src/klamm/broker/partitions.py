@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.types import TopicPartition
@@ -12,6 +13,8 @@ from klamm.storage.log import LogError, LogStore, PartitionLog
 from klamm.storage.topic_config import TopicConfig
 
 Watcher = Callable[[], None]
+
+NO_ERROR: Final = ErrorCode.none  # an enum's member is looked up slowly, and this one for every request
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +52,7 @@ class Partition:
         self.topic, self.partition = name
         self.topic_id = topic_id
         self.leader_epoch = leader_epoch
-        self.error_code = ErrorCode.none if log is not None else ErrorCode.kafka_storage_error
+        self.error_code = NO_ERROR if log is not None else ErrorCode.kafka_storage_error
         self.flush_failures = 0
         self.watchers: dict[Watcher, None] = {}
         self._registry = registry
@@ -61,7 +64,7 @@ class Partition:
     @property
     def log(self) -> PartitionLog:
         """The log; raises LogError with the partition's error code when it cannot serve."""
-        if self.error_code is not ErrorCode.none or self._log is None:
+        if self.error_code is not NO_ERROR or self._log is None:
             raise LogError(self.error_code, f"{self.name} is not served here")
         return self._log
 
@@ -130,7 +133,7 @@ class PartitionRegistry:
     def reconfigure(self, topic: str, config: TopicConfig) -> None:
         """A topic's configuration changed: holds from the next append, read or cleaning on."""
         for partition in self.of_topic(topic):
-            if partition.error_code is ErrorCode.none:
+            if partition.error_code is NO_ERROR:
                 partition.log.config = config
 
     def delete(self, topic: str, partition: int) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from klamm.broker.context import Promise
 from klamm.broker.deadlines import Deadlines
-from klamm.broker.partitions import Partition
+from klamm.broker.partitions import NO_ERROR, Partition
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 
@@ -24,7 +24,7 @@ class Appended:
     def settle(self) -> bool:
         """Whether there is nothing left to wait for; what went wrong is in the response then."""
         partition = self.partition
-        if partition.error_code is not ErrorCode.none:
+        if partition.error_code is not NO_ERROR:
             self.refuse(partition.error_code)
         elif partition.flush_failures != self.flush_failures:
             self.refuse(ErrorCode.kafka_storage_error)

@@ -21,6 +21,7 @@ from klamm.records.record import Record, decode_records, recompress
 from klamm.storage.topic_config import TopicConfig
 
 NO_TIMESTAMP: Final = -1
+NO_ERROR: Final = ErrorCode.none
 _CODECS: Final = {
     "uncompressed": Codec.NONE,
     "gzip": Codec.GZIP,
@@ -59,7 +60,7 @@ def checked_batch(
 ) -> Buffer:
     """The batch as it will be stored; raises BatchRefusedError."""
     error_code = append_error(batch, header, config.max_message_bytes)
-    if error_code is not ErrorCode.none:
+    if error_code is not NO_ERROR:
         raise BatchRefusedError(error_code)
     codec = _CODECS.get(config.compression_type, header.codec)
     if (

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from klamm.broker.context import Answer, CloseConnectionError, Held, RequestContext
-from klamm.broker.partitions import Partition
+from klamm.broker.partitions import NO_ERROR, Partition
 from klamm.broker.produce_wait import Appended, ProduceWait
 from klamm.broker.services import Services
 from klamm.broker.topic_names import is_internal
@@ -34,6 +34,7 @@ from klamm.storage.log import LogError
 
 ADMIN_CLIENT_ID: Final = "__admin_client"
 _ACKS: Final = (-1, 0, 1)
+_UNKNOWN_PARTITION: Final = ErrorCode.unknown_topic_or_partition
 # Kafka tells the log start with every other reason for which a log refuses a batch.
 _WITHOUT_LOG_START: Final = frozenset(
     {
@@ -92,7 +93,7 @@ def _items(services: Services, request: ProduceRequest) -> tuple[ProduceResponse
     responses: list[TopicProduceResponse] = []
     items: list[Item] = []
     for topic in request.topic_data:
-        name, unknown = topic.name, ErrorCode.unknown_topic_or_partition
+        name, unknown = topic.name, _UNKNOWN_PARTITION
         if request.uses_topic_ids:
             state = services.image.topic_by_id(topic.topic_id)
             name, unknown = ("", ErrorCode.unknown_topic_id) if state is None else (state.name, unknown)
@@ -174,7 +175,7 @@ def _append(services: Services, context: RequestContext, item: Item) -> Appended
     assert item.header is not None
     clock = services.clock
     timestamp_ms, now_ms = clock.timestamp_ms(), clock.now_ms()
-    if partition.error_code is not ErrorCode.none:
+    if partition.error_code is not NO_ERROR:
         item.refuse(partition.error_code)
         return None
     log = partition.log
@@ -215,7 +216,7 @@ def _name_leaders(
     """Tell a client that asked the wrong broker whom to ask (version 10 and later carry it)."""
     endpoints: dict[int, NodeEndpoint] = {}
     for item in items:
-        if item.response.error_code != ErrorCode.not_leader_or_follower:
+        if not item.response.error_code or item.response.error_code != ErrorCode.not_leader_or_follower:
             continue
         state = services.image.partition(item.topic, item.response.index)
         if state is None or state.leader_id < 0:
