@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -173,6 +173,7 @@ def main() -> None:
         "--rounds", type=int, default=3, help="how often each broker has its turn (default 3)"
     )
     parser.add_argument("--quick", action="store_true", help="tiny loads, to see that it runs")
+    parser.add_argument("--mb", type=int, help=f"to write per load (default {FULL.perf_mb})")
     parser.add_argument("--brokers", default=",".join(SUBJECTS), help="which, comma-separated (default all)")
     parser.add_argument(
         "--folder", type=Path, help="where the brokers keep their data (default: a temporary one)"
@@ -184,6 +185,8 @@ def main() -> None:
     says = {name: SUBJECTS[name].says for name in names}
     report = Report("How does klamm's data path compare with Apache Kafka's?", names[0], says)
     amounts = QUICK if arguments.quick else FULL
+    if arguments.mb is not None:
+        amounts = replace(amounts, perf_mb=arguments.mb)
     for turn in range(arguments.rounds):
         # Every other round backwards, so that nobody always follows the same neighbour.
         for name in names if turn % 2 == 0 else reversed(names):
