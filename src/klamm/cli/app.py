@@ -14,6 +14,8 @@ from klamm.version import __version__
 COMMANDS: Final = {
     "up": "up",
     "topics": "topics",
+    "produce": "produce",
+    "consume": "consume",
     "groups": "groups",
     "offsets": "offsets",
     "dump": "dump",
@@ -25,6 +27,8 @@ A broker that speaks Kafka's protocol, one install away.
 \b
   klamm up                    serve on 127.0.0.1:9092, data in ./klamm-data
   klamm up --memory           the same, and nothing is kept
+  klamm produce TOPIC         send lines of standard input
+  klamm consume TOPIC...      print records as they come
   klamm dump FILE...          what a log's files hold
 
 `klamm COMMAND --help` tells more, with examples.

@@ -1,0 +1,115 @@
+"""Records as JSON lines: what `klamm consume --json` prints, `klamm produce --json` takes."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from klamm.client.consumer.records import ConsumerRecord
+
+FIELDS: Final = frozenset(
+    {
+        "topic",
+        "partition",
+        "offset",
+        "timestamp_ms",
+        "key",
+        "key_base64",
+        "value",
+        "value_base64",
+        "headers",
+    }
+)
+
+Header = tuple[str, bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    """A record to be sent."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: tuple[Header, ...] = ()
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+def to_line(record: ConsumerRecord) -> str:
+    """One record as one line of JSON. Bytes that are no text stand under a name that says so."""
+    fact: dict[str, Any] = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        **_field("key", record.key),
+        **_field("value", record.value),
+    }
+    if record.headers:
+        fact["headers"] = [{"name": name, **_field("value", value)} for name, value in record.headers]
+    return json.dumps(fact, ensure_ascii=False, separators=(",", ":"))
+
+
+def _field(name: str, content: bytes | None) -> dict[str, str | None]:
+    if content is None:
+        return {name: None}
+    try:
+        return {name: content.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(content).decode()}
+
+
+def from_line(line: str | bytes) -> NewRecord:
+    """One record from one line of JSON. Raises ValueError that says what is wrong."""
+    try:
+        fact = json.loads(line)
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"not JSON: {error}") from None
+    if not isinstance(fact, dict):
+        raise ValueError('a record is an object, as {"key": "k", "value": "v"}')
+    unknown = sorted(set(fact) - FIELDS)
+    if unknown:
+        raise ValueError(f"unknown field {unknown[0]!r}; there are {', '.join(sorted(FIELDS))}")
+    return NewRecord(
+        value=_content(fact, "value"),
+        key=_content(fact, "key"),
+        headers=_headers(fact.get("headers")),
+        partition=_number(fact, "partition"),
+        timestamp_ms=_number(fact, "timestamp_ms"),
+    )
+
+
+def _content(fact: Mapping[str, Any], name: str) -> bytes | None:
+    coded = fact.get(f"{name}_base64")
+    if coded is not None:
+        try:
+            return base64.b64decode(coded, validate=True)
+        except (binascii.Error, TypeError) as error:
+            raise ValueError(f"{name}_base64 is not base64: {error}") from None
+    content = fact.get(name)
+    if content is None:
+        return None
+    if isinstance(content, str):
+        return content.encode()
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _headers(given: Any) -> tuple[Header, ...]:
+    if given is None:
+        return ()
+    if isinstance(given, dict):
+        return tuple((name, _content({"value": value}, "value")) for name, value in given.items())
+    if isinstance(given, list) and all(isinstance(item, dict) and "name" in item for item in given):
+        return tuple((str(item["name"]), _content(item, "value")) for item in given)
+    raise ValueError('headers are an object, or a list of {"name": ..., "value": ...}')
+
+
+def _number(fact: Mapping[str, Any], name: str) -> int | None:
+    number = fact.get(name)
+    if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 0):
+        raise ValueError(f"{name} is a number from 0 on, not {number!r}")
+    return number
