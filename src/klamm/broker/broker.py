@@ -19,6 +19,7 @@ from klamm.broker.producer_ids import ProducerIds
 from klamm.broker.routes import RouteTable
 from klamm.broker.server import BoundListener, Server, bind
 from klamm.broker.services import Arguments, Result, RunBlocking, Services
+from klamm.broker.topic_names import OFFSETS_TOPIC
 from klamm.broker.topics import TopicManager, topic_config, with_dynamic_configs
 from klamm.broker.validation import Validation
 from klamm.clock import Clock
@@ -135,6 +136,8 @@ class Broker:
         )
         topics.config_watchers.append(self._take_config)
         self._open_partitions(image, partitions)
+        if image.topic(OFFSETS_TOPIC) is not None:
+            services.start_groups()  # sessions of members run from now, whether or not somebody asks
         self._server = Server(services)
         self._chores = Chores(services)
         if self._storage.files is not None and config.log_cleaner_enable:
@@ -146,6 +149,8 @@ class Broker:
         """Answer what can be answered, flush, and leave everything clean for the next start."""
         if self._chores is not None:
             self._chores.call_back()
+        if self._services is not None:
+            self._services.stop_groups()
         if self._server is not None:
             await self._server.stop()
         self._close_sockets()

@@ -46,7 +46,7 @@ def describe_topic(
         broker_names = [broker.name for broker in BROKER_NAMES.get(setting.name, ())]
         synonyms = _broker_synonyms(config.layers, broker_names)
         if setting.name in overrides:
-            own = ConfigSynonym(setting.name, overrides[setting.name], ConfigSource.TOPIC)
+            own = ConfigSynonym(setting.name, as_text(values[setting.name]), ConfigSource.TOPIC)
             synonyms = (own, *synonyms)
         entries.append(_entry(setting, as_text(values[setting.name]), synonyms))
     return entries

@@ -54,9 +54,11 @@ def find_source(
     name = target.topic
     if uses_topic_ids:
         state = image.topic_by_id(target.topic_id)
-        if state is None:
+        if state is not None:
+            target.found_as = state.name
+        elif not target.found_as:
             return Source(target, None, ErrorCode.unknown_topic_id)
-        name = state.name
+        name = target.found_as
     partition = partitions.get(name, target.partition)
     if partition is not None:
         if uses_topic_ids and partition.topic_id != target.topic_id:

@@ -34,6 +34,7 @@ class FetchTarget:
     fetch_offset: int
     last_fetched_epoch: int
     max_bytes: int
+    found_as: str = ""  # what the id stood for; a session misses a deleted topic by its name, as Kafka does
     told_high_watermark: int = -1
     told_log_start_offset: int = -1
 

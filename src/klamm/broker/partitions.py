@@ -104,6 +104,7 @@ class PartitionRegistry:
         self._logs = logs
         self._loop = loop
         self._topics: dict[str, dict[int, Partition]] = {}
+        self.opening_watchers: list[Callable[[Partition], None]] = []  # told of each partition opened
         self._changed: dict[Partition, None] = {}
 
     def __iter__(self) -> Iterator[Partition]:
@@ -128,6 +129,8 @@ class PartitionRegistry:
             _log.error("%s is offline: %s", name, error)
         opened = Partition(self, name, topic_id, leader_epoch, log)
         self._topics.setdefault(topic, {})[partition] = opened
+        for watcher in self.opening_watchers:
+            watcher(opened)
         return opened
 
     def reconfigure(self, topic: str, config: TopicConfig) -> None:

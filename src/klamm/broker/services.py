@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from klamm.broker.deadlines import Deadlines
     from klamm.broker.fetch_sessions import FetchSessions
     from klamm.broker.flusher import Flusher
+    from klamm.broker.groups import Groups
     from klamm.broker.image import ClusterImage
     from klamm.broker.partitions import PartitionRegistry
     from klamm.broker.producer_ids import ProducerIds
@@ -56,3 +57,20 @@ class Services:
     fetch_sessions: FetchSessions
     deadlines: Deadlines
     validation: Validation  # how closely produced batches are looked at; follows `config`
+    _groups: Groups | None = None
+
+    @property
+    def groups(self) -> Groups:
+        """The group coordinator, made when it is first needed: a broker without groups starts without it."""
+        return self._groups if self._groups is not None else self.start_groups()
+
+    def start_groups(self) -> Groups:
+        # Imported here: a broker without groups starts without it.
+        from klamm.broker.groups import Groups  # noqa: PLC0415
+
+        self._groups = Groups(self)
+        return self._groups
+
+    def stop_groups(self) -> None:
+        if self._groups is not None:
+            self._groups.stop()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from klamm.broker.config_entries import ConfigEntry
 from klamm.broker.configs import describe
 from klamm.broker.context import RequestContext
 from klamm.broker.refusal import Refusal
 from klamm.broker.services import Services
+from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResourceResult,
@@ -15,11 +18,16 @@ from klamm.protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
+_TYPES: Final = frozenset({2, 4, 8, 16, 32})  # what a protocol without errors can name; served are 2 and 4
+
 
 def handle(
     services: Services, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     """Describe each resource, or tell why it cannot be described."""
+    unknown = {asked.resource_type for asked in request.resources} - _TYPES
+    if unknown:
+        return _refused(request, f"Unexpected resource type {min(unknown)}")
     results = []
     for asked in request.resources:
         result = DescribeConfigsResult(
@@ -32,6 +40,17 @@ def handle(
             result.configs = [_entry(entry, request) for entry in described]
         results.append(result)
     return DescribeConfigsResponse(results=results)
+
+
+def _refused(request: DescribeConfigsRequest, why: str) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[
+            DescribeConfigsResult(
+                ErrorCode.invalid_request, why, asked.resource_type, asked.resource_name, configs=[]
+            )
+            for asked in request.resources
+        ]
+    )
 
 
 def _entry(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:

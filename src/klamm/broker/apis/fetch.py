@@ -34,13 +34,13 @@ def handle(services: Services, context: RequestContext, request: FetchRequest) -
     plan = services.fetch_sessions.plan(request)
     if plan.error_code is not ErrorCode.none:
         return FetchResponse(error_code=int(plan.error_code), session_id=NO_SESSION_ID)
-    if request.isolation_level not in ISOLATION_LEVELS:
-        return _failed(request)
     limits = _limits(services, request)
     sources = [
         find_source(services.image, services.partitions, target, request.uses_topic_ids)
         for target in plan.targets
     ]
+    if request.isolation_level not in ISOLATION_LEVELS and any(source.partition for source in sources):
+        return _failed(request)
 
     def answer() -> FetchResponse:
         return _answer(services, context, request, plan, read_all(sources, limits))

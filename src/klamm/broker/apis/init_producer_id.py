@@ -5,11 +5,15 @@ With a transactional id it is the transaction coordinator's to answer, and there
 
 from __future__ import annotations
 
+from typing import Final
+
 from klamm.broker.context import Answer, RequestContext
 from klamm.broker.producer_ids import NoProducerIdError
 from klamm.broker.services import Services
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+_NONE: Final = -1  # no id, no epoch: they come together
 
 
 def handle(
@@ -19,6 +23,8 @@ def handle(
     if request.transactional_id is not None:
         is_empty = not request.transactional_id
         return _refused(ErrorCode.invalid_request if is_empty else ErrorCode.coordinator_not_available)
+    if (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
+        return _refused(ErrorCode.invalid_request)
     producer_id = services.producer_ids.take()
     if producer_id is None:
         return _waited(services)

@@ -67,18 +67,30 @@ def _describe_names(
     names: Iterable[str],
     refusals: Mapping[str, Refusal],
 ) -> MetadataResponse:
-    topics = [services.image.topic(name) or _unknown_name(name, refusals.get(name)) for name in names]
+    operations = _operations(request)
+    topics = [
+        services.image.topic(name) or _unknown_name(name, refusals.get(name), operations) for name in names
+    ]
     return _describe(services, context, request, topics)
 
 
-def _unknown_name(name: str, refusal: Refusal | None) -> MetadataResponseTopic:
+def _operations(request: MetadataRequest) -> int:
+    return TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+
+
+def _unknown_name(name: str, refusal: Refusal | None, operations: int) -> MetadataResponseTopic:
     if refusal is not None:
         error_code = refusal.error_code
     elif name_problem(name) is not None:
         error_code = ErrorCode.invalid_topic_exception
     else:
         error_code = ErrorCode.unknown_topic_or_partition
-    return MetadataResponseTopic(error_code=error_code, name=name, is_internal=is_internal(name))
+    return MetadataResponseTopic(
+        error_code=error_code,
+        name=name,
+        is_internal=is_internal(name),
+        topic_authorized_operations=operations,
+    )
 
 
 def _by_id(services: Services, topic_id: bytes) -> TopicState | MetadataResponseTopic:
@@ -107,7 +119,7 @@ def _describe(
 ) -> MetadataResponse:
     image = services.image
     view = LeadershipView(image, services.partitions, context.listener)
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    operations = _operations(request)
     brokers = [
         MetadataResponseBroker(broker_id, *address, image.brokers[broker_id].rack)
         for broker_id in sorted(image.brokers)

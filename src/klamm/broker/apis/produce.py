@@ -29,7 +29,7 @@ from klamm.protocol.messages.produce import (
 )
 from klamm.protocol.types import Buffer
 from klamm.records.batch import TRANSACTIONAL_BIT, BatchHeader
-from klamm.records.produced import ProducedError, first_header, single_batch
+from klamm.records.produced import ProducedError, first_header, is_no_batch, single_batch
 from klamm.storage.log import LogError
 
 ADMIN_CLIENT_ID: Final = "__admin_client"
@@ -120,7 +120,7 @@ def _read_batch(item: Item, data: PartitionProduceData, allows_zstd: bool) -> No
         item.batch = data.records
     except ProducedError as error:
         item.refuse(error.error_code, str(error))
-        item.is_corrupt = error.error_code is ErrorCode.corrupt_message
+        item.is_corrupt = is_no_batch(data.records)
         item.header = first_header(data.records)
 
 

@@ -1,0 +1,59 @@
+"""FindCoordinator: which broker coordinates a group. Any broker knows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from klamm.broker.context import RequestContext
+from klamm.broker.services import Services
+from klamm.broker.topic_names import OFFSETS_TOPIC
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+
+
+def handle(
+    services: Services, context: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    """The coordinator of each key; a missing internal topic is created behind the answer."""
+    if request.is_batched:
+        return FindCoordinatorResponse(
+            coordinators=[_find(services, context, key, request.key_type) for key in request.coordinator_keys]
+        )
+    found = _find(services, context, request.key, request.key_type)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message or "NONE",
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _find(services: Services, context: RequestContext, key: str, key_type: int) -> Coordinator:
+    if key_type == TRANSACTION:
+        return _refused(
+            key, ErrorCode.coordinator_not_available, "This broker does not coordinate transactions."
+        )
+    if key_type != GROUP:
+        return _refused(key, ErrorCode.invalid_request, f"There is no coordinator of type {key_type}.")
+    partition = services.image.partition(OFFSETS_TOPIC, services.groups.partition_for(key))
+    if partition is None:
+        services.groups.create_topic()
+        return _refused(key, ErrorCode.coordinator_not_available)
+    address = services.image.address(partition.leader_id, context.listener)
+    if address is None:
+        return _refused(key, ErrorCode.coordinator_not_available)
+    return Coordinator(key, partition.leader_id, *address, error_message="")
+
+
+def _refused(
+    key: str, error_code: ErrorCode, message: str = "The coordinator is not available."
+) -> Coordinator:
+    return Coordinator(key, -1, "", -1, int(error_code), message)

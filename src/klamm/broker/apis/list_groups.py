@@ -1,0 +1,15 @@
+"""ListGroups: the groups that this broker coordinates."""
+
+from __future__ import annotations
+
+from klamm.broker.context import Answer, RequestContext
+from klamm.broker.services import Services
+from klamm.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+
+def handle(
+    services: Services, context: RequestContext, request: ListGroupsRequest
+) -> Answer[ListGroupsResponse]:
+    """The coordinator's answer."""
+    answer: Answer[ListGroupsResponse] = services.groups.ask(request, context)
+    return answer

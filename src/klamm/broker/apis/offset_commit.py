@@ -1,0 +1,15 @@
+"""OffsetCommit: how far a group has read."""
+
+from __future__ import annotations
+
+from klamm.broker.context import Answer, RequestContext
+from klamm.broker.services import Services
+from klamm.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+
+
+def handle(
+    services: Services, context: RequestContext, request: OffsetCommitRequest
+) -> Answer[OffsetCommitResponse]:
+    """The coordinator's answer, when the commit is durable."""
+    answer: Answer[OffsetCommitResponse] = services.groups.ask(request, context)
+    return answer

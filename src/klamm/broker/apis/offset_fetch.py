@@ -1,0 +1,15 @@
+"""OffsetFetch: what groups have committed."""
+
+from __future__ import annotations
+
+from klamm.broker.context import Answer, RequestContext
+from klamm.broker.services import Services
+from klamm.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+
+
+def handle(
+    services: Services, context: RequestContext, request: OffsetFetchRequest
+) -> Answer[OffsetFetchResponse]:
+    """The coordinator's answer."""
+    answer: Answer[OffsetFetchResponse] = services.groups.ask(request, context)
+    return answer

@@ -1,0 +1,15 @@
+"""SyncGroup: the leader brings assignments, everybody fetches theirs."""
+
+from __future__ import annotations
+
+from klamm.broker.context import Answer, RequestContext
+from klamm.broker.services import Services
+from klamm.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+
+def handle(
+    services: Services, context: RequestContext, request: SyncGroupRequest
+) -> Answer[SyncGroupResponse]:
+    """The coordinator's answer, or a wait for the leader."""
+    answer: Answer[SyncGroupResponse] = services.groups.ask_parked(request, context)
+    return answer

@@ -1,0 +1,92 @@
+"""Why groups did what they did, as records of the topic `__klamm_events`: JSON, keyed by group."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from klamm.broker.topic_names import EVENTS_TOPIC
+from klamm.coordinator.group.events import GroupEvent, as_json, line
+from klamm.records.record import Record, encode_batch
+from klamm.storage.log import AppendOrigin, LogError
+
+if TYPE_CHECKING:
+    from asyncio import Task
+
+    from klamm.broker.services import Services
+
+MAX_WAITING: Final = 10_000  # events kept while the topic is not there; older ones are let go
+PER_BATCH: Final = 200
+
+_log = logging.getLogger(__name__)
+
+
+class EventWriter:
+    """Collects what happened and writes it once per turn of the loop. Nobody waits for it."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._waiting: deque[GroupEvent] = deque(maxlen=MAX_WAITING)
+        self._is_due = False
+        self._creating: Task[None] | None = None
+
+    def tell(self, event: GroupEvent) -> None:
+        _log.info("%s", line(event))
+        self._waiting.append(event)
+        if not self._is_due:
+            self._is_due = True
+            self._services.loop.call_soon(self._write)
+
+    def _write(self) -> None:
+        self._is_due = False
+        partition = self._services.partitions.get(EVENTS_TOPIC, 0)
+        if partition is None:
+            if self._creating is None and self._services.image.topic(EVENTS_TOPIC) is None:
+                self._creating = self._services.loop.create_task(self._create())
+            return
+        clock = self._services.clock
+        while self._waiting:
+            count = min(len(self._waiting), PER_BATCH)
+            batch = _encoded([self._waiting.popleft() for _ in range(count)])
+            try:
+                partition.log.append(
+                    batch,
+                    now_ms=clock.now_ms(),
+                    timestamp_ms=clock.timestamp_ms(),
+                    origin=AppendOrigin.COORDINATOR,
+                )
+            except LogError as error:
+                partition.note(error)
+                _log.warning("%d group events are not on record: %s", count, error)
+                return
+        self._services.flusher.mark(partition)
+
+    async def _create(self) -> None:
+        try:
+            refusals = await self._services.topics.ensure([EVENTS_TOPIC])
+        finally:
+            self._creating = None
+        if refusals:
+            _log.warning("no topic for group events: %s", refusals[EVENTS_TOPIC].message)
+        elif self._waiting:
+            self._write()
+
+    def stop(self) -> None:
+        if self._creating is not None:
+            self._creating.cancel()
+
+
+def _encoded(events: list[GroupEvent]) -> bytes:
+    return encode_batch(
+        [
+            Record(
+                index,
+                event.timestamp_ms,
+                event.group_id.encode(),
+                json.dumps(as_json(event), ensure_ascii=False).encode(),
+            )
+            for index, event in enumerate(events)
+        ]
+    )

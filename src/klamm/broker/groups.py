@@ -1,0 +1,241 @@
+"""The group coordinator at work in this broker: shards on partition logs, time, answers, events."""
+
+from __future__ import annotations
+
+import logging
+from asyncio import Future, Task, TimerHandle
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from klamm.broker.context import Held, Promise, RequestContext
+from klamm.broker.group_events import EventWriter
+from klamm.broker.group_logs import PartitionCoordinatorLog
+from klamm.broker.topic_names import OFFSETS_TOPIC
+from klamm.coordinator.group.config import GroupConfig
+from klamm.coordinator.group.coordinator import GroupCoordinator
+from klamm.coordinator.group.topics import KnownTopic
+from klamm.coordinator.runtime.outcome import Context
+from klamm.coordinator.runtime.shard import Shard, Status
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.join_group import JoinGroupRequest
+
+if TYPE_CHECKING:
+    from klamm.broker.config import BrokerConfig
+    from klamm.broker.image import ClusterImage
+    from klamm.broker.partitions import Partition
+    from klamm.broker.services import Services
+    from klamm.coordinator.group.events import GroupEvent
+    from klamm.storage.cluster import TopicState
+
+LOAD_BYTES: Final = 256 * 1024  # of the log per turn of the loop: loading must not hold up anybody else
+
+_log = logging.getLogger(__name__)
+
+
+class _Parked:
+    """A request whose connection waits for its answer."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, future: Future[Any]) -> None:
+        self.future = future
+
+    def keep(self, response: Any) -> None:
+        if not self.future.done():
+            self.future.set_result(response)
+
+
+class _Topics:
+    """The cluster's topics as the coordinator asks for them."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+
+    def by_name(self, name: str) -> KnownTopic | None:
+        return _known(self._image.topic(name))
+
+    def by_id(self, topic_id: bytes) -> KnownTopic | None:
+        return _known(self._image.topic_by_id(topic_id))
+
+
+def _known(topic: TopicState | None) -> KnownTopic | None:
+    return None if topic is None else KnownTopic(topic.name, topic.topic_id, len(topic.partitions))
+
+
+class Groups:
+    """Runs the shards that this broker leads. Everything happens on the event loop."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._events = EventWriter(services)
+        self._coordinator = GroupCoordinator(
+            group_config(services.config),
+            partition_count=self._partition_count(),
+            topics=_Topics(services.image),
+            host=self,
+        )
+        self._watched: dict[int, _Watch] = {}
+        self._timer: TimerHandle | None = None
+        self._timer_at_ms = 0
+        self._creating: Task[None] | None = None
+        services.topics.deletion_watchers.append(self._topics_deleted)
+        services.partitions.opening_watchers.append(self._opened)
+        for partition in services.partitions.of_topic(OFFSETS_TOPIC):
+            self._opened(partition)
+
+    def _partition_count(self) -> int:
+        topic = self._services.image.topic(OFFSETS_TOPIC)
+        if topic is not None:
+            return len(topic.partitions)
+        return self._services.config.offsets_topic_num_partitions
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition of `__consumer_offsets` that a group lives in."""
+        return self._coordinator.partition_for(group_id)
+
+    def create_topic(self) -> None:
+        """See to it that there is a topic for groups to live in; nobody waits for it."""
+        if self._creating is None:
+            self._creating = self._services.loop.create_task(self._create_topic())
+
+    async def _create_topic(self) -> None:
+        try:
+            refusals = await self._services.topics.ensure([OFFSETS_TOPIC])
+            if refusals:
+                _log.warning("%s cannot be created: %s", OFFSETS_TOPIC, refusals[OFFSETS_TOPIC].message)
+        finally:
+            self._creating = None
+
+    # --- requests --------------------------------------------------------------------------------------
+
+    def ask(self, request: Any, context: RequestContext) -> Any:
+        """Decide; the answer, or a held one when it waits for the disk."""
+        promise: Promise[Any] = Promise()
+        self._coordinator.handle(request, self._context(context, promise))
+        return promise.outcome() if promise.done() else Held(promise)
+
+    def ask_parked(self, request: Any, context: RequestContext) -> Any:
+        """Decide; the answer, or an awaitable when it waits for other members."""
+        future: Future[Any] = self._services.loop.create_future()
+        asked = self._context(context, _Parked(future))
+        if type(request) is JoinGroupRequest and not request.member_id:
+            asked.fresh_id = str(UUID(int=self._services.random.getrandbits(128), version=4))
+        self._coordinator.handle(request, asked)
+        return future.result() if future.done() else future
+
+    def _context(self, context: RequestContext, token: object) -> Context:
+        clock = self._services.clock
+        return Context(
+            now_ms=clock.now_ms(),
+            timestamp_ms=clock.timestamp_ms(),
+            client_id=context.client_id,
+            client_host=context.client_host,
+            token=token,
+        )
+
+    def _now(self) -> Context:
+        clock = self._services.clock
+        return Context(now_ms=clock.now_ms(), timestamp_ms=clock.timestamp_ms())
+
+    # --- what the coordinator asks of its host ---------------------------------------------------------
+
+    def send(self, token: Any, response: object) -> None:
+        token.keep(response)
+
+    def tell(self, event: Any) -> None:
+        group_event: GroupEvent = event
+        self._events.tell(group_event)
+
+    def wake(self, at_ms: int) -> None:
+        if self._timer is not None:
+            if self._timer_at_ms <= at_ms:
+                return
+            self._timer.cancel()
+        self._timer_at_ms = at_ms
+        delay_ms = max(0, at_ms - self._services.clock.now_ms())
+        self._timer = self._services.loop.call_later(delay_ms / 1000, self._tick)
+
+    def load(self, shard: Shard[Any, Any]) -> None:
+        self._services.loop.call_soon(self._load, shard)
+
+    def _load(self, shard: Shard[Any, Any]) -> None:
+        if not shard.load_some(self._now(), LOAD_BYTES):
+            self._services.loop.call_soon(self._load, shard)
+        elif shard.status is Status.ACTIVE:
+            _log.info("%s is served at epoch %d", shard.name, shard.epoch)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._coordinator.shards.tick(self._now())
+        next_ms = self._coordinator.shards.next_look_ms()
+        if next_ms is not None:
+            self.wake(next_ms)
+
+    # --- leadership, durability, topics ----------------------------------------------------------------
+
+    def _opened(self, partition: Partition) -> None:
+        """This broker leads a partition from now on; it matters here if groups live in it."""
+        if partition.topic != OFFSETS_TOPIC or partition.error_code is not ErrorCode.none:
+            return
+        log = PartitionCoordinatorLog(partition, self._services.flusher)
+        if self._coordinator.shards.elect(partition.partition, partition.leader_epoch, lambda: log):
+            self._watched[partition.partition] = _Watch(self, partition)
+
+    def changed(self, watch: _Watch) -> None:
+        """A partition's durable end moved, a flush of it failed, or it is served here no more."""
+        partition = watch.partition
+        number = partition.partition
+        if partition.error_code is not ErrorCode.none:
+            watch.stop()
+            self._watched.pop(number, None)
+            self._coordinator.shards.resign(number, partition.leader_epoch)
+            return
+        shard = self._coordinator.shards.by_partition.get(number)
+        if shard is None:
+            return
+        if partition.flush_failures != watch.flush_failures:
+            watch.flush_failures = partition.flush_failures
+            shard.on_flush_failed()
+        elif shard.is_waiting_for_disk:
+            shard.on_durable(self._now())
+
+    def _topics_deleted(self, gone: Sequence[TopicState]) -> None:
+        for topic in gone:
+            self._coordinator.topic_deleted(topic.name, self._now())
+
+    def stop(self) -> None:
+        """Serve nothing from now on; who waits is told to look elsewhere."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for watch in self._watched.values():
+            watch.stop()
+        self._watched.clear()
+        self._coordinator.shards.stop()
+        self._events.stop()
+        if self._creating is not None:
+            self._creating.cancel()
+
+
+class _Watch:
+    """An eye on one partition."""
+
+    __slots__ = ("_groups", "flush_failures", "partition")
+
+    def __init__(self, groups: Groups, partition: Partition) -> None:
+        self._groups = groups
+        self.partition = partition
+        self.flush_failures = partition.flush_failures
+        partition.watch(self._look)
+
+    def _look(self) -> None:
+        self._groups.changed(self)
+
+    def stop(self) -> None:
+        self.partition.unwatch(self._look)
+
+
+def group_config(config: BrokerConfig) -> GroupConfig:
+    """The broker's settings that concern groups."""
+    return GroupConfig(**{field.name: getattr(config, field.name) for field in fields(GroupConfig)})
