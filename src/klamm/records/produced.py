@@ -7,9 +7,14 @@ Kafka asks in two places, and other checks stand between them: first whether the
 
 from __future__ import annotations
 
+from typing import Final
+
 from klamm.protocol.errors import DecodeError, ErrorCode
 from klamm.protocol.types import Buffer
 from klamm.records.batch import (
+    LENGTH_AT,
+    MAGIC,
+    MAGIC_AT,
     BatchHeader,
     OldFormatError,
     TruncatedError,
@@ -17,6 +22,8 @@ from klamm.records.batch import (
     parse_header,
 )
 from klamm.records.compression import Codec
+
+_SMALLEST_LENGTH: Final = 14  # of the oldest format
 
 
 class ProducedError(ValueError):
@@ -48,6 +55,16 @@ def single_batch(records: Buffer | None, *, zstd_allowed: bool = True) -> BatchH
     if header.size_bytes < len(records):
         raise ProducedError(ErrorCode.invalid_record, "a partition takes one batch in a request, not more")
     return header
+
+
+def is_no_batch(records: Buffer | None) -> bool:
+    """Whether these bytes cannot begin a batch of any format, which stops Kafka before it looks further."""
+    start = bytes(memoryview(records or b"")[: MAGIC_AT + 1])
+    if len(start) < LENGTH_AT + 4:
+        return False
+    if int.from_bytes(start[LENGTH_AT : LENGTH_AT + 4], "big", signed=True) < _SMALLEST_LENGTH:
+        return True
+    return len(start) > MAGIC_AT and start[MAGIC_AT] > MAGIC
 
 
 def first_header(records: Buffer | None) -> BatchHeader | None:

@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 
 from klamm.protocol.api import ApiKey
+from klamm.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from klamm.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from klamm.protocol.messages.fetch import FetchRequest
+from klamm.protocol.messages.init_producer_id import InitProducerIdRequest
 from klamm.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from klamm.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from klamm.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -115,3 +119,62 @@ def test_producers_of_no_topic_and_of_no_name(jar: Jar, client: JarClient) -> No
     answers = [each for topic in response.topics for each in topic.partitions]
     assert [each.error_code for each in answers] == [0, 3, 3, 17]
     assert [each.error_message is None for each in answers] == [True, True, False, False]
+
+
+def test_a_batch_that_says_it_is_too_short_harms_only_its_partition(jar: Jar, client: JarClient) -> None:
+    short = a_batch(jar)[:8] + (48).to_bytes(4, "big") + a_batch(jar)[12:]
+    batches = {("t", 0): a_batch(jar), ("u", 0): short}
+    assert produced(client, a_produce(jar, batches=batches)) == [(0, 0), (2, -1)]
+
+
+@pytest.mark.parametrize(
+    ("producer_id", "epoch", "error_code"), [(-1, -1, 0), (5, 3, 0), (5, -1, 42), (-1, 3, 42)]
+)
+def test_an_id_and_its_epoch_come_together(
+    client: JarClient, producer_id: int, epoch: int, error_code: int
+) -> None:
+    request = InitProducerIdRequest(None, 1000, producer_id, epoch)
+    answer = client.ask(ApiKey.INIT_PRODUCER_ID, 4, request)
+    assert answer.error_code == error_code
+    assert answer.producer_epoch == (-1 if error_code else 0)
+
+
+def test_a_session_misses_a_deleted_topic_by_name_and_a_new_one_by_its_id(
+    jar: Jar, client: JarClient
+) -> None:
+    topic_id = jar.create_topic("gone")
+    request = a_fetch(jar, topic="", topic_id=topic_id, session_epoch=0)
+    session_id = client.ask(ApiKey.FETCH, 16, request).session_id
+    jar.delete_topic("gone")
+    again = FetchRequest(session_id=session_id, session_epoch=1)
+    assert client.ask(ApiKey.FETCH, 16, again).responses[0].partitions[0].error_code == 3
+    assert client.ask(ApiKey.FETCH, 16, request).responses[0].partitions[0].error_code == 100
+    jar.create_topic("gone")
+    again.session_epoch = 2
+    assert client.ask(ApiKey.FETCH, 16, again).responses[0].partitions[0].error_code == 103
+
+
+def test_operations_are_told_of_a_topic_that_is_not_there(client: JarClient) -> None:
+    request = MetadataRequest(
+        [MetadataRequestTopic(name="nobody")],
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=True,
+    )
+    (topic,) = client.ask(ApiKey.METADATA, 10, request).topics
+    assert (topic.error_code, topic.topic_authorized_operations) == (3, 3576)
+
+
+def test_a_kind_of_resource_that_nobody_knows_spoils_the_whole_question(client: JarClient) -> None:
+    asked = [DescribeConfigsResource(2, "t", None), DescribeConfigsResource(64, "t", None)]
+    results = client.ask(ApiKey.DESCRIBE_CONFIGS, 4, DescribeConfigsRequest(asked)).results
+    assert [result.error_code for result in results] == [42, 42]
+    results = client.ask(ApiKey.DESCRIBE_CONFIGS, 4, DescribeConfigsRequest(asked[:1])).results
+    assert [result.error_code for result in results] == [0]
+
+
+def test_a_setting_of_a_topic_is_shown_as_it_was_understood(jar: Jar, client: JarClient) -> None:
+    jar.create_topic("v", min_cleanable_dirty_ratio="1e-1")
+    asked = DescribeConfigsResource(2, "v", ["min.cleanable.dirty.ratio"])
+    (result,) = client.ask(ApiKey.DESCRIBE_CONFIGS, 4, DescribeConfigsRequest([asked], True)).results
+    assert result.configs[0].value == "0.1"
+    assert result.configs[0].synonyms[0].value == "0.1"
