@@ -8,7 +8,6 @@ from klamm.coordinator.group.draft import GroupOutcome, reply
 from klamm.coordinator.group.phases import Phase
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context, Outcome, Reply
-from klamm.coordinator.runtime.timers import TimerChange
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
@@ -39,7 +38,7 @@ def heartbeat(state: GroupState, request: HeartbeatRequest, context: Context) ->
         return _refuse(context, ErrorCode.illegal_generation)
     # Renew during a rebalance too: the member needs that time to rejoin.
     return Outcome(
-        timers=(TimerChange(member, context.now_ms + member.session_timeout_ms),),
+        renewed=member,
         replies=(Reply(context.token, _REJOIN if live.phase is Phase.PREPARING else _ALIVE),),
         seen_offset=group.memory.registered_until,
     )

@@ -45,6 +45,10 @@ class Member(Timer):
     parked_sync: Parked | None = None
     is_new: bool = True  # until its first join phase is over
 
+    @property
+    def period_ms(self) -> int:
+        return self.session_timeout_ms
+
     def metadata(self, protocol_name: str | None) -> bytes:
         """What it tells the leader in this protocol."""
         for name, metadata in self.protocols:

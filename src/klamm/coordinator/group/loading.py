@@ -9,7 +9,7 @@ from typing import Final
 from klamm.coordinator.group.draft import GroupOutcome
 from klamm.coordinator.group.live import JoinProtocol, Live, Member
 from klamm.coordinator.group.phases import Phase
-from klamm.coordinator.group.records import UnknownKey, decode_offset, decode_record
+from klamm.coordinator.group.records import OFFSET_KEY_VERSIONS, UnknownKey, decode_offset, decode_record
 from klamm.coordinator.group.remembered import (
     CommittedOffset,
     GroupRegistered,
@@ -76,11 +76,11 @@ class Loader:
             return
         places = self._places
         for record in records:
-            key, value = record.key, record.value
-            if value is not None and key is not None and key[:2] in (b"\x00\x01", b"\x00\x00"):
-                place = places.get(key[2:-4])
+            offset, _, key, value, _ = record
+            if value is not None and key is not None:
+                place = places.get(key[:-4])
                 if place is not None:
-                    place[_INT32.unpack(key[-4:])[0]] = (record.offset, decode_offset(value))
+                    place[_INT32.unpack_from(key, -4)[0]] = (offset, decode_offset(value))
                     continue
             self._load_record(record)
 
@@ -93,9 +93,10 @@ class Loader:
         assert record.key is not None
         if isinstance(decoded, OffsetCommitted):
             offsets = self._state.groups[decoded.group_id].memory.offsets
-            self._places[record.key[2:-4]] = offsets[decoded.topic]
+            self._places[record.key[:-4]] = offsets[decoded.topic]
         elif isinstance(decoded, OffsetForgotten):
-            self._places.pop(record.key[2:-4], None)  # the place goes with its last offset
+            for version in OFFSET_KEY_VERSIONS:  # the place goes with its last offset
+                self._places.pop(bytes((0, version)) + record.key[2:-4], None)
 
     def _load_pending(self, record: Record, header: BatchHeader) -> None:
         decoded = decode_record(record.key, record.value)

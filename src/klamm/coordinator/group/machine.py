@@ -42,7 +42,7 @@ from klamm.coordinator.group.signals import (
     SyncTimeUp,
     TopicDeleted,
 )
-from klamm.coordinator.group.state import GroupState, replay
+from klamm.coordinator.group.state import GroupState, replay_all
 from klamm.coordinator.group.static_members import replacement_refused
 from klamm.coordinator.group.sync_group import assignment_durable, assignment_refused, sync_group
 from klamm.coordinator.group.timeouts import pending_over, session_over, sync_time_up
@@ -103,8 +103,8 @@ class GroupMachine:
     def encode(self, records: Sequence[GroupRecord], timestamp_ms: int) -> bytes:
         return encode_records(records, timestamp_ms, codec=self.state.config.offsets_topic_compression_codec)
 
-    def replay(self, record: GroupRecord, offset: int) -> None:
-        replay(self.state, record, offset)
+    def replay(self, records: Sequence[GroupRecord], offset: int) -> None:
+        replay_all(self.state, records, offset)
 
     def apply(self, note: Note) -> None:
         apply(self.state, note)

@@ -17,7 +17,6 @@ from klamm.coordinator.group.remembered import Before, CommittedOffset, OffsetCo
 from klamm.coordinator.group.signals import CommitDurable, CommitRefused
 from klamm.coordinator.group.state import Group, GroupState
 from klamm.coordinator.runtime.outcome import Context, Outcome, Reply
-from klamm.coordinator.runtime.timers import TimerChange
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -38,14 +37,10 @@ def offset_commit(state: GroupState, request: OffsetCommitRequest, context: Cont
     response, records, before = _staged(state, group, request, context)
     if not records:
         return reply(context, response)
-    timers: tuple[TimerChange, ...] = ()
-    member = None if group is None else group.live.members.get(request.member_id)
-    if member is not None:
-        timers = (TimerChange(member, context.now_ms + member.session_timeout_ms),)
     return Outcome(
         records=records,
         notes=(OffsetsStaged(request.group_id, before),),
-        timers=timers,
+        renewed=None if group is None else group.live.members.get(request.member_id),
         replies=(Reply(context.token, response),),
         once_durable=(CommitDurable(request.group_id, before),),
         if_refused=partial(CommitRefused, response),
@@ -90,6 +85,7 @@ def _staged(
     topics: list[OffsetCommitResponseTopic] = []
     records: list[OffsetCommitted] = []
     before: Before = {}
+    new = tuple.__new__
     for topic in request.topics:
         name, topic_id = topic.name, topic.topic_id
         stored = known.get(name, {})
@@ -101,15 +97,19 @@ def _staged(
                 answers.append(OffsetCommitResponsePartition(partition, ErrorCode.offset_metadata_too_large))
                 continue
             answers.append(OffsetCommitResponsePartition(partition, _NONE))
-            committed = CommittedOffset(
-                asked.committed_offset,
-                asked.committed_leader_epoch,
-                metadata,
-                timestamp_ms,
-                expire_ms,
-                topic_id,
+            # Filling the tuples directly takes half the time of calling their classes.
+            committed = new(
+                CommittedOffset,
+                (
+                    asked.committed_offset,
+                    asked.committed_leader_epoch,
+                    metadata,
+                    timestamp_ms,
+                    expire_ms,
+                    topic_id,
+                ),
             )
-            records.append(OffsetCommitted(group_id, name, partition, committed))
+            records.append(new(OffsetCommitted, (group_id, name, partition, committed)))
             before[name, partition] = stored.get(partition)
         topics.append(OffsetCommitResponseTopic(topic_id, name, answers))
     return OffsetCommitResponse(topics=topics), records, before

@@ -37,6 +37,8 @@ _INT32: Final = Struct(">i")
 _INT64: Final = Struct(">q")
 _OFFSET_HEAD: Final = Struct(">hqi")  # version, offset, leader epoch
 _OLD_OFFSET_HEAD: Final = Struct(">hq")
+_BARE_OFFSET: Final = Struct(">hqiBq")  # version, offset, leader epoch, no metadata, commit timestamp
+_PLAIN_OFFSET: Final = Struct(">hqiBq3s16s")  # the same with the topic id as its only tag
 _TOPIC_ID_TAG: Final = b"\x01\x00\x10"  # one tag, number 0, 16 bytes
 _SMALLEST_MEMBER_BYTES: Final = 10
 
@@ -91,21 +93,15 @@ def _encode_all(records: Sequence[GroupRecord], timestamp_ms: int, offset: int) 
     group_id = topic = None
     prefix = b""
     for record in records:
-        value: bytes | None
-        if isinstance(record, OffsetCommitted | OffsetForgotten | OffsetPended):
-            if record.topic != topic or record.group_id != group_id:
+        if type(record) is OffsetCommitted:  # nearly all are
+            if record.topic is not topic or record.group_id is not group_id:
                 group_id, topic = record.group_id, record.topic
                 prefix = b"\x00\x01" + _string(group_id) + _string(topic)
             key = prefix + _INT32.pack(record.partition)
-            if isinstance(record, OffsetCommitted):
-                value = encode_offset(record.committed)
-            elif isinstance(record, OffsetForgotten) or record.committed is None:
-                value = None
-            else:
-                value = encode_offset(record.committed._replace(topic_id=ZERO_ID))  # as Kafka does
+            value: bytes | None = encode_offset(record.committed)
         else:
             key, value = encode_record(record)
-        encoded.append(Record(offset, timestamp_ms, key, value, ()))
+        encoded.append(tuple.__new__(Record, (offset, timestamp_ms, key, value, ())))
         offset += 1
     return encoded
 
@@ -114,9 +110,8 @@ def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
     """Key and value of one record; None is a tombstone."""
     match record:
         case OffsetCommitted():
-            return offset_key(record.group_id, record.topic, record.partition), encode_offset(
-                record.committed
-            )
+            key = offset_key(record.group_id, record.topic, record.partition)
+            return key, encode_offset(record.committed)
         case OffsetForgotten():
             return offset_key(record.group_id, record.topic, record.partition), None
         case GroupRegistered():
@@ -124,8 +119,10 @@ def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
         case GroupForgotten():
             return group_key(record.group_id), None
         case OffsetPended():
-            value = None if record.committed is None else encode_offset(record.committed)
-            return offset_key(record.group_id, record.topic, record.partition), value
+            key = offset_key(record.group_id, record.topic, record.partition)
+            if record.committed is None:
+                return key, None
+            return key, encode_offset(record.committed._replace(topic_id=ZERO_ID))  # as Kafka does
         case TransactionEnded():
             raise ValueError("a marker has no key of ours")
         case _:
@@ -160,10 +157,11 @@ def encode_offset(committed: CommittedOffset) -> bytes:
                 _INT64.pack(expire_ms),
             )
         )
-    head = _OFFSET_HEAD.pack(4, offset, leader_epoch)
-    text = Writer().compact_string(metadata).getvalue() if metadata else b"\x01"
     tags = b"\x00" if topic_id == ZERO_ID else _TOPIC_ID_TAG + topic_id
-    return head + text + _INT64.pack(commit_ms) + tags
+    if not metadata:
+        return _BARE_OFFSET.pack(4, offset, leader_epoch, 1, commit_ms) + tags
+    text = Writer().compact_string(metadata).getvalue()
+    return _OFFSET_HEAD.pack(4, offset, leader_epoch) + text + _INT64.pack(commit_ms) + tags
 
 
 def encode_group(group: GroupRegistered) -> bytes:
@@ -206,15 +204,11 @@ def decode_record(key: bytes | None, value: bytes | None) -> GroupRecord | Unkno
 
 def decode_offset(value: bytes) -> CommittedOffset:
     """An offset in any version. Raises DecodeError."""
-    if len(value) >= 24 and value[:2] == b"\x00\x04" and value[14] == 1:
-        # The common case by far: version 4 without metadata.
-        _, offset, leader_epoch = _OFFSET_HEAD.unpack_from(value)
-        (commit_ms,) = _INT64.unpack_from(value, 15)
-        tags = value[23:]
-        if tags == b"\x00":
-            return tuple.__new__(CommittedOffset, (offset, leader_epoch, "", commit_ms, -1, ZERO_ID))
-        if len(tags) == 19 and tags[:3] == _TOPIC_ID_TAG:
-            return tuple.__new__(CommittedOffset, (offset, leader_epoch, "", commit_ms, -1, tags[3:]))
+    if len(value) == _PLAIN_OFFSET.size:
+        # By far the most: version 4 without metadata, with the topic's id.
+        version, offset, leader_epoch, metadata, commit_ms, tags, topic_id = _PLAIN_OFFSET.unpack(value)
+        if version == 4 and metadata == 1 and tags == _TOPIC_ID_TAG:
+            return tuple.__new__(CommittedOffset, (offset, leader_epoch, "", commit_ms, -1, topic_id))
     return _decode_any_offset(Reader(value))
 
 

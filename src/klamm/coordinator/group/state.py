@@ -6,6 +6,7 @@ something to say of it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
@@ -20,6 +21,7 @@ from klamm.coordinator.group.remembered import (
     OffsetCommitted,
     OffsetForgotten,
     OffsetPended,
+    Stored,
     TransactionEnded,
     end_transaction,
     forget_offset,
@@ -71,6 +73,24 @@ class GroupState:
             for group_id, group in self.groups.items()
             if not group.memory.is_blank
         }
+
+
+def replay_all(state: GroupState, records: Sequence[GroupRecord], offset: int) -> None:
+    """Apply the records of one batch, the first of which stands at this offset."""
+    group_id = topic = None
+    partitions: dict[int, Stored] | None = None
+    for record in records:
+        if type(record) is not OffsetCommitted:
+            replay(state, record, offset)
+            partitions = None
+        elif partitions is not None and record.topic is topic and record.group_id is group_id:
+            # As `replay` would, without looking for the place: a commit names one topic after the other.
+            partitions[record.partition] = (offset, record.committed)
+        else:
+            replay(state, record, offset)
+            group_id, topic = record.group_id, record.topic
+            partitions = state.groups[group_id].memory.offsets[topic]
+        offset += 1
 
 
 def replay(state: GroupState, record: GroupRecord, offset: int) -> None:

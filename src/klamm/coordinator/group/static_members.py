@@ -39,6 +39,7 @@ def replace_static_member(
         old,
         signal=SessionOver(live.group_id, new_id),
         due_at_ms=None,
+        renewed_at_ms=None,
         looked_at_ms=None,
         member_id=new_id,
         protocols=protocols,

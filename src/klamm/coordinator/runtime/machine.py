@@ -27,8 +27,8 @@ class Machine(Protocol[Record, Note]):
         """The records as one batch for the log."""
         ...
 
-    def replay(self, record: Record, offset: int) -> None:
-        """Remember a record that stands at this offset in the log."""
+    def replay(self, records: Sequence[Record], offset: int) -> None:
+        """Remember records that stand in the log from this offset on."""
         ...
 
     def apply(self, note: Note) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-from klamm.coordinator.runtime.timers import TimerChange
+from klamm.coordinator.runtime.timers import Timer, TimerChange
 from klamm.protocol.errors import ErrorCode
 
 Record = TypeVar("Record")
@@ -43,6 +43,7 @@ class Outcome(Generic[Record, Note]):
     records: Sequence[Record] = ()  # appended to the log as one batch, then replayed
     notes: Sequence[Note] = ()  # applied to transient state; a restart forgets them
     timers: Sequence[TimerChange] = ()
+    renewed: Timer | None = None  # its period starts anew
     events: Sequence[object] = ()  # told to whoever watches; nothing depends on them
     replies: Sequence[Reply] = ()  # sent when all that the decision saw is durable
     then: Sequence[object] = ()  # signals decided next, on the result, within the same turn

@@ -200,7 +200,7 @@ class Shard(Generic[Record, Note]):
     def on_written_by_others(self, record: Record, offset: int) -> None:
         """A record came into the log without our doing, the marker of a transaction: it counts from now."""
         if self.status is Status.ACTIVE:
-            self.machine.replay(record, offset)
+            self.machine.replay((record,), offset)
             self._end_offset = self._log.end_offset
             self._durable_offset = self._log.durable_offset
 
@@ -241,6 +241,9 @@ class Shard(Generic[Record, Note]):
         for timer, due_at_ms in outcome.timers:
             if self._timers.change(timer, due_at_ms) and due_at_ms is not None:
                 self._host.wake(due_at_ms)
+        renewed = outcome.renewed
+        if renewed is not None and self._timers.renew(renewed, context.now_ms):
+            self._host.wake(context.now_ms + renewed.period_ms)
         for event in outcome.events:
             self._host.tell(event)
         if seen_offset <= self._durable_offset:
@@ -259,7 +262,6 @@ class Shard(Generic[Record, Note]):
         """Append and replay; the log's error when it takes the records not."""
         records = outcome.records
         size = DIVISIBLE_RECORDS if outcome.is_divisible else len(records)
-        replay = self.machine.replay
         now_ms, timestamp_ms = context.now_ms, context.timestamp_ms
         for first in range(0, len(records), size):
             part = records if size >= len(records) else records[first : first + size]
@@ -270,9 +272,7 @@ class Shard(Generic[Record, Note]):
             except AppendRefusedError as refused:
                 _logger.warning("%s: the log took no %d records: %s", self.name, len(part), refused)
                 return refused.error_code
-            for record in part:
-                replay(record, offset)
-                offset += 1
-            self._end_offset = offset
+            self.machine.replay(part, offset)
+            self._end_offset = offset + len(part)
         self._durable_offset = self._log.durable_offset
         return None

@@ -17,7 +17,13 @@ class Timer:
 
     signal: object
     due_at_ms: int | None = None  # None: not armed
-    looked_at_ms: int | None = None  # when the queue looks next; never after `due_at_ms`
+    renewed_at_ms: int | None = None  # put off since then: by `period_ms` from here
+    looked_at_ms: int | None = None  # when the queue looks next; never after it is due
+
+    @property
+    def period_ms(self) -> int:
+        """How far a renewal puts it off."""
+        raise AssertionError(f"{self.signal} is never renewed")
 
 
 class TimerChange(NamedTuple):
@@ -39,6 +45,7 @@ class TimerQueue:
     def change(self, timer: Timer, due_at_ms: int | None) -> bool:
         """Arm or disarm; True when the queue must be looked at earlier than it said before."""
         timer.due_at_ms = due_at_ms
+        timer.renewed_at_ms = None
         if due_at_ms is None:
             return False
         looked_at_ms = timer.looked_at_ms
@@ -48,6 +55,13 @@ class TimerQueue:
         is_earliest = not heap or due_at_ms < heap[0][0]
         self._push(timer, due_at_ms)
         return is_earliest
+
+    def renew(self, timer: Timer, now_ms: int) -> bool:
+        """Start the timer's period anew: one field, if it runs. As `change` otherwise."""
+        if timer.due_at_ms is None:
+            return self.change(timer, now_ms + timer.period_ms)
+        timer.renewed_at_ms = now_ms
+        return False
 
     def next_look_ms(self) -> int | None:
         """Nothing is due before this instant; None when nothing is armed."""
@@ -64,6 +78,9 @@ class TimerQueue:
             due_at_ms = timer.due_at_ms
             if due_at_ms is None:
                 continue
+            if timer.renewed_at_ms is not None:
+                due_at_ms = timer.due_at_ms = timer.renewed_at_ms + timer.period_ms
+                timer.renewed_at_ms = None
             if due_at_ms > now_ms:
                 self._push(timer, due_at_ms)
                 continue
