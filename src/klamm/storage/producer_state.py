@@ -83,7 +83,7 @@ class CompletedTransaction(NamedTuple):
 class ProducerState:
     """The producers of one partition."""
 
-    __slots__ = ("_completed", "_entries", "_open")
+    __slots__ = ("_awaited", "_completed", "_entries", "_open")
 
     def __init__(self, entries: Iterable[ProducerEntry] = ()) -> None:
         self._entries = {entry.producer_id: entry for entry in entries}
@@ -95,6 +95,8 @@ class ProducerState:
         }
         # Ended, but by markers that readers may not see yet; in the order of their markers.
         self._completed: deque[CompletedTransaction] = deque()
+        # (epoch, sequence) that unknown producers must come with: their first batches did not get in.
+        self._awaited: dict[int, tuple[int, int]] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -114,7 +116,10 @@ class ProducerState:
         """
         entry = self._entries.get(header.producer_id)
         if entry is None:
-            return None  # never seen, or forgotten: any sequence will do
+            # Never seen, or forgotten: any sequence will do, unless one before it has just been lost.
+            if self._awaited and origin is AppendOrigin.CLIENT:
+                self._check_awaited(header)
+            return None
         if origin is AppendOrigin.CLIENT and (duplicate := entry.duplicate_of(header)) is not None:
             return duplicate
         if header.producer_epoch < entry.epoch:
@@ -128,6 +133,15 @@ class ProducerState:
                 "and sent a batch outside it",
             )
         return None
+
+    def _check_awaited(self, header: BatchHeader) -> None:
+        epoch, sequence = self._awaited.get(header.producer_id, (NONE, NONE))
+        if header.producer_epoch == epoch and header.base_sequence > sequence:
+            raise LogError(
+                ErrorCode.out_of_order_sequence_number,
+                f"producer {header.producer_id} epoch {epoch} sent sequence {header.base_sequence}, "
+                f"the disk refused {sequence} before it",
+            )
 
     def check_marker(self, header: BatchHeader, marker: EndMarker, *, epoch_was_bumped: bool) -> None:
         """Whether a marker may be appended. Raises LogError.
@@ -149,6 +163,20 @@ class ProducerState:
                 f"{header.producer_id}, whose last marker came from epoch {entry.coordinator_epoch}",
             )
 
+    # -- what did not get in
+
+    def refused(self, header: BatchHeader) -> None:
+        """A batch could not be stored. Those sent behind it must not take its place."""
+        if header.producer_id >= 0 and header.producer_id not in self._entries:
+            self._awaited.setdefault(header.producer_id, (header.producer_epoch, header.base_sequence))
+
+    def inherit(self, before: ProducerState) -> None:
+        """The log was cut: producers of whom nothing is left begin again where they began."""
+        self._awaited = before._awaited
+        for entry in before:
+            if entry.producer_id not in self._entries and entry.batches:
+                self._awaited[entry.producer_id] = (entry.epoch, entry.batches[0].first_sequence)
+
     # -- remembering
 
     def update(self, header: BatchHeader, marker: EndMarker | None) -> CompletedTransaction | None:
@@ -162,6 +190,7 @@ class ProducerState:
         if entry is None:
             entry = ProducerEntry(header.producer_id, header.producer_epoch)
             self._entries[header.producer_id] = entry
+            self._awaited.pop(header.producer_id, None)
         elif entry.epoch != header.producer_epoch:
             entry.epoch = header.producer_epoch
             entry.batches.clear()
@@ -209,6 +238,7 @@ class ProducerState:
         ]
         for producer_id in expired:
             del self._entries[producer_id]
+        self._awaited.clear()  # whoever was in flight is not any more
         return len(expired)
 
     # -- transactions

@@ -222,6 +222,21 @@ class LogContract:
         sync(log)
         assert log.high_watermark == 6
 
+    def test_what_was_sent_behind_a_batch_that_a_failed_flush_took_does_not_take_its_place(
+        self, open_log: Callable[..., PartitionLog]
+    ) -> None:
+        log = open_log(TopicConfig())
+        append(log, a_batch(3, producer_id=A, producer_epoch=0, sequence=0))
+        ticket = log.start_sync()
+        assert ticket is not None
+        log.fail_sync(ticket)
+        # Nothing is left of the producer, which is no reason to begin in the middle.
+        with pytest.raises(LogError) as refused:
+            append(log, a_batch(producer_id=A, producer_epoch=0, sequence=3))
+        assert refused.value.error_code is ErrorCode.out_of_order_sequence_number
+        assert append(log, a_batch(3, producer_id=A, producer_epoch=0, sequence=0)).base_offset == 0
+        assert append(log, a_batch(producer_id=A, producer_epoch=0, sequence=3)).base_offset == 3
+
     def test_a_flush_that_began_before_a_cut_means_nothing_after_it(self, log: PartitionLog) -> None:
         append(log, a_batch(5))
         sync(log)

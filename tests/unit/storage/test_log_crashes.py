@@ -175,6 +175,19 @@ def test_a_failed_write_is_a_storage_error_and_leaves_nothing_half_done(
     assert [batch[16:] for batch in read_all(world.start())] == values
 
 
+def test_what_was_sent_behind_a_refused_batch_does_not_take_its_place() -> None:
+    world = World(1)
+    log = world.start()
+    world.files.faults = [Fault("write")]
+    with pytest.raises(LogError):
+        append(log, a_batch(3, producer_id=A, producer_epoch=0, sequence=0))
+    with pytest.raises(LogError) as refused:
+        append(log, a_batch(producer_id=A, producer_epoch=0, sequence=3))
+    assert refused.value.error_code is ErrorCode.out_of_order_sequence_number
+    # A producer that gives up begins a new epoch, and is free.
+    assert append(log, a_batch(producer_id=A, producer_epoch=1, sequence=0)).base_offset == 0
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_what_a_failed_write_left_never_shows_through_a_later_crash(seed: int) -> None:
     world = World(seed)

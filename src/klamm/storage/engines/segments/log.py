@@ -101,14 +101,14 @@ class SegmentLog(ReadableLog):
         if header.batch_length + LENGTH_OVERHEAD_BYTES != size_bytes:
             raise LogError(ErrorCode.corrupt_message, f"{size_bytes} bytes, and the batch claims otherwise")
         if self._refusal is not None or self._has_tail_to_cut:
-            self._make_appendable()
+            self._make_appendable(header)
         base_offset = self._log_end
         last_offset = base_offset + header.last_offset_delta
         max_timestamp_ms = header.max_timestamp_ms
         config = self.config
         active = self._chain.active
         if active.must_roll(config, size_bytes, last_offset, max_timestamp_ms, now_ms):
-            active = self._roll_for(size_bytes, now_ms)
+            active = self._roll_for(header, size_bytes, now_ms)
         marker: EndMarker | None = None
         if header.producer_id >= 0:
             header = header._replace(base_offset=base_offset)
@@ -128,7 +128,7 @@ class SegmentLog(ReadableLog):
                 config.index_interval_bytes,
             )
         except OSError as error:
-            raise self._write_failed(error) from error
+            raise self._write_failed(header, error) from error
         self._log_end = last_offset + 1
         self._flushing.appended()
         if header.producer_id >= 0:
@@ -154,8 +154,9 @@ class SegmentLog(ReadableLog):
         if completed is not None and completed.is_aborted:
             self._chain.active.txn_index.add(AbortedEntry.of(completed))
 
-    def _write_failed(self, error: OSError) -> LogError:
+    def _write_failed(self, header: BatchHeader, error: OSError) -> LogError:
         """The disk took part of a batch or nothing: nobody may ever see it."""
+        self._producers.refused(header)
         active = self._chain.active
         self._has_tail_to_cut = True
         try:
@@ -165,17 +166,18 @@ class SegmentLog(ReadableLog):
             _logger.warning("%s: cannot cut off a failed write yet: %s", active.log_path, worse)
         return storage_error(active.log_path, error)
 
-    def _make_appendable(self) -> None:
+    def _make_appendable(self, header: BatchHeader) -> None:
         """Finish the cut that a failing disk prevented; LogError when nothing helps."""
         if self._refusal is not None:
             raise self._refusal
         try:
             self._chain.active.cut_tail()
         except OSError as error:
+            self._producers.refused(header)
             raise storage_error(self._chain.active.log_path, error) from error
         self._has_tail_to_cut = False
 
-    def _roll_for(self, size_bytes: int, now_ms: int) -> Segment:
+    def _roll_for(self, header: BatchHeader, size_bytes: int, now_ms: int) -> Segment:
         if size_bytes > self.config.segment_bytes:
             raise LogError(
                 ErrorCode.record_list_too_large,
@@ -184,6 +186,7 @@ class SegmentLog(ReadableLog):
         try:
             self.roll(now_ms)
         except OSError as error:
+            self._producers.refused(header)
             raise storage_error(self.directory, error) from error
         return self._chain.active
 
@@ -280,7 +283,9 @@ class SegmentLog(ReadableLog):
         self._epochs.truncate_end(self._log_end)
         self._epochs.assign(self.leader_epoch, self._log_end)
         self._snapshots.remove_outside(self._chain.segments[0].base_offset, self._log_end)
+        before = self._producers
         self._producers = restore(self._chain.files, self._snapshots, self._chain.segments, self._log_end)
+        self._producers.inherit(before)
         if self._high_watermark >= self._log_end:
             self._high_watermark = self._log_end
             self._high_watermark_place = (self._chain.active, self._chain.active.size_bytes)
