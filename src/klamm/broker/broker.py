@@ -23,7 +23,9 @@ from klamm.broker.topic_names import OFFSETS_TOPIC
 from klamm.broker.topics import TopicManager, topic_config, with_dynamic_configs
 from klamm.broker.validation import Validation
 from klamm.clock import Clock
+from klamm.protocol.types import ZERO_ID
 from klamm.storage.cluster import BrokerRegistration
+from klamm.storage.log import LogError
 
 if TYPE_CHECKING:
     from klamm.broker.config import BrokerConfig
@@ -135,6 +137,7 @@ class Broker:
             validation=Validation.of(config),
         )
         topics.config_watchers.append(self._take_config)
+        self._set_strays_aside(image)
         self._open_partitions(image, partitions)
         if image.topic(OFFSETS_TOPIC) is not None:
             services.start_groups()  # sessions of members run from now, whether or not somebody asks
@@ -182,6 +185,23 @@ class Broker:
             listener.name: (listener.host, listener.port or bound.get(listener.name, 0))
             for listener in self._config.advertised_listeners
         }
+
+    def _set_strays_aside(self, image: ClusterImage) -> None:
+        """Logs that no topic claims, as after a crash in the middle of a deletion, are in nobody's way."""
+        for topic, partition, topic_id in list(self._logs.existing()):
+            state = image.topic(topic)
+            if (
+                state is not None
+                and partition < len(state.partitions)
+                and topic_id in (state.topic_id, ZERO_ID)  # a log from before its id was written down
+            ):
+                continue
+            try:
+                kept = self._logs.set_aside(topic, partition)
+            except LogError as error:
+                _log.error("%s", error)
+            else:
+                _log.warning("%s-%d belongs to no topic, kept as %s", topic, partition, kept)
 
     def _open_partitions(self, image: ClusterImage, partitions: PartitionRegistry) -> None:
         """Load the log of every partition led here. One that cannot be read is offline, the rest serve."""

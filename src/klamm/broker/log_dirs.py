@@ -40,6 +40,9 @@ class LogDirs:
         if number is not None:
             self._stores[number].delete(topic, partition)
 
+    def set_aside(self, topic: str, partition: int) -> str:
+        return self._stores[self._places.pop((topic, partition))].set_aside(topic, partition)
+
     def status(self) -> Sequence[LogDirStatus]:
         return [status for store in self._stores for status in store.status()]
 

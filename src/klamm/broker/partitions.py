@@ -147,7 +147,11 @@ class PartitionRegistry:
             self._topics.pop(topic, None)
         if gone is not None:
             gone.fail(ErrorCode.unknown_topic_or_partition)
-        self._logs.delete(topic, partition)
+        try:
+            self._logs.delete(topic, partition)
+        except (LogError, OSError) as error:
+            # The topic is gone all the same; the next start finds the files and sets them aside.
+            _log.error("%s-%d: %s", topic, partition, error)
 
     def wake_soon(self, partition: Partition) -> None:
         """Wake the watchers once per turn of the event loop, however often a partition changed."""

@@ -216,6 +216,13 @@ class LogStore(Protocol):
         """The log is gone from now on; its files follow after `file.delete.delay.ms`."""
         ...
 
+    def set_aside(self, topic: str, partition: int) -> str:
+        """A log that no topic claims is kept, but under a name that nobody opens; where it is now.
+
+        Raises LogError(kafka_storage_error) when it cannot be moved.
+        """
+        ...
+
     def status(self) -> Sequence[LogDirStatus]: ...
     def checkpoint(self) -> None:
         """Write recovery points, log starts and high watermarks; blocks shortly."""

@@ -11,6 +11,7 @@ from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from klamm.protocol.types import ZERO_ID
+from klamm.storage.engines.segments.files import remove_tree
 from unit.broker.apis.admin_jar import AdminJar
 
 MakeJar = Callable[..., AdminJar]
@@ -200,9 +201,8 @@ def test_a_listener_that_is_not_advertised_leads_nowhere(
 def test_a_log_that_cannot_be_read_has_no_leader(jar: AdminJar, restart: Restart) -> None:
     jar.create_topic("t")
     jar.close()
-    jar.files.write_file(
-        "/logs/t-0/partition.metadata", b"version: 0\ntopic_id: byodPJtOTFeKEQ0uP0BRYg", sync=True
-    )
+    remove_tree(jar.files, "/logs/t-0")
+    jar.files.write_file("/logs/t-0", b"a file in the place of a directory", sync=True)
     jar = restart(jar)
     (partition,) = ask(jar, by_name("t")).topics[0].partitions
     assert (partition.error_code, partition.leader_id) == (ErrorCode.leader_not_available, -1)

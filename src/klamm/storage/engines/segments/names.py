@@ -17,7 +17,8 @@ SWAP_SUFFIX: Final = ".swap"
 TEMPORARY_SUFFIX: Final = ".tmp"
 
 DELETED_DIRECTORY_SUFFIX: Final = "-delete"
-_OTHER_DIRECTORY_SUFFIXES: Final = ("-future", "-stray")
+STRAY_DIRECTORY_SUFFIX: Final = "-stray"
+_OTHER_DIRECTORY_SUFFIXES: Final = ("-future", STRAY_DIRECTORY_SUFFIX)
 
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
@@ -70,5 +71,14 @@ def parse_partition_directory(name: str) -> tuple[str, int] | None:
 
 def deleted_directory(topic: str, partition: int, unique: bytes) -> str:
     """Where a deleted partition waits for its end; the topic is cut so that the name fits."""
-    ending = f"-{partition}.{unique.hex()}{DELETED_DIRECTORY_SUFFIX}"
+    return _renamed_directory(topic, partition, unique, DELETED_DIRECTORY_SUFFIX)
+
+
+def stray_directory(topic: str, partition: int, unique: bytes) -> str:
+    """Where a partition is kept that no topic claims."""
+    return _renamed_directory(topic, partition, unique, STRAY_DIRECTORY_SUFFIX)
+
+
+def _renamed_directory(topic: str, partition: int, unique: bytes, suffix: str) -> str:
+    ending = f"-{partition}.{unique.hex()}{suffix}"
     return topic[: _MAX_NAME - len(ending)] + ending

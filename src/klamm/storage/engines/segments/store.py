@@ -255,6 +255,25 @@ class SegmentStore:
             ) from error
         self._do_later(delay_ms, lambda: remove_tree(self.files, doomed))
 
+    def set_aside(self, topic: str, partition: int) -> str:
+        """A log that no topic claims is kept, but under a name that nobody opens; where it is now."""
+        place = TopicPartition(topic, partition)
+        assert place not in self._logs, f"{place} is in use"
+        directory = self._path(names.partition_directory(topic, partition))
+        try:
+            topic_id = self._stored_topic_id(directory) or ZERO_ID
+            kept = self._path(names.stray_directory(topic, partition, topic_id))
+            self.files.rename(directory, kept)
+            self.files.sync_directory(self.directory)
+        except OSError as error:
+            raise LogError(
+                ErrorCode.kafka_storage_error, f"{directory} cannot be set aside: {error}"
+            ) from error
+        for offsets in (self._recovery_points, self._log_starts, self._high_watermarks):
+            offsets.pop(place, None)
+        self._clean.discard(place)
+        return kept
+
     # -- what logs ask of their keeper
 
     def save_log_starts(self) -> None:
