@@ -14,6 +14,7 @@ from dataclasses import replace
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from klamm.broker.answer import Answer
 from klamm.broker.context import CloseConnectionError, Held, Promise, RequestContext
 from klamm.broker.dispatch import Dispatcher, Endpoint, RefusalLog
 from klamm.protocol.api import ApiKey
@@ -40,46 +41,6 @@ _UNSUPPORTED_VERSION: Final = Struct(">iihihhh")
 _START: Final = Struct(">ii")
 
 _log = logging.getLogger(__name__)
-
-
-class Answer:
-    """A request that was decided and whose answer has not left yet."""
-
-    __slots__ = ("connection", "correlation_id", "endpoint", "request", "response", "started_at_ms")
-
-    def __init__(
-        self,
-        connection: Connection,
-        endpoint: Endpoint,
-        correlation_id: int,
-        request: Any,
-        response: Promise[Any] | asyncio.Future[Any],
-        started_at_ms: int,
-    ) -> None:
-        self.connection = connection
-        self.endpoint = endpoint
-        self.correlation_id = correlation_id
-        self.request = request
-        self.response = response
-        self.started_at_ms = started_at_ms
-        if isinstance(response, Promise):
-            response.listen(self.is_ready)
-        else:
-            response.add_done_callback(self.is_ready)
-
-    def is_ready(self, _: object = None) -> None:
-        self.connection.answer_is_ready(self)
-
-    def outcome(self) -> Any:
-        """The response, or None when there will be none; raises what its handler raised."""
-        if isinstance(self.response, Promise):
-            return self.response.outcome()
-        return None if self.response.cancelled() else self.response.result()
-
-    def cancel(self) -> None:
-        """Nobody wants to know any more."""
-        if isinstance(self.response, asyncio.Future):
-            self.response.cancel()
 
 
 class Connection(asyncio.Protocol):

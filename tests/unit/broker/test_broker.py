@@ -7,6 +7,7 @@ from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.metadata import MetadataRequest
 from klamm.storage.cluster import ResourceType
+from klamm.storage.engines.segments.files import remove_tree
 from support.jar import Jar
 from support.requests import a_batch, a_produce
 
@@ -58,14 +59,12 @@ def test_a_log_that_cannot_be_read_is_offline_and_the_rest_serve() -> None:
         jar.create_topic(topic)
         assert produce(jar, topic) == 0
     jar.loop.run(jar.broker.stop())
-    jar.files.write_file(
-        "/logs/bad-0/00000000000000000000.log", bytes(8) + b"\0\0\0\x20" + bytes(60), sync=True
-    )
+    remove_tree(jar.files, "/logs/bad-0")
+    jar.files.write_file("/logs/bad-0", b"a file in the place of a directory", sync=True)
     jar = Jar(clock=jar.clock, files=jar.files, cluster=jar.cluster)
     (bad,) = jar.services.partitions.of_topic("bad")
-    if bad.error_code is ErrorCode.none:
-        # What was there is no message of any format: the log is cut, not refused.
-        assert bad.log.log_end_offset == 0
+    assert bad.error_code is ErrorCode.kafka_storage_error
+    assert produce(jar, "bad") == 56
     assert produce(jar, "good") == 0
     jar.close()
 
