@@ -189,6 +189,36 @@ def test_what_was_sent_behind_a_refused_batch_does_not_take_its_place() -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
+def test_a_segment_that_began_while_a_flush_ran_is_on_disk_after_the_next_one(seed: int) -> None:
+    world = World(seed)
+    log = world.start()
+    append(log, a_batch(value=b"first" * 100))
+    ticket = log.start_sync()
+    assert ticket is not None
+    ticket.run()
+    append(log, a_batch(value=b"again" * 100))
+    log.roll(0)
+    log.finish_sync(ticket)
+    append(log, a_batch(value=b"later"))
+    sync(log)
+    world.files.crash()
+    assert world.start().log_end_offset == 3
+
+
+def test_the_indexes_of_a_segment_that_was_rolled_while_a_flush_ran_are_still_to_be_flushed() -> None:
+    world = World(1)
+    log = world.start()
+    append(log, a_batch())
+    ticket = log.start_sync()
+    assert ticket is not None
+    ticket.run()
+    log.roll(0)
+    log.finish_sync(ticket)
+    assert log.high_watermark == 1
+    assert log.segments[0].is_unsynced
+
+
+@pytest.mark.parametrize("seed", range(10))
 def test_what_a_failed_write_left_never_shows_through_a_later_crash(seed: int) -> None:
     world = World(seed)
     log = world.start()

@@ -218,7 +218,7 @@ class SegmentLog(ReadableLog):
 
     def finish_sync(self, ticket: SyncTicket) -> None:
         assert isinstance(ticket, SegmentSyncTicket)
-        if self._flushing.finish(ticket, self._epochs) and self._flush_on_commit:
+        if self._flushing.finish(ticket, self._chain, self._epochs) and self._flush_on_commit:
             # The newest segment of a ticket is the one that was active when it was made.
             self._raise_high_watermark(ticket.end_offset, ticket.segments[-1], ticket.sizes_bytes[-1])
 

@@ -24,14 +24,18 @@ class SegmentSyncTicket:
         *,
         end_offset: int,
         generation: int,
+        changes: int,
         segments: Sequence[Segment],
+        active: Segment,
         paths: Sequence[str],
         directories: Sequence[str],
     ) -> None:
         self._files = files
         self.end_offset = end_offset
         self.generation = generation
+        self.changes = changes  # of names and small files, before it was made
         self.segments = segments
+        self.active = active
         self.sizes_bytes = [segment.size_bytes for segment in segments]
         self.paths = paths
         self.directories = directories
@@ -74,8 +78,10 @@ class Flushing:
 
     def __init__(self, recovery_point: int) -> None:
         self.recovery_point = recovery_point  # everything below is on disk
-        self._paths: dict[str, None] = {}
-        self._directories: dict[str, None] = {}
+        # What changed last at which count of changes: a flush that was under way then knows nothing of it.
+        self._paths: dict[str, int] = {}
+        self._directories: dict[str, int] = {}
+        self._changes = 0
         self._generation = 0
         self._appends = 0
         self._started_at_ms: int | None = None
@@ -85,11 +91,13 @@ class Flushing:
 
     def names_changed(self, directory: str) -> None:
         """Files came or went: the directory's own entry list has to be flushed too."""
-        self._directories[directory] = None
+        self._changes += 1
+        self._directories[directory] = self._changes
 
     def take_along(self, path: str) -> None:
         """A small file was written that the next flush has to bring to disk."""
-        self._paths[path] = None
+        self._changes += 1
+        self._paths[path] = self._changes
 
     @property
     def has_new_names(self) -> bool:
@@ -127,25 +135,29 @@ class Flushing:
             chain.files,
             end_offset=log_end_offset,
             generation=self._generation,
+            changes=self._changes,
             segments=unsynced,
+            active=chain.active,
             paths=paths,
             directories=list(self._directories),
         )
 
-    def finish(self, ticket: SegmentSyncTicket, epochs: LeaderEpochs) -> bool:
+    def finish(self, ticket: SegmentSyncTicket, chain: SegmentChain, epochs: LeaderEpochs) -> bool:
         """The ticket ran; whether the recovery point moved."""
         ticket.release()
         if ticket.generation != self._generation:
             return False
         for segment, size_bytes in zip(ticket.segments, ticket.sizes_bytes, strict=True):
-            if segment.size_bytes == size_bytes:
+            # A segment that was rolled meanwhile has indexes now that nobody has flushed.
+            was_rolled = segment is ticket.active and segment is not chain.active
+            if segment.size_bytes == size_bytes and not was_rolled:
                 segment.is_unsynced = False
-        for path in ticket.paths:
-            self._paths.pop(path, None)
+        for pending, flushed in ((self._paths, ticket.paths), (self._directories, ticket.directories)):
+            for path in flushed:
+                if pending.get(path, 0) <= ticket.changes:
+                    pending.pop(path, None)
         if epochs.path in ticket.paths:
             epochs.is_unsynced = False
-        for directory in ticket.directories:
-            self._directories.pop(directory, None)
         if ticket.end_offset <= self.recovery_point:
             return False
         self.recovery_point = ticket.end_offset
