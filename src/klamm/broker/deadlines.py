@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from asyncio import AbstractEventLoop, TimerHandle
 from typing import Protocol
 
 from klamm.clock import Clock
+
+_log = logging.getLogger(__name__)
 
 
 class Waiter(Protocol):
@@ -55,4 +58,7 @@ class Deadlines:
         if self._waiting:
             self._arm(min(waiter.due_at_ms for waiter in self._waiting))
         for waiter in late:
-            waiter.expire()
+            try:
+                waiter.expire()
+            except Exception:
+                _log.exception("somebody whose patience ended could not be told")

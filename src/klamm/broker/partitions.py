@@ -165,4 +165,8 @@ class PartitionRegistry:
         for partition in changed:
             due |= partition.watchers
         for watcher in due:
-            watcher()
+            try:
+                watcher()
+            except Exception:
+                # One who stumbles must not keep the others asleep.
+                _log.exception("a watcher of %s failed", ", ".join(str(each.name) for each in changed))
