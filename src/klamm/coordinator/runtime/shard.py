@@ -246,7 +246,7 @@ class Shard(Generic[Record, Note]):
             self._host.wake(context.now_ms + renewed.period_ms)
         for event in outcome.events:
             self._host.tell(event)
-        if seen_offset <= self._durable_offset:
+        if seen_offset <= self._durable_offset or self._has_become_durable(seen_offset):
             for token, response in outcome.replies:
                 self._host.send(token, response)
             for signal in outcome.once_durable:
@@ -257,6 +257,11 @@ class Shard(Generic[Record, Note]):
             self._held.append(_Held(seen_offset, outcome.replies, outcome.once_durable))
         for signal in outcome.then:
             self._run(self.machine.decide(signal, context), context)
+
+    def _has_become_durable(self, offset: int) -> bool:
+        """Look again: nobody need tell a shard of a flush that nothing waited for."""
+        self._durable_offset = self._log.durable_offset
+        return offset <= self._durable_offset
 
     def _append(self, outcome: Outcome[Record, Note], context: Context) -> ErrorCode | None:
         """Append and replay; the log's error when it takes the records not."""

@@ -53,6 +53,18 @@ def test_a_heartbeat_does_not_wait_for_commits_of_its_group() -> None:
     assert not commit.is_answered
 
 
+def test_a_flush_that_nothing_waited_for_need_not_be_told() -> None:
+    world = World()
+    (member_id,) = world.stable(1)
+    world.log.is_holding = True
+    left = world.leave_later(member_id)
+    assert left.is_answered  # before the last member's going was written
+    assert not world.shard.is_waiting_for_disk
+    world.log.durable_offset = world.log.end_offset
+    assert world.describe().group_state == "Empty"
+    assert world.listed() == {"g": "Empty"}
+
+
 def test_only_what_is_durable_is_let_go() -> None:
     world = World()
     world.log.is_holding = True
