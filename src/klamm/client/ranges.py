@@ -242,18 +242,21 @@ class RangeReader:
         topic_id = cluster.topics[partition.topic].topic_id
         if ZERO_ID not in (self._topic_id, topic_id) and topic_id != self._topic_id:
             raise TopicGoneError(f"{partition.topic} was deleted and made anew")
-        response: FetchResponse = await self._calls.send(
+        request = self._request(topic_id)
+        core = self._thread.core
+        response: FetchResponse = await core.tasks.request(
             Node("broker", broker_id),
             ApiKey.FETCH,
-            self._request(topic_id),
-            deadline,
+            request,
+            # The broker may hold the answer back for a while, whatever is left of our own patience.
+            timeout_ms=core.network.config.request_timeout_ms + request.max_wait_ms,
             max_version=NAMES_VERSION if topic_id == ZERO_ID else 32767,
         )
         if response.error_code:
             raise broker_error(response.error_code, f"fetching {partition}")
         data = response.responses[0].partitions[0] if response.responses else PartitionData()
         if data.error_code == ErrorCode.offset_out_of_range:
-            await self._explain_out_of_range(deadline)
+            await self._explain_out_of_range()
         if data.error_code:
             raise broker_error(data.error_code, f"fetching {partition} at offset {self._position}")
         return data
@@ -273,7 +276,7 @@ class RangeReader:
             topics=[FetchTopic(topic_id=topic_id, topic=self._partition.topic, partitions=[wanted])],
         )
 
-    async def _explain_out_of_range(self, deadline: Deadline) -> None:
+    async def _explain_out_of_range(self) -> None:
         """Raise what the log has instead, unless it turns out to have the offset after all."""
         bounds = []
         for place in (EARLIEST, LATEST):
@@ -281,7 +284,7 @@ class RangeReader:
                 self._calls,
                 {self._partition: place},
                 read_committed=False,
-                timeout_ms=deadline.remaining_ms(),
+                timeout_ms=self._thread.core.network.config.request_timeout_ms,
             )
             bounds.append(found.unwrap()[self._partition].offset)
         if not bounds[0] <= self._position <= bounds[1]:

@@ -1,4 +1,10 @@
 """The pipeline on Spark: a data source that reads and writes topics of any Kafka cluster.
 
-Only this package imports pyspark, and it stops at klamm's client.
+Only this package imports pyspark, and it stops at klamm's client. `klamm.spark.session()` gives a session in
+which `format("klamm")` works at once.
 """
+
+from klamm.spark.java import SparkSetupError
+from klamm.spark.sessions import session
+
+__all__ = ["SparkSetupError", "session"]

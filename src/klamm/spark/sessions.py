@@ -1,0 +1,121 @@
+"""A Spark session with what was found to matter for a pipeline of Python workers."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from klamm.spark.java import SparkSetupError, java_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+INSTALL: Final = "pip install 'klamm[spark]'"
+# Package -> the versions that fit, oldest included, newest not.
+FITTING: Final[Mapping[str, tuple[tuple[int, int], tuple[int, int]]]] = {
+    "pyspark": ((4, 2), (4, 4)),
+    "pyarrow": ((17, 0), (1000, 0)),
+}
+# Loopback TCP costs some 40 ms per task, a Unix socket next to nothing.
+SETTINGS: Final[Mapping[str, str]] = {
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.ui.showConsoleProgress": "false",
+}
+LOCAL_SETTINGS: Final[Mapping[str, str]] = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+}
+# A quick start rather than fast code in the long run; a checkpoint that a power cut may tear.
+QUICK_SETTINGS: Final[Mapping[str, str]] = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.memory": "1g",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+
+
+def session(
+    app: str = "klamm",
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    quick: bool = False,
+    log_level: str = "ERROR",
+) -> SparkSession:
+    """A Spark session: on this machine by default, on any cluster by its master URL.
+
+    `conf` has Spark's own names and wins over everything here. `quick` is for tests and demonstrations.
+    Without Java on the machine a small runtime is fetched once. Raises SparkSetupError with one clear line.
+    """
+    check_versions()
+    given = {**(conf or {})}
+    where = master or given.get("spark.master") or os.environ.get("SPARK_MASTER") or "local[*]"
+    is_local = where.startswith("local")
+    prepare_environment(is_local=is_local)
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - absent until the extra is installed
+
+    settings = {
+        **SETTINGS,
+        **(local_settings(where) if is_local else {}),
+        **(QUICK_SETTINGS if quick else {}),
+    }
+    builder = SparkSession.builder.appName(app).master(where)
+    for name, value in {**settings, **given}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel(log_level)
+    return spark
+
+
+def local_settings(master: str) -> dict[str, str]:
+    """On one machine nobody else may connect, and 200 shuffle tasks are 200 too many."""
+    found = re.match(r"local\[(\d+)", master)
+    cores = int(found[1]) if found else (os.cpu_count() or 1)
+    return {**LOCAL_SETTINGS, "spark.sql.shuffle.partitions": str(cores)}
+
+
+def check_versions() -> None:
+    """Raise when a package is absent or does not fit, in one line."""
+    for package, (oldest, too_new) in FITTING.items():
+        try:
+            found = version(package)
+        except PackageNotFoundError:
+            raise SparkSetupError(f"the pipeline needs {package}: {INSTALL}") from None
+        numbers = re.match(r"(\d+)\.(\d+)", found)
+        release = (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
+        if not oldest <= release < too_new:
+            wanted = f"{oldest[0]}.{oldest[1]} or newer"
+            if too_new[0] < 1000:
+                wanted += f", below {too_new[0]}.{too_new[1]}"
+            raise SparkSetupError(f"{package} {found} does not fit, klamm needs {wanted}: {INSTALL}")
+
+
+def prepare_environment(*, is_local: bool) -> None:
+    """What Spark takes from the environment: the Java, the Python of the workers, and where klamm is."""
+    home = java_home(os.environ, say=log.warning)
+    if home is not None:
+        os.environ["JAVA_HOME"] = str(home)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if not is_local:
+        return
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # or Spark looks for its host's name, and warns
+    source = str(Path(__file__).resolve().parents[2])
+    if source not in _site_folders():
+        # Run from its source tree: workers must find it, too.
+        rest = os.environ.get("PYTHONPATH", "")
+        if source not in rest.split(os.pathsep):
+            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (source, rest)))
+
+
+def _site_folders() -> set[str]:
+    return {folder for folder in sys.path if folder.endswith(("site-packages", "dist-packages"))}

@@ -1,0 +1,25 @@
+"""One broker in this process for all tests of readers and writers: no JVM, and milliseconds per test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import klamm
+from klamm.spark import connections
+from unit.spark.world import World
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[klamm.Broker]:
+    with klamm.Broker(auto_create_topics_enable=True, num_partitions=2) as started:
+        yield started
+        connections.close_all()
+
+
+@pytest.fixture
+def world(broker: klamm.Broker) -> Iterator[World]:
+    made = World(broker.bootstrap)
+    yield made
+    made.close()
