@@ -198,7 +198,7 @@ class Groups:
         if partition.flush_failures != watch.flush_failures:
             watch.flush_failures = partition.flush_failures
             shard.on_flush_failed()
-        elif shard.is_waiting_for_disk:
+        else:
             shard.on_durable(self._now())
 
     def _topics_deleted(self, gone: Sequence[TopicState]) -> None:
