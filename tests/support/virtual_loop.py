@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 Arguments = TypeVarTuple("Arguments")
 
 
-class _Leap:
+class Leap:
     """In a selector's place: instead of waiting for sockets, it moves the clock to the next timer."""
 
     def __init__(self, clock: ManualClock) -> None:
@@ -34,7 +34,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def __init__(self, clock: ManualClock) -> None:
         super().__init__()
         self.clock = clock
-        self._selector = _Leap(clock)
+        self._selector = Leap(clock)
         self._clock_resolution = 0.000_01  # a timer is due when the clock shows its millisecond
 
     def _process_events(self, event_list: list[Any]) -> None:

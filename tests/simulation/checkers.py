@@ -1,0 +1,90 @@
+"""What is watched from outside, and what must be true of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from klamm.protocol.api import ApiKey
+from klamm.protocol.errors import ErrorCode
+from klamm.storage.log import PartitionLog
+from simulation.network import Exchange
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+Place = tuple[str, int]
+
+
+class Checker:
+    """Sees everything; says `world.broken` when it should not be."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    # the wire
+    def delivered(self, exchange: Exchange) -> None: ...
+    def answered(self, exchange: Exchange) -> None: ...
+    def ended(self, exchange: Exchange) -> None: ...
+
+    # the disk
+    def log_opened(self, log: PartitionLog) -> None: ...
+    def appending(self, log: PartitionLog, batch: bytes) -> None: ...
+
+    # the broker
+    def turned(self) -> None: ...
+    def started(self) -> None: ...
+    def died(self, how: str) -> None: ...
+
+    def at_the_end(self) -> None:
+        """Everything has healed and come to rest."""
+
+
+class WireChecker(Checker):
+    """Every request ends once: in its answer, in order, or with its connection."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.endings: Counter[int] = Counter()
+        self.joins: dict[int, Exchange] = {}
+        self.answers: Counter[str] = Counter()
+        self._open: dict[int, Exchange] = {}
+
+    def delivered(self, exchange: Exchange) -> None:
+        if exchange.api_key is ApiKey.JOIN_GROUP:
+            self.joins[id(exchange)] = exchange
+        if exchange.wants_answer:
+            self._open[id(exchange)] = exchange
+
+    def answered(self, exchange: Exchange) -> None:
+        self.answers[exchange.api_key.name] += 1
+        self._end(exchange)
+        if getattr(exchange.response, "error_code", 0) == ErrorCode.unknown_server_error:
+            self.world.broken(
+                f"{exchange.api_key.name} of {exchange.client} failed for no reason: {exchange}"
+            )
+
+    def ended(self, exchange: Exchange) -> None:
+        if exchange.delivered_at is not None:
+            self._end(exchange)
+
+    def _end(self, exchange: Exchange) -> None:
+        self._open.pop(id(exchange), None)
+        if id(exchange) in self.joins:
+            self.endings[id(exchange)] += 1
+
+    def waiting_longer_than(self, duration_ms: int) -> Iterable[Exchange]:
+        """Requests that the broker has had for so long."""
+        since_ms = self.world.clock.now_ms() - duration_ms
+        return [each for each in self._open.values() if each.sent_at_ms < since_ms]
+
+
+class Ledger:
+    """What producers were told is safe: the number of the first record of each acknowledged batch."""
+
+    def __init__(self) -> None:
+        self.batches: dict[Place, dict[str, set[int]]] = {}
+
+    def acknowledged(self, place: Place, producer: str, first_number: int) -> None:
+        self.batches.setdefault(place, {}).setdefault(producer, set()).add(first_number)

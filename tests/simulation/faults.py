@@ -1,0 +1,20 @@
+"""What may go wrong in a world, and how often."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faults:
+    """Chances, each per occasion. All zero is a world in which nothing ever goes wrong."""
+
+    drop: float = 0.0  # per message: its connection breaks, and what is under way on it is lost
+    crash: float = 0.0  # per disk operation: the broker is killed in the middle of it, the machine lives
+    torn_write: float = 0.0  # per disk operation: the power goes; what was not synced is lost or torn
+    io_error: float = 0.0  # per disk operation: the disk refuses
+    slow_flush: float = 0.0  # per call that blocks: it takes seconds
+    stop: float = 0.0  # per second: the broker is stopped in good order, and started again
+
+
+NO_FAULTS = Faults()

@@ -1,0 +1,171 @@
+"""What a simulated machine is made of: a disk with a switch, threads without threads, a durable memory."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from random import Random
+from typing import Any, Final, TypeVar, TypeVarTuple
+
+from klamm.clock import ManualClock
+from klamm.storage.cluster import BrokerRegistration, PartitionState, ResourceType, TopicState
+from klamm.storage.engines.memory_cluster import MemoryCluster
+from klamm.storage.engines.segments.files import Chunk
+from klamm.storage.engines.simulated_disk import Fault, Operation, PowerLossError, SimulatedFiles
+from simulation.faults import Faults
+from simulation.loops import ProcessLoop
+
+Result = TypeVar("Result")
+Arguments = TypeVarTuple("Arguments")
+
+_SLOW_MS: Final = (500, 3_000, 12_000)
+
+
+class Disk(SimulatedFiles):
+    """A disk with a switch: while it is off nothing is written, and nobody is told so politely."""
+
+    def __init__(self, random: Random, clock: ManualClock, on_loss: Callable[[], None]) -> None:
+        super().__init__(random, clock)
+        self.rates = Faults()
+        self._on_loss = on_loss
+
+    def arm(self, rates: Faults) -> None:
+        """Draw the moment of the next loss."""
+        self.rates = rates
+        chance = rates.crash + rates.torn_write
+        self.power_fails_at = None
+        if chance > 0:
+            lives = math.ceil(math.log(1.0 - self._random.random()) / math.log(1.0 - chance))
+            self.power_fails_at = self.counters.total + max(1, lives)
+
+    @property
+    def is_off(self) -> bool:
+        return self._is_off
+
+    def switch_off(self) -> None:
+        if not self._is_off:
+            self._is_off = True
+            self._on_loss()
+
+    def switch_on(self, *, after_power_loss: bool) -> None:
+        self._is_off = False
+        self.power_fails_at = None
+        if after_power_loss:
+            self.crash()
+        else:
+            self.kill()
+
+    def _asked(self, operation: Operation, path: str) -> None:
+        if self.rates.io_error and not self._is_off and self._random.random() < self.rates.io_error:
+            self.faults.append(Fault(operation))
+        was_off = self._is_off
+        try:
+            super()._asked(operation, path)
+        except PowerLossError:
+            if not was_off:
+                self._on_loss()
+            raise
+
+    def pwritev(self, handle: int, chunks: Sequence[Chunk], position: int, /) -> int:
+        self._check_power()
+        return super().pwritev(handle, chunks, position)
+
+
+class Threads:
+    """`run_blocking` without threads: work happens somewhere between the call and its end."""
+
+    def __init__(self, loop: ProcessLoop, random: Random, rates: Callable[[], Faults]) -> None:
+        self._loop = loop
+        self._random = random
+        self._rates = rates
+
+    def __call__(
+        self, function: Callable[[*Arguments], Result], *arguments: *Arguments
+    ) -> asyncio.Future[Result]:
+        future: asyncio.Future[Result] = self._loop.create_future()
+        random = self._random
+
+        def work() -> None:
+            try:
+                result = function(*arguments)
+            except Exception as error:
+                self._loop.call_later(after_ms / 1000, self._end, future, None, error)
+            else:
+                self._loop.call_later(after_ms / 1000, self._end, future, result, None)
+
+        before_ms, after_ms = random.randrange(3), random.randrange(2)
+        if random.random() < self._rates().slow_flush:
+            slow_ms = random.choice(_SLOW_MS)
+            part_ms = random.randrange(slow_ms)
+            before_ms, after_ms = before_ms + part_ms, after_ms + slow_ms - part_ms
+        self._loop.call_later(before_ms / 1000, work)
+        return future
+
+    def _end(self, future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+
+class DurableCluster(MemoryCluster):
+    """A cluster's memory that survives its broker; the broker can die before and after every change."""
+
+    def __init__(self, disk: Disk, random: Random) -> None:
+        super().__init__(random=random)
+        self._disk = disk
+        self._random = random
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        self._risk()
+        yield
+        self._risk()
+
+    def _risk(self) -> None:
+        # A change here is rarer than one of a log, and as interesting: ten times the chance.
+        if not self._disk.is_off and self._random.random() < self._disk.rates.crash * 10:
+            self._disk.switch_off()
+        if self._disk.is_off:
+            raise PowerLossError
+
+    def register_broker(self, registration: BrokerRegistration) -> None:
+        with self._changing():
+            super().register_broker(registration)
+
+    def create_topic(self, topic: TopicState, configs: Mapping[str, str]) -> None:
+        with self._changing():
+            super().create_topic(topic, configs)
+
+    def delete_topic(self, name: str, topic_id: bytes) -> None:
+        with self._changing():
+            super().delete_topic(name, topic_id)
+
+    def add_partitions(self, name: str, topic_id: bytes, added: Sequence[PartitionState]) -> None:
+        with self._changing():
+            super().add_partitions(name, topic_id, added)
+
+    def lead(
+        self, broker_id: int, partitions: Sequence[tuple[str, int]] | None = None
+    ) -> Mapping[tuple[str, int], int]:
+        with self._changing():
+            return super().lead(broker_id, partitions)
+
+    def replace_configs(
+        self,
+        resource_type: ResourceType,
+        name: str,
+        configs: Mapping[str, str],
+        *,
+        expected: Mapping[str, str] | None = None,
+    ) -> None:
+        with self._changing():
+            super().replace_configs(resource_type, name, configs, expected=expected)
+
+    def allocate_producer_ids(self, count: int) -> range:
+        with self._changing():
+            return super().allocate_producer_ids(count)

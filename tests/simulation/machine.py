@@ -1,0 +1,173 @@
+"""A machine with a broker on it: it loses power, its broker is killed, its disk refuses; it starts again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from random import Random
+from typing import Any, Final, Protocol
+
+from klamm.broker.broker import Broker
+from klamm.broker.config import BrokerConfig
+from klamm.broker.connection import Connection
+from klamm.broker.storage import Storage, segment_store
+from klamm.storage.engines.simulated_disk import PowerLossError
+from klamm.storage.log import LogError, LogStore, PartitionLog
+from simulation.faults import Faults
+from simulation.hardware import Disk, DurableCluster, Threads
+from simulation.loops import Agenda, ProcessLoop
+
+FOLDER: Final = "/logs"
+_LAST_TURNS: Final = 10  # of a dead broker's tasks, while they are cancelled
+
+
+class Witness(Protocol):
+    """Who watches a machine from outside."""
+
+    def log_opened(self, log: PartitionLog) -> None: ...
+    def appending(self, log: PartitionLog, batch: bytes) -> None: ...
+    def turned(self) -> None:
+        """The broker had a turn, and the disk was used in it."""
+        ...
+
+    def started(self) -> None: ...
+    def died(self, how: str) -> None: ...
+    def unexpected(self, message: str, error: BaseException | None) -> None:
+        """Something happened in the broker that nobody injected."""
+        ...
+
+
+class Machine:
+    """Runs one broker after the other on the same disk."""
+
+    def __init__(self, random: Random, agenda: Agenda, settings: Mapping[str, str], witness: Witness) -> None:
+        self._random = random
+        self._agenda = agenda
+        self._witness = witness
+        self.config = BrokerConfig.from_settings(settings)
+        self.faults = Faults()
+        self.disk = Disk(random, agenda.clock, self._power_lost)
+        self.disk.make_directory(FOLDER)
+        self.disk.sync_directory("/")
+        self.cluster = DurableCluster(self.disk, random)
+        self.loop = ProcessLoop(agenda.clock)  # of no broker yet
+        self.broker: Broker | None = None
+        self.incarnation = 0
+        self.is_on = False
+        self.is_serving = False
+        self.is_dead = False  # and not buried
+        self._has_stopped = False
+        self._disk_uses = 0
+
+    def set_faults(self, faults: Faults) -> None:
+        self.faults = faults
+        self.disk.arm(faults)
+
+    def start(self) -> None:
+        """Switch on and start a broker; it serves after a while, unless it dies in the attempt."""
+        assert not self.is_on
+        assert not self.is_dead
+        self.incarnation += 1
+        self.is_on = True
+        self.loop = ProcessLoop(self._agenda.clock, self._turned)
+        self.loop.set_exception_handler(self._exception)
+        self._agenda.add(self.loop)
+        self.disk.arm(self.faults)
+        self.loop.create_task(self._start())
+
+    async def _start(self) -> None:
+        try:
+            logs = segment_store(self.config, FOLDER, self.cluster, self.disk, self._agenda.clock)
+            self._watch(logs)
+            broker = Broker(
+                self.config,
+                clock=self._agenda.clock,
+                random=self._random,
+                storage=Storage(logs, self.cluster, self.disk),
+                run_blocking=Threads(self.loop, self._random, lambda: self.faults),
+            )
+            await broker.start(listen=False)
+        except (PowerLossError, OSError, LogError):
+            # The process ends; whoever watches over it starts it again.
+            self.disk.switch_off()
+            return
+        self.broker = broker
+        self.is_serving = True
+        self._witness.started()
+
+    def _watch(self, logs: LogStore) -> None:
+        """Let the witness see every log, and everything that is about to be appended to one."""
+        really_open = logs.open
+
+        def opened(*arguments: Any, **options: Any) -> PartitionLog:
+            log = really_open(*arguments, **options)
+            really_append = log.append
+
+            def append(batch: Any, **how: Any) -> Any:
+                if self.is_on:
+                    self._witness.appending(log, bytes(batch))
+                return really_append(batch, **how)
+
+            setattr(log, "append", append)  # noqa: B010 - a method is replaced, for this one log
+            self._witness.log_opened(log)
+            return log
+
+        setattr(logs, "open", opened)  # noqa: B010 - as above
+
+    def stop(self) -> None:
+        """Let the broker stop in good order."""
+        broker = self.broker
+        if not self.is_serving or broker is None:
+            return
+        self.is_serving = False
+
+        async def stop() -> None:
+            with suppress(PowerLossError, OSError, LogError):
+                await broker.stop()
+                self._has_stopped = True
+            self.disk.switch_off()
+
+        self.loop.create_task(stop())
+
+    def accept(self) -> Connection:
+        assert self.broker is not None
+        return self.broker.server.connection("PLAINTEXT")
+
+    def _power_lost(self) -> None:
+        """From this instant on nothing that the broker does has an effect."""
+        self.is_on = self.is_serving = False
+        self.is_dead = True
+        self.loop.stop()
+
+    def bury(self) -> str:
+        """Put away what is left of a dead broker; how it died."""
+        self._agenda.remove(self.loop)
+        for _ in range(_LAST_TURNS):
+            tasks = asyncio.all_tasks(self.loop)
+            if not tasks:
+                break
+            for task in sorted(tasks, key=lambda each: int(each.get_name().rpartition("-")[2])):
+                task.cancel()
+            self.loop.run_until_idle()
+        self.loop.close()
+        self.broker = None
+        self.is_dead = False
+        rates = self.faults
+        power_share = rates.torn_write / (rates.crash + rates.torn_write or 1.0)
+        is_power_loss = not self._has_stopped and self._random.random() < power_share
+        how = "stopped" if self._has_stopped else "lost power" if is_power_loss else "killed"
+        self._has_stopped = False
+        self.disk.switch_on(after_power_loss=is_power_loss)
+        self._witness.died(how)
+        return how
+
+    def _turned(self) -> None:
+        uses = self.disk.counters.total
+        if self.is_on and uses != self._disk_uses:
+            self._disk_uses = uses
+            self._witness.turned()
+
+    def _exception(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if self.is_on:
+            self._witness.unexpected(str(context.get("message")), context.get("exception"))

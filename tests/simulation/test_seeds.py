@@ -1,0 +1,43 @@
+"""One seed, one world: whatever happens in it, what was promised is kept."""
+
+from __future__ import annotations
+
+import os
+from random import SystemRandom
+
+import pytest
+
+from simulation.scenarios import FAULTS, settle
+from simulation.world import World
+
+FIXED = 200
+FRESH = 5
+FOR_MS = 20_000
+
+
+def seeds() -> list[object]:
+    """KLAMM_SEED alone when it is set; otherwise the same as always, and a few that nobody has seen."""
+    if "KLAMM_SEED" in os.environ:
+        seed = int(os.environ["KLAMM_SEED"])
+        return [pytest.param(seed, id=f"seed-{seed}")]
+    fresh = [SystemRandom().randrange(FIXED, 2**31) for _ in range(FRESH)]
+    return [pytest.param(seed, id=f"seed-{seed}") for seed in (*range(FIXED), *fresh)]
+
+
+@pytest.mark.parametrize("seed", seeds())
+def test_whatever_happens_promises_are_kept(seed: int) -> None:
+    with World(seed, FAULTS) as world:
+        settle(world)
+        world.run(for_ms=FOR_MS)
+        world.heal()
+        assert set(world.endings_per_join().values()) <= {1}
+
+
+def test_the_same_seed_is_the_same_world() -> None:
+    digests = []
+    for _ in range(2):
+        with World(7, FAULTS) as world:
+            settle(world)
+            world.run(for_ms=5_000)
+            digests.append((world.digest, world.clock.now_ms(), tuple(world.deaths)))
+    assert digests[0] == digests[1]

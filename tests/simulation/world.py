@@ -1,0 +1,270 @@
+"""A whole world from one number: a broker, its clients, everything that goes wrong, and who watches it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping, Sequence
+from random import Random
+from types import TracebackType
+from typing import Any, Final
+from zlib import crc32
+
+from klamm.clock import ManualClock
+from klamm.protocol.errors import ErrorCode
+from klamm.storage.engines.simulated_disk import PowerLossError
+from klamm.storage.log import LogError, PartitionLog
+from simulation.brief import brief
+from simulation.checkers import Checker, Ledger, WireChecker
+from simulation.clients import Client
+from simulation.faults import NO_FAULTS, Faults
+from simulation.log_checker import LogChecker
+from simulation.loops import Agenda, ProcessLoop
+from simulation.machine import Machine
+from simulation.network import DisconnectedError, Exchange, Network
+
+SETTINGS: Final[Mapping[str, str]] = {
+    "auto.create.topics.enable": "false",
+    "log.retention.check.interval.ms": "7000",
+    "log.flush.offset.checkpoint.interval.ms": "9000",
+    "log.cleaner.backoff.ms": "5000",
+}
+_REMEMBERED_EVENTS: Final = 80
+_LINE_LENGTH: Final = 400
+_RESTART_AFTER_MS: Final = (50, 1_000, 4_000, 12_000)
+_HEALED_WITHIN_MS: Final = 240_000
+
+
+class BrokenPromiseError(AssertionError):
+    """What should never be, with the seed that shows it."""
+
+
+class World:
+    """One run. The same seed gives the same run, to the byte."""
+
+    def __init__(
+        self, seed: int, faults: Faults = NO_FAULTS, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self.seed = seed
+        self.faults = faults
+        self.random = Random(seed)
+        self.clock = ManualClock()
+        self.agenda = Agenda(self.clock)
+        self.loop = ProcessLoop(self.clock)  # the clients'
+        self.loop.set_exception_handler(self._client_failed)
+        self.agenda.add(self.loop)
+        self.machine = Machine(self.random, self.agenda, {**SETTINGS, **(settings or {})}, self)
+        self.network = Network(self.random, self.loop, self.machine, self)
+        self.ledger = Ledger()
+        self.wire = WireChecker(self)
+        self.logs = LogChecker(self)
+        self.checkers: list[Checker] = [self.wire, self.logs]
+        self.clients: list[Client] = []
+        self.is_calm = False  # nothing new goes wrong, and nobody begins anything new
+        self.is_over = False
+        self.deaths: list[str] = []
+        self.digest = 0  # of every byte that the broker sent
+        self._events: deque[tuple[int, str, tuple[object, ...]]] = deque(maxlen=_REMEMBERED_EVENTS)
+        self._moment = 0
+        self._violations: list[str] = []
+        self._log_handler = _ErrorLog(self)
+        logging.getLogger("klamm").addHandler(self._log_handler)
+        self.machine.start()
+        self.agenda.run(1_000, self._check)
+
+    def __enter__(self) -> World:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        logging.getLogger("klamm").removeHandler(self._log_handler)
+        for loop in (self.loop, self.machine.loop):
+            for task in asyncio.all_tasks(loop):
+                task.cancel()
+            if not loop.is_closed():
+                loop.run_until_idle()
+                loop.close()
+
+    # -- letting it run
+
+    def add(self, *clients: Client) -> None:
+        for client in clients:
+            self.clients.append(client)
+            self.loop.create_task(self._live(client))
+
+    async def _live(self, client: Client) -> None:
+        try:
+            await client.live()
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            self.broken(f"{client.name} does not understand the world: {error!r}")
+            raise
+
+    def do(self, coroutine: Any) -> None:
+        """Let something be done before anything goes wrong."""
+        task = self.loop.create_task(coroutine)
+        while not task.done():
+            self.pass_ms(100)
+        task.result()
+
+    def run(self, for_ms: int) -> None:
+        """Let the clients live and things go wrong."""
+        self.machine.set_faults(self.faults)
+        self.network.faults = self.faults
+        weather = self.loop.create_task(self._weather())
+        self.pass_ms(for_ms)
+        weather.cancel()
+
+    def pass_ms(self, duration_ms: int) -> None:
+        self.agenda.run(self.clock.now_ms() + duration_ms, self._check)
+
+    def heal(self) -> None:
+        """Nothing goes wrong any more: everything must come to rest, and hold what was promised."""
+        self.is_calm = True
+        self.machine.set_faults(NO_FAULTS)
+        self.network.faults = NO_FAULTS
+        give_up_ms = self.clock.now_ms() + _HEALED_WITHIN_MS
+        while restless := self._restless():
+            if self.clock.now_ms() > give_up_ms:
+                self.broken(f"did not come to rest: {', '.join(restless)}")
+            self.pass_ms(1_000)
+        for checker in self.checkers:
+            checker.at_the_end()
+        self.is_over = True
+        self._check()
+
+    def _restless(self) -> Sequence[str]:
+        if not self.machine.is_serving:
+            return ["the broker"]
+        assert self.machine.broker is not None
+        offline = [
+            str(each.name)
+            for each in self.machine.broker.services.partitions
+            if each.error_code is not ErrorCode.none
+        ]
+        if offline:
+            # An operator's part: the disk is well again, the log is opened again.
+            self.machine.stop()
+            return offline
+        return [client.name for client in self.clients if not client.is_at_rest]
+
+    async def _weather(self) -> None:
+        while True:
+            await asyncio.sleep(1)
+            if self.random.random() < self.faults.stop:
+                self.machine.stop()
+
+    def _check(self) -> None:
+        """After every turn: has a promise been broken, has the broker died?"""
+        if self.machine.is_dead:
+            how = self.machine.bury()
+            self.network.host_died()
+            self.deaths.append(how)
+            delay_ms = 50 if self.is_calm else self.random.choice(_RESTART_AFTER_MS)
+            self.loop.call_later(delay_ms / 1000, self.machine.start)
+        if self._violations:
+            raise BrokenPromiseError(self._story())
+
+    def _story(self) -> str:
+        lines = [
+            f"{at_ms:>8} ms  {kind} {' '.join(map(brief, what))}"[:_LINE_LENGTH]
+            for at_ms, kind, what in self._events
+        ]
+        return "\n".join(
+            (
+                f"seed {self.seed}, after {self.clock.now_ms()} ms: {self._violations[0]}",
+                f"replay: KLAMM_SEED={self.seed} python -m pytest tests/simulation/test_seeds.py",
+                *lines,
+            )
+        )
+
+    # -- what the checkers are told
+
+    def broken(self, message: str) -> None:
+        """A promise is broken: the run ends after this turn."""
+        self._violations.append(message)
+
+    def note(self, kind: str, *what: object) -> None:
+        """For the story of a failure."""
+        self._events.append((self.clock.now_ms(), kind, what))
+
+    def moment(self) -> int:
+        self._moment += 1
+        return self._moment
+
+    def delivered(self, exchange: Exchange) -> None:
+        self.note("asked", exchange.link, exchange.correlation_id, exchange.request)
+        for checker in self.checkers:
+            checker.delivered(exchange)
+
+    def answered(self, exchange: Exchange, frame: bytes) -> None:
+        self.digest = crc32(frame, self.digest)
+        self.note("told", exchange.link, exchange.correlation_id, exchange.response)
+        for checker in self.checkers:
+            checker.answered(exchange)
+
+    def ended(self, exchange: Exchange) -> None:
+        self.note("unanswered", exchange.link, exchange.correlation_id)
+        for checker in self.checkers:
+            checker.ended(exchange)
+
+    def log_opened(self, log: PartitionLog) -> None:
+        self.note("opened", f"{log.topic}-{log.partition}", log.log_start_offset, log.log_end_offset)
+        for checker in self.checkers:
+            checker.log_opened(log)
+
+    def appending(self, log: PartitionLog, batch: bytes) -> None:
+        for checker in self.checkers:
+            checker.appending(log, batch)
+
+    def turned(self) -> None:
+        for checker in self.checkers:
+            checker.turned()
+
+    def started(self) -> None:
+        self.note("the broker serves")
+        for checker in self.checkers:
+            checker.started()
+
+    def died(self, how: str) -> None:
+        self.note("the broker", how)
+        for checker in self.checkers:
+            checker.died(how)
+
+    def unexpected(self, message: str, error: BaseException | None) -> None:
+        if not isinstance(error, (LogError, OSError, PowerLossError)):
+            self.broken(f"in the broker: {message}: {error!r}")
+
+    def _client_failed(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not isinstance(error, DisconnectedError):
+            self.broken(f"in a client: {context.get('message')}: {error!r}")
+
+    # -- what clients want to know of the truth
+
+    def high_watermark(self, place: tuple[str, int]) -> int:
+        assert self.machine.broker is not None
+        partition = self.machine.broker.services.partitions.get(*place)
+        assert partition is not None
+        return partition.log.high_watermark
+
+    def endings_per_join(self) -> dict[int, int]:
+        """How often each JoinGroup ended that the broker got."""
+        return {join: self.wire.endings[join] for join in self.wire.joins}
+
+
+class _ErrorLog(logging.Handler):
+    """The broker's log as a witness: what it did not foresee, it logs with a traceback."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.WARNING)
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._world.note("log", record.getMessage())
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and self._world.machine.is_on:
+            self._world.unexpected(record.getMessage(), error)
