@@ -193,7 +193,7 @@ def _parse_text(setting: Setting, text: str) -> Value:
                 raise setting.refusal(text)
             return float(text)
         case Kind.LIST:
-            return tuple(re.split(r"\s*,\s*", text)) if text else ()
+            return tuple(dict.fromkeys(re.split(r"\s*,\s*", text))) if text else ()
         case Kind.PASSWORD:
             return Password(text)
         case Kind.STRING | Kind.CLASS:

@@ -182,7 +182,9 @@ def _read(source: Source, limits: Limits, left_bytes: int, at_least_one: bool) -
         log.log_start_offset,
         diverging_epoch=diverging,
         aborted_transactions=(
-            _aborted(log, target.fetch_offset, upper_offset, records) if limits.read_committed else None
+            _aborted(log, target.fetch_offset, upper_offset, records)
+            if limits.read_committed and diverging is None
+            else None
         ),
         records=records,
     )

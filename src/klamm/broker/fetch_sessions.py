@@ -133,7 +133,7 @@ class FetchSessions:
         session.update(wanted, _forgotten(request))
         if not session.targets:
             del self._sessions[session_id]
-            return FetchPlan([])
+            return FetchPlan(list(wanted.values()))
         self._touch(session)
         session.epoch = 1 if epoch == MAX_EPOCH else epoch + 1
         return FetchPlan(list(session.targets.values()), session=session, epoch=session.epoch)

@@ -38,7 +38,12 @@ def _created(services: Services, plan: TopicPlan) -> CreatableTopicResult:
         replication_factor=plan.replication_factor,
         configs=[
             CreatableTopicConfigs(
-                entry.name, entry.value, entry.is_read_only, entry.source, entry.is_sensitive
+                # What the client wrote comes back as it wrote it; DescribeConfigs shows what was understood.
+                entry.name,
+                plan.configs.get(entry.name, entry.value),
+                entry.is_read_only,
+                entry.source,
+                entry.is_sensitive,
             )
             for entry in describe_topic(services.config, plan.configs)
         ],

@@ -65,11 +65,14 @@ def decide(image: ClusterImage, asked: Sequence[DeleteTopicState]) -> list[Topic
         for each in unclear
     ]
     repeated_names, repeated_ids = duplicates(names), duplicates(ids)
-    named_by_id = {topic.name for each in ids if (topic := image.topic_by_id(each)) is not None}
+    once_ids, once_names = set(ids) - repeated_ids, set(names) - repeated_names
+    named_by_id = {topic.name for each in once_ids if (topic := image.topic_by_id(each)) is not None}
     for topic_id in dict.fromkeys(ids):
-        decided.append(_by_id(image, topic_id, topic_id in repeated_ids, set(names)))
+        decided.append(_by_id(image, topic_id, topic_id in repeated_ids, once_names))
     for name in dict.fromkeys(names):
-        decided.append(_by_name(image, name, name in repeated_names, named_by_id))
+        # One that an id stands for as well is told there, once.
+        if name in repeated_names or name not in named_by_id:
+            decided.append(_by_name(image, name, name in repeated_names))
     return decided
 
 
@@ -84,16 +87,14 @@ def _by_id(
         return _refused(asked, ErrorCode.unknown_topic_id, "This server does not host this topic ID.")
     if topic.name in names:
         return _refused(
-            asked,
+            DeleteTopicState(topic.name, topic_id),
             ErrorCode.invalid_request,
-            "The provided topic id maps to a name that was already supplied.",
+            "The provided topic name maps to an ID that was already supplied.",
         )
     return topic if not is_internal(topic.name) else _internal(asked, topic.name)
 
 
-def _by_name(
-    image: ClusterImage, name: str, is_repeated: bool, named_by_id: set[str]
-) -> TopicState | DeletableTopicResult:
+def _by_name(image: ClusterImage, name: str, is_repeated: bool) -> TopicState | DeletableTopicResult:
     asked = DeleteTopicState(name=name)
     if is_repeated:
         return _refused(asked, ErrorCode.invalid_request, "Duplicate topic name.")
@@ -101,12 +102,6 @@ def _by_name(
     if topic is None:
         return _refused(
             asked, ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition."
-        )
-    if name in named_by_id:
-        return _refused(
-            asked,
-            ErrorCode.invalid_request,
-            "The provided topic name maps to an ID that was already supplied.",
         )
     return topic if not is_internal(name) else _internal(asked, name)
 

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from klamm.protocol.api import ApiKey
+from klamm.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from klamm.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from klamm.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from klamm.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from klamm.protocol.messages.fetch import FetchRequest
+from klamm.protocol.messages.fetch import FetchRequest, ForgottenTopic
 from klamm.protocol.messages.init_producer_id import InitProducerIdRequest
 from klamm.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from klamm.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -178,3 +180,37 @@ def test_a_setting_of_a_topic_is_shown_as_it_was_understood(jar: Jar, client: Ja
     (result,) = client.ask(ApiKey.DESCRIBE_CONFIGS, 4, DescribeConfigsRequest([asked], True)).results
     assert result.configs[0].value == "0.1"
     assert result.configs[0].synonyms[0].value == "0.1"
+
+
+def test_a_partition_that_comes_and_goes_in_one_request_is_read_without_a_session(
+    jar: Jar, client: JarClient
+) -> None:
+    client.ask(ApiKey.PRODUCE, 9, a_produce(jar))
+    session_id = client.ask(ApiKey.FETCH, 12, a_fetch(jar, session_epoch=0)).session_id
+    request = a_fetch(jar, session_id=session_id, session_epoch=1)
+    request.forgotten_topics_data = [ForgottenTopic(topic="t", partitions=[0])]
+    response = client.ask(ApiKey.FETCH, 12, request)
+    assert response.session_id == 0
+    assert response.responses[0].partitions[0].high_watermark == 1
+
+
+def test_a_topic_named_by_id_and_by_name_is_told_once_and_stays(jar: Jar, client: JarClient) -> None:
+    topic = jar.services.image.topic("t")
+    assert topic is not None
+    asked = [DeleteTopicState(None, topic.topic_id), DeleteTopicState("t")]
+    responses = client.ask(ApiKey.DELETE_TOPICS, 6, DeleteTopicsRequest(asked)).responses
+    assert [(each.name, each.topic_id, each.error_code) for each in responses] == [("t", topic.topic_id, 42)]
+    asked = [DeleteTopicState("t"), DeleteTopicState("t"), DeleteTopicState(None, topic.topic_id)]
+    responses = client.ask(ApiKey.DELETE_TOPICS, 6, DeleteTopicsRequest(asked)).responses
+    assert sorted(each.error_code for each in responses) == [0, 42]
+    assert jar.services.image.topic("t") is None
+
+
+def test_a_word_twice_in_a_list_counts_once(jar: Jar, client: JarClient) -> None:
+    configs = [CreatableTopicConfig("cleanup.policy", "delete,delete")]
+    topic = CreatableTopic("v", 1, 1, configs=configs)
+    (created,) = client.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest([topic])).topics
+    assert {each.name: each.value for each in created.configs}["cleanup.policy"] == "delete,delete"
+    asked = DescribeConfigsRequest([DescribeConfigsResource(2, "v", ["cleanup.policy"])])
+    (result,) = client.ask(ApiKey.DESCRIBE_CONFIGS, 4, asked).results
+    assert result.configs[0].value == "delete"
