@@ -41,7 +41,7 @@ simulation: $(VENV)/.dev ## The whole broker on virtual time, one seed per run
 
 interop: $(VENV)/.dev ## Real clients against a running broker
 	@tools/bring.sh
-	@$(PYTEST) tests/interop -m "not groups"
+	@$(PYTEST) tests/interop
 
 faults: $(VENV)/.dev ## Real processes: kill -9, torn writes, full disks
 	@tools/bring.sh
