@@ -45,6 +45,7 @@ class _Encoder:
     def __init__(self) -> None:
         self.source = Source("def encode(m):")
         self.source.shared("uv", uvarint)
+        self.source.shared("short", _SHORT)
         self._run: list[tuple[str, str]] = []  # (struct code, expression)
         self._pending: list[str] = []  # expressions of bytes
         self._out = "out"
@@ -121,7 +122,7 @@ class _Encoder:
             with self.source.block(f"if {body} is None:"):
                 self.source.add(f"{body} = b''")
         if is_flexible:
-            self._bytes(f"uv({length} + 1)")
+            self._bytes(_uvarint_of(f"{length} + 1"))
         else:
             self._run.append(("h" if field.type == "string" else "i", length))
         self._bytes(body)
@@ -136,7 +137,7 @@ class _Encoder:
         with self.source.block(f"if {items} is None:"):
             self.source.add(f"{items} = ()")
         if is_flexible:
-            self._bytes(f"uv({length} + 1)")
+            self._bytes(_uvarint_of(f"{length} + 1"))
         else:
             self._run.append(("i", length))
         if field.type in FIXED and field.type not in ("uuid", "bool"):
@@ -173,9 +174,9 @@ class _Encoder:
                 self._out = content
                 self._flush()
                 self.source.add(f"{content} = b''.join({content})")
-                self.source.add(f"{tags} += (uv({field.tag}), uv(len({content})), {content})")
+                self.source.add(f"{tags} += (short[{field.tag}], uv(len({content})), {content})")
         self._out = out
-        self.source.add(f"{out}.append(uv({count}))")
+        self.source.add(f"{out}.append(short[{count}])")
         self.source.add(f"{out} += {tags}")
 
     def _is_set(self, field: SchemaField, value: str) -> str:
@@ -184,6 +185,11 @@ class _Encoder:
         if field.struct is not None:
             return f"{value} is not None"
         return f"{value} != {self.source.constant('default', field.default)}"
+
+
+def _uvarint_of(expression: str) -> str:
+    """Source of an unsigned varint; most are of one byte, and a call costs more than a lookup."""
+    return f"(short[u] if (u := {expression}) < 128 else uv(u))"
 
 
 def _tag(field: SchemaField) -> int:
