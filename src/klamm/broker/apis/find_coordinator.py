@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from klamm.broker.context import RequestContext
+from klamm.broker.leadership import LeadershipView
 from klamm.broker.services import Services
 from klamm.broker.topic_names import OFFSETS_TOPIC
 from klamm.protocol.errors import ErrorCode
@@ -47,10 +48,12 @@ def _find(services: Services, context: RequestContext, key: str, key_type: int) 
     if partition is None:
         services.groups.create_topic()
         return _refused(key, ErrorCode.coordinator_not_available)
-    address = services.image.address(partition.leader_id, context.listener)
+    view = LeadershipView(services.image, services.partitions, context.listener)
+    leader_id = view.of(OFFSETS_TOPIC, partition).leader_id  # none when its log cannot be read
+    address = services.image.address(leader_id, context.listener)
     if address is None:
         return _refused(key, ErrorCode.coordinator_not_available)
-    return Coordinator(key, partition.leader_id, *address, error_message="")
+    return Coordinator(key, leader_id, *address, error_message="")
 
 
 def _refused(
