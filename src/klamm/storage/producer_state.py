@@ -179,13 +179,15 @@ class ProducerState:
 
     # -- remembering
 
-    def update(self, header: BatchHeader, marker: EndMarker | None) -> CompletedTransaction | None:
-        """Remember an appended batch of a producer; the transaction it ended, if any.
+    def update(
+        self, header: BatchHeader, base_offset: int, marker: EndMarker | None
+    ) -> CompletedTransaction | None:
+        """Remember a batch that was appended at an offset; the transaction it ended, if any.
 
         `marker` is what a control batch says; None for data and for control batches of other kinds.
         """
         if header.attributes & CONTROL_BIT:
-            return self._end(header, marker) if marker is not None else None
+            return self._end(header, base_offset, marker) if marker is not None else None
         entry = self._entries.get(header.producer_id)
         if entry is None:
             entry = ProducerEntry(header.producer_id, header.producer_epoch)
@@ -194,17 +196,15 @@ class ProducerState:
         elif entry.epoch != header.producer_epoch:
             entry.epoch = header.producer_epoch
             entry.batches.clear()
-        last_offset = header.base_offset + header.last_offset_delta
-        entry.remember(
-            BatchSummary(header.last_sequence, last_offset, header.last_offset_delta, header.max_timestamp_ms)
-        )
-        entry.last_timestamp_ms = header.max_timestamp_ms
+        delta, timestamp_ms = header.last_offset_delta, header.max_timestamp_ms
+        entry.remember(BatchSummary(header.last_sequence, base_offset + delta, delta, timestamp_ms))
+        entry.last_timestamp_ms = timestamp_ms
         if header.attributes & TRANSACTIONAL_BIT and entry.txn_first_offset < 0:
-            entry.txn_first_offset = header.base_offset
-            self._open[header.base_offset] = header.producer_id
+            entry.txn_first_offset = base_offset
+            self._open[base_offset] = header.producer_id
         return None
 
-    def _end(self, header: BatchHeader, marker: EndMarker) -> CompletedTransaction | None:
+    def _end(self, header: BatchHeader, base_offset: int, marker: EndMarker) -> CompletedTransaction | None:
         entry = self._entries.get(header.producer_id)
         if entry is None:
             # Written all the same, so that the epoch is known and older ones stay fenced.
@@ -219,12 +219,13 @@ class ProducerState:
         if first_offset < 0:
             return None
         del self._open[first_offset]
+        last_offset = base_offset + header.last_offset_delta
         completed = CompletedTransaction(
             header.producer_id,
             first_offset,
-            header.last_offset,
+            last_offset,
             not marker.is_commit,
-            next(iter(self._open), header.last_offset + 1),
+            next(iter(self._open), last_offset + 1),
         )
         self._completed.append(completed)
         return completed

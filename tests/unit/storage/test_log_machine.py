@@ -197,10 +197,10 @@ class LogMachine(RuleBasedStateMachine):
     def forget_and_replay(self) -> None:
         self.producers = ProducerState()
         for stored in self.model:
-            header = parse_header(stored.batch)._replace(base_offset=stored.base_offset)
+            header = parse_header(stored.batch)
             if header.producer_id >= 0:
                 marker = decode_marker(stored.batch) if header.is_control else None
-                self.producers.update(header, marker)
+                self.producers.update(header, stored.base_offset, marker)
         self.open_transactions = {
             entry.producer_id for entry in self.producers if entry.txn_first_offset >= 0
         }
@@ -264,11 +264,11 @@ class LogMachine(RuleBasedStateMachine):
         replayed = ProducerState()
         expected = []
         for stored in self.model:
-            header = parse_header(stored.batch)._replace(base_offset=stored.base_offset)
+            header = parse_header(stored.batch)
             if header.producer_id < 0:
                 continue
             marker = decode_marker(stored.batch) if header.is_control else None
-            ended = replayed.update(header, marker)
+            ended = replayed.update(header, stored.base_offset, marker)
             if ended is not None and ended.is_aborted and ended.last_offset >= self.start_offset:
                 expected.append((ended.producer_id, ended.first_offset))
         assert [(each.producer_id, each.first_offset) for each in found] == expected

@@ -196,18 +196,22 @@ class TestLeaderEpochs:
     """Which leader wrote what."""
 
     def epochs(self, *entries: tuple[int, int]) -> LeaderEpochs:
-        files = MemoryFiles(ManualClock())
-        return LeaderEpochs(files, "/checkpoint", [EpochEntry(*entry) for entry in entries])
+        return LeaderEpochs("/checkpoint", [EpochEntry(*entry) for entry in entries])
 
     def test_the_file_is_kafkas(self) -> None:
-        files = MemoryFiles(ManualClock())
-        epochs = LeaderEpochs(files, "/checkpoint", [])
+        epochs = LeaderEpochs("/checkpoint", [])
         epochs.assign(0, 0)
         epochs.assign(3, 100)
-        assert files.read_file("/checkpoint") == b"0\n2\n0 0\n3 100\n"
+        encoded = epochs.unsaved()
+        assert encoded == b"0\n2\n0 0\n3 100\n"
+        epochs.saved(encoded)
+        assert epochs.unsaved() is None
+        files = MemoryFiles(ManualClock())
+        files.write_file("/checkpoint", encoded, sync=False)
         loaded = LeaderEpochs.load(files, "/checkpoint")
         assert loaded is not None
         assert loaded.entries == epochs.entries
+        assert loaded.unsaved() is None
         files.write_file("/checkpoint", b"0\n2\n0 0\n", sync=False)
         assert LeaderEpochs.load(files, "/checkpoint") is None
 

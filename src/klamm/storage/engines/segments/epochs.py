@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from klamm.protocol.errors import DecodeError
-from klamm.storage.engines.segments.files import Files, write_aside
+from klamm.storage.engines.segments.files import Files
 from klamm.storage.log import EpochEnd
 
 _VERSION: Final = "0"
@@ -24,23 +24,22 @@ class EpochEntry(NamedTuple):
 class LeaderEpochs:
     """The epochs of one log, oldest first; epochs and starts rise together.
 
-    Every change goes to the checkpoint file at once (page cache); the next flush of the log makes it
-    durable together with the records it is about.
+    The flush that makes records durable writes the checkpoint too. After a crash the batches behind the
+    last flush tell their epochs themselves, so nothing is lost by waiting.
     """
 
-    __slots__ = ("_entries", "_files", "is_unsynced", "path")
+    __slots__ = ("_entries", "_saved", "path")
 
-    def __init__(self, files: Files, path: str, entries: list[EpochEntry]) -> None:
-        self._files = files
+    def __init__(self, path: str, entries: list[EpochEntry], *, is_saved: bool = False) -> None:
         self.path = path
         self._entries = entries
-        self.is_unsynced = False
+        self._saved = encode_epochs(entries) if is_saved else b""
 
     @classmethod
     def load(cls, files: Files, path: str) -> LeaderEpochs | None:
         """What the checkpoint says; None when it is missing or unreadable."""
         try:
-            return cls(files, path, decode_epochs(files.read_file(path)))
+            return cls(path, decode_epochs(files.read_file(path)), is_saved=True)
         except (FileNotFoundError, DecodeError):
             return None
 
@@ -55,29 +54,21 @@ class LeaderEpochs:
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """An epoch begins at an offset; entries that this contradicts go."""
-        if self._note(epoch, start_offset):
-            self.save()
-
-    def replay(self, epoch: int, start_offset: int) -> None:
-        """As `assign`, for a batch met while scanning; the caller saves at the end."""
-        if epoch > self.latest_epoch:
-            self._note(epoch, start_offset)
-
-    def _note(self, epoch: int, start_offset: int) -> bool:
         entries = self._entries
         if entries and entries[-1].epoch == epoch and entries[-1].start_offset <= start_offset:
-            return False
+            return
         while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
             entries.pop()
         entries.append(EpochEntry(epoch, start_offset))
-        return True
+
+    def replay(self, epoch: int, start_offset: int) -> None:
+        """A batch of an epoch was met in the log."""
+        if epoch > self.latest_epoch:
+            self.assign(epoch, start_offset)
 
     def truncate_end(self, next_offset: int) -> None:
         """The log was cut: entries that began at or above its new end go."""
-        kept = [entry for entry in self._entries if entry.start_offset < next_offset]
-        if len(kept) != len(self._entries):
-            self._entries = kept
-            self.save()
+        self._entries = [entry for entry in self._entries if entry.start_offset < next_offset]
 
     def truncate_start(self, start_offset: int) -> None:
         """The log start rose: the entry that covers it now begins there."""
@@ -86,7 +77,6 @@ class LeaderEpochs:
             return
         moved = self._entries[covering]._replace(start_offset=start_offset)
         self._entries = [moved, *self._entries[covering + 1 :]]
-        self.save()
 
     def at(self, offset: int) -> int:
         """The epoch that an offset was written in; -1 below the oldest."""
@@ -105,10 +95,14 @@ class LeaderEpochs:
         found = bisect_right(entries, epoch, key=_epoch) - 1
         return EpochEnd(entries[found].epoch, entries[found + 1].start_offset)
 
-    def save(self) -> None:
-        """Write the checkpoint; page cache only."""
-        write_aside(self._files, self.path, encode_epochs(self._entries), sync=False)
-        self.is_unsynced = True
+    def unsaved(self) -> bytes | None:
+        """What the checkpoint file should hold, when it does not."""
+        encoded = encode_epochs(self._entries)
+        return encoded if encoded != self._saved else None
+
+    def saved(self, encoded: bytes) -> None:
+        """The checkpoint file holds this, durably; nothing when that is not sure."""
+        self._saved = encoded
 
 
 def _start(entry: EpochEntry) -> int:

@@ -99,6 +99,9 @@ def load_parts(files: Files, pool: HandlePool, directory: str, settings: LoadSet
     first_unsound, log_end_offset = _first_unsound(segments, found, settings)
     sound = segments if first_unsound is None else segments[:first_unsound]
     epochs = _load_epochs(files, directory, sound)
+    if first_unsound is not None:
+        # From here on the batches tell: the checkpoint may be of a history that was cut.
+        epochs.truncate_end(segments[first_unsound].base_offset)
     producers: ProducerState | None = None
     if first_unsound is not None:
         segments, log_end_offset, producers = recover(
@@ -111,7 +114,6 @@ def load_parts(files: Files, pool: HandlePool, directory: str, settings: LoadSet
             index_interval_bytes=settings.config.index_interval_bytes,
             gaps_up_to=settings.gaps_up_to,
         )
-        epochs.save()
     if log_end_offset < settings.log_start_offset:
         first_unsound = 0
         segments = [_start_over(files, pool, directory, segments, log_end_offset, settings)]
@@ -127,7 +129,8 @@ def load_parts(files: Files, pool: HandlePool, directory: str, settings: LoadSet
     if first_unsound is not None:
         _sync(files, directory, segments[first_unsound:])
     flushing = Flushing(log_end_offset)
-    flushing.names_changed(directory)
+    if not found.logs:
+        flushing.names_changed(directory)
     return LogParts(
         chain=SegmentChain(files, pool, directory, segments),
         snapshots=snapshots,
@@ -169,8 +172,9 @@ def _first_unsound(
         if segment.base_offset in found.logs and not found.is_sound(segment.base_offset)
     ][:1]
     if not settings.is_clean:
+        # Of a segment that ends right at the recovery point the log is on disk, but perhaps not the indexes.
         recovery_point = settings.recovery_point or 0
-        holding = [n for n, segment in enumerate(segments) if segment.base_offset <= recovery_point]
+        holding = [n for n, segment in enumerate(segments) if segment.base_offset < recovery_point]
         candidates.append(holding[-1] if holding else 0)
     if candidates:
         return min(candidates), -1
@@ -186,7 +190,7 @@ def _load_epochs(files: Files, directory: str, segments: Sequence[Segment]) -> L
     path = f"{directory}/{names.LEADER_EPOCH_CHECKPOINT}"
     epochs = LeaderEpochs.load(files, path)
     if epochs is None:
-        epochs = LeaderEpochs(files, path, [])
+        epochs = LeaderEpochs(path, [])
         for segment in segments:
             for batch in walk(files, segment.log_path, end=segment.size_bytes):
                 epochs.replay(batch.header.leader_epoch, batch.header.base_offset)

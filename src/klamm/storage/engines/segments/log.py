@@ -111,7 +111,6 @@ class SegmentLog(ReadableLog):
             active = self._roll_for(header, size_bytes, now_ms)
         marker: EndMarker | None = None
         if header.producer_id >= 0:
-            header = header._replace(base_offset=base_offset)
             if header.attributes & CONTROL_BIT:
                 marker = self._checked_marker(batch, header, marker_bumps_epoch)
             elif (duplicate := self._producers.check(header, origin)) is not None:
@@ -132,7 +131,7 @@ class SegmentLog(ReadableLog):
         self._log_end = last_offset + 1
         self._flushing.appended()
         if header.producer_id >= 0:
-            self._remember(header, marker)
+            self._remember(header, base_offset, marker)
         if not self._flush_on_commit:
             self._raise_high_watermark(last_offset + 1, active, active.size_bytes)
         append_time_ms = max_timestamp_ms if header.attributes & LOG_APPEND_TIME_BIT else -1
@@ -149,8 +148,8 @@ class SegmentLog(ReadableLog):
             self._producers.check_marker(header, marker, epoch_was_bumped=marker_bumps_epoch)
         return marker
 
-    def _remember(self, header: BatchHeader, marker: EndMarker | None) -> None:
-        completed = self._producers.update(header, marker)
+    def _remember(self, header: BatchHeader, base_offset: int, marker: EndMarker | None) -> None:
+        completed = self._producers.update(header, base_offset, marker)
         if completed is not None and completed.is_aborted:
             self._chain.active.txn_index.add(AbortedEntry.of(completed))
 
@@ -224,8 +223,7 @@ class SegmentLog(ReadableLog):
 
     def fail_sync(self, ticket: SyncTicket) -> None:
         assert isinstance(ticket, SegmentSyncTicket)
-        ticket.release()
-        if self._refusal is None and self._flushing.is_current(ticket):
+        if self._flushing.fail(ticket, self._epochs) and self._refusal is None:
             self.truncate(self._flushing.recovery_point)
 
     # -- cutting
@@ -245,20 +243,13 @@ class SegmentLog(ReadableLog):
             except OSError as error:
                 self._log_start = old_start
                 raise storage_error(self.directory, error) from error
-            self._trim_epochs()
+            self._epochs.truncate_start(before_offset)
             _logger.info(
                 "%s-%d: log start raised to %d on request", self.topic, self.partition, before_offset
             )
             self._refresh_stable()
             self.on_change()
         return self._log_start
-
-    def _trim_epochs(self) -> None:
-        try:
-            self._epochs.truncate_start(self._log_start)
-        except OSError as error:
-            # Entries below the start mislead nobody, and loading trims them again.
-            _logger.warning("%s: %s", self._epochs.path, error)
 
     def truncate(self, to_offset: int) -> None:
         if to_offset >= self._log_end:
@@ -326,7 +317,7 @@ class SegmentLog(ReadableLog):
         new_start = self._chain.segments[count].base_offset
         if new_start > self._log_start:
             self._log_start = new_start
-            self._trim_epochs()
+            self._epochs.truncate_start(new_start)
         self._forget(self._chain.drop_oldest(count))
         self._flushing.names_changed(self.directory)
         _logger.info(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_right
+from contextlib import suppress
 from operator import ge
 from typing import Final
 
@@ -74,7 +75,9 @@ class OffsetIndex:
         self._offsets.append(last_offset - self.base_offset)
         self._positions.append(position)
         if len(self._offsets) - self._written >= _BLOCK_ENTRIES:
-            self.flush()
+            # The batch is in the log already; an index on a full disk can wait for its next chance.
+            with suppress(OSError):
+                self.flush()
 
     def lookup(self, offset: int) -> int:
         """A position at or before the first batch that ends at or above an offset."""

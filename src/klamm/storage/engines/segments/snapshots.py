@@ -85,6 +85,8 @@ def restore(
     found = snapshots.newest(end_offset)
     position_offset, entries = found if found is not None else (0, [])
     state = ProducerState(entries)
+    if position_offset >= end_offset:
+        return state
     for index, segment in enumerate(segments):
         is_last = index + 1 == len(segments)
         if segment.base_offset >= end_offset or (
@@ -104,7 +106,7 @@ def replay(state: ProducerState, batch: FoundBatch, path: str) -> CompletedTrans
     """Remember a batch that the log holds; the transaction it ended, if any."""
     if batch.header.producer_id < 0:
         return None
-    return state.update(batch.header, marker_of(batch, path))
+    return state.update(batch.header, batch.header.base_offset, marker_of(batch, path))
 
 
 def marker_of(batch: FoundBatch, path: str) -> EndMarker | None:

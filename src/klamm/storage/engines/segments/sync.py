@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from klamm.storage.engines.segments.chain import SegmentChain
 from klamm.storage.engines.segments.epochs import LeaderEpochs
-from klamm.storage.engines.segments.files import Files
+from klamm.storage.engines.segments.files import Files, write_aside
 from klamm.storage.engines.segments.segment import Segment, sync_path
 from klamm.storage.topic_config import TopicConfig
 
@@ -29,6 +29,8 @@ class SegmentSyncTicket:
         active: Segment,
         paths: Sequence[str],
         directories: Sequence[str],
+        epochs_path: str,
+        epochs: bytes | None,
     ) -> None:
         self._files = files
         self.end_offset = end_offset
@@ -39,6 +41,8 @@ class SegmentSyncTicket:
         self.sizes_bytes = [segment.size_bytes for segment in segments]
         self.paths = paths
         self.directories = directories
+        self._epochs_path = epochs_path
+        self.epochs = epochs  # the leader epoch checkpoint, when it has to be written
         self._handles: list[int] = []
         self._failure: OSError | None = None
         try:
@@ -56,6 +60,9 @@ class SegmentSyncTicket:
             for handle in self._handles:
                 self._files.sync(handle)
             # What went meanwhile need not be on disk.
+            if self.epochs is not None:
+                with suppress(FileNotFoundError):
+                    write_aside(self._files, self._epochs_path, self.epochs, sync=True)
             for path in self.paths:
                 with suppress(FileNotFoundError):
                     sync_path(self._files, path)
@@ -124,8 +131,9 @@ class Flushing:
         """What there is to flush now."""
         unsynced = [segment for segment in chain.segments if segment.is_unsynced]
         paths = list(self._paths)
-        if epochs.is_unsynced:
-            paths.append(epochs.path)
+        unsaved_epochs = epochs.unsaved()
+        if unsaved_epochs is not None:
+            self.names_changed(chain.directory)
         for segment in unsynced:
             if segment is not chain.active:
                 paths += [path for path in segment.index_paths() if chain.files.exists(path)]
@@ -140,11 +148,15 @@ class Flushing:
             active=chain.active,
             paths=paths,
             directories=list(self._directories),
+            epochs_path=epochs.path,
+            epochs=unsaved_epochs,
         )
 
     def finish(self, ticket: SegmentSyncTicket, chain: SegmentChain, epochs: LeaderEpochs) -> bool:
         """The ticket ran; whether the recovery point moved."""
         ticket.release()
+        if ticket.epochs is not None:
+            epochs.saved(ticket.epochs)
         if ticket.generation != self._generation:
             return False
         for segment, size_bytes in zip(ticket.segments, ticket.sizes_bytes, strict=True):
@@ -156,13 +168,14 @@ class Flushing:
             for path in flushed:
                 if pending.get(path, 0) <= ticket.changes:
                     pending.pop(path, None)
-        if epochs.path in ticket.paths:
-            epochs.is_unsynced = False
         if ticket.end_offset <= self.recovery_point:
             return False
         self.recovery_point = ticket.end_offset
         return True
 
-    def is_current(self, ticket: SegmentSyncTicket) -> bool:
-        """Whether a ticket is about the log as it is, not as it was before a cut."""
+    def fail(self, ticket: SegmentSyncTicket, epochs: LeaderEpochs) -> bool:
+        """The ticket did not get through; whether it was about the log as it is, not before a cut."""
+        ticket.release()
+        if ticket.epochs is not None:
+            epochs.saved(b"")  # who knows
         return ticket.generation == self._generation

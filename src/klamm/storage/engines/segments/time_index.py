@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from contextlib import suppress
 from operator import ge
 from struct import Struct, iter_unpack
 from typing import Final
@@ -98,7 +99,9 @@ class TimeIndex:
         self._timestamps.append(timestamp_ms)
         self._offsets.append(offset - self.base_offset)
         if len(self._timestamps) - self._written >= _BLOCK_ENTRIES:
-            self.flush()
+            # The batch is in the log already; an index on a full disk can wait for its next chance.
+            with suppress(OSError):
+                self.flush()
 
     def lookup(self, timestamp_ms: int) -> int:
         """An offset from which to search: everything before it is older than a timestamp."""
