@@ -86,20 +86,17 @@ class Commits:
         """Commit, again and again while that may help; raises what it cannot mend, or the time is up."""
         while True:
             try:
-                await self._core.tasks.within(
-                    self._core.tasks.spawn(self._coordinator_known()),
-                    deadline.remaining_ms(),
-                    "finding the coordinator",
-                )
-                await self.commit_once(offsets)
+                attempt = self._core.tasks.spawn(self._commit_once_found(offsets))
+                await self._core.tasks.within(attempt, deadline.remaining_ms(), "committing")
             except KlammError as error:
                 await deadline.pause(error)
             else:
                 return
 
-    async def _coordinator_known(self) -> None:
+    async def _commit_once_found(self, offsets: Offsets) -> None:
         if self.store is None:
             await self._coordinator.ensure()
+        await self.commit_once(offsets)
 
     def commit_async(self, offsets: Offsets, callback: Callback | None) -> None:
         """Commit once. Repeating it could overtake a later commit, so that is left to the caller."""

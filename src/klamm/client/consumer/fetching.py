@@ -148,7 +148,7 @@ class Fetching:
         )
         max_version = 32767 if part.uses_topic_ids else NAMES_VERSION
         self._core.network.call(
-            Node("broker", node_id),
+            fetch_node(node_id),
             Call(ApiKey.FETCH, request, done, self._settings.request_timeout_ms, max_version),
         )
 
@@ -293,7 +293,12 @@ class Fetching:
     def end_sessions(self) -> None:
         """Let the brokers forget our sessions, without waiting for their answers."""
         for node_id, session in self._sessions.items():
-            if session.session_id and self._core.network.is_ready(Node("broker", node_id)):
+            if session.session_id and self._core.network.is_ready(fetch_node(node_id)):
                 part = SessionPart(session.session_id, FINAL_EPOCH, [], [], True)
                 self._call(node_id, part, 0, lambda _response, _error: None)
         self._sessions.clear()
+
+
+def fetch_node(node_id: int) -> Node:
+    """A connection for fetches alone: a broker answers in order, and a fetch may wait for data."""
+    return Node("fetch", node_id)

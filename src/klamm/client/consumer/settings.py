@@ -76,10 +76,10 @@ def parse(
         raise InvalidGroupIdError(f"group.id={group_id!r}: write a name, or leave it out")
     instance_id = values.optional_text("group.instance.id")
     _check(parsed, instance_id)
-    strategies = parsed.objects.get("partition.assignment.strategy")
+    strategies = _strategies(config, keywords)
     if strategies is None:
         strategies = list(values.words("partition.assignment.strategy"))
-    assignors = tuple(load_assignors(strategies, dict(values))) if strategies else ()
+    assignors = tuple(load_assignors(strategies, {**values, **parsed.objects})) if strategies else ()
     settings = ConsumerSettings(
         group_id=group_id,
         group_instance_id=instance_id,
@@ -113,6 +113,15 @@ def parse(
     )
     _check_broadcast(parsed, settings)
     return parsed, settings
+
+
+def _strategies(*sources: Mapping[str, Any] | None) -> Any:
+    """The assignors as they were given: a list of settings would hide that one was named twice."""
+    given = None
+    for source in sources:
+        for name in ("partition.assignment.strategy", "partition_assignment_strategy"):
+            given = (source or {}).get(name, given)
+    return given
 
 
 def _check(parsed: ClientConfig, instance_id: str | None) -> None:

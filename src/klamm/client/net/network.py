@@ -24,10 +24,10 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One connection's other end. A coordinator gets a connection of its own, so that a long fetch cannot
-    delay a heartbeat."""
+    """One connection's other end. Coordinators and fetches have connections of their own, so that a long
+    fetch delays neither a heartbeat nor a lookup."""
 
-    kind: str  # "bootstrap", "broker" or "coordinator"
+    kind: str  # "bootstrap", "broker", "coordinator" or "fetch"
     number: int  # position in the bootstrap list, or broker id
 
 
