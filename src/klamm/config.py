@@ -82,6 +82,7 @@ class Check:
 
     holds: Callable[[Value], bool]
     wanted: str
+    is_of_words: bool = False  # about a list of known words
 
 
 def between(low: float, high: float) -> Check:
@@ -113,7 +114,7 @@ def each_of(*choices: str) -> Check:
     def holds(value: Value) -> bool:
         return isinstance(value, tuple) and all(word in choices for word in value)
 
-    return Check(holds, "any of " + ", ".join(choices))
+    return Check(holds, "any of " + ", ".join(choices), is_of_words=True)
 
 
 def not_empty() -> Check:
@@ -141,6 +142,8 @@ class Setting:
     def parse(self, raw: RawValue) -> Value:
         """The typed value of a text, as Kafka reads it: trimmed, booleans in any case, lists by commas."""
         value = None if raw is None else _parse_text(self, as_text(raw).strip())
+        if isinstance(value, tuple) and self.check is not None and self.check.is_of_words:
+            value = tuple(dict.fromkeys(value))  # a word twice means no more than once
         if value is None and self.default is not None:
             raise ConfigError(self.name, f"{self.name} has no value: write {self.wanted}")
         if value is not None and self.check is not None and not self.check.holds(value):
@@ -193,7 +196,7 @@ def _parse_text(setting: Setting, text: str) -> Value:
                 raise setting.refusal(text)
             return float(text)
         case Kind.LIST:
-            return tuple(dict.fromkeys(re.split(r"\s*,\s*", text))) if text else ()
+            return tuple(re.split(r"\s*,\s*", text)) if text else ()
         case Kind.PASSWORD:
             return Password(text)
         case Kind.STRING | Kind.CLASS:

@@ -14,7 +14,7 @@ from klamm.broker.config import BrokerConfig
 from klamm.config import LONG_MAX
 from klamm.protocol.errors import DecodeError, ErrorCode
 from klamm.protocol.types import Buffer
-from klamm.records.batch import MAX_TIMESTAMP_AT, BatchHeader, TimestampType, reseal, set_append_time
+from klamm.records.batch import BatchHeader, TimestampType, correct_max_timestamp, set_append_time
 from klamm.records.compression import Codec
 from klamm.records.produced import append_error
 from klamm.records.record import Record, decode_records, recompress
@@ -127,9 +127,14 @@ def _check_records(
             for index, record in enumerate(records)
             if record.key is None
         ]
-    time_errors = _time_errors(records, header, config, timestamp_ms)
+    without_key = {index for index, _ in key_errors}
+    time_errors = [
+        (index, why)
+        for index, why in _time_errors(records, header, config, timestamp_ms)
+        if index not in without_key  # one complaint about a record is enough
+    ]
     if time_errors:
-        raise _refused_records(ErrorCode.invalid_timestamp, [*key_errors, *time_errors])
+        raise _refused_records(ErrorCode.invalid_timestamp, sorted([*key_errors, *time_errors]))
     if key_errors:
         raise _refused_records(ErrorCode.invalid_record, key_errors)
     if any(record.offset != index for index, record in enumerate(records)):
@@ -165,8 +170,7 @@ def _with_true_max_timestamp(
     if config.stamps_append_time or header.max_timestamp_ms == latest_ms:
         return batch
     corrected = bytearray(batch)
-    corrected[MAX_TIMESTAMP_AT : MAX_TIMESTAMP_AT + 8] = latest_ms.to_bytes(8, "big", signed=True)
-    reseal(corrected)
+    correct_max_timestamp(corrected, latest_ms)
     return corrected
 
 

@@ -18,6 +18,7 @@ from klamm.records.layout import (
     CRC_AT,
     DELETE_HORIZON_BIT,
     HEADER_BYTES,
+    KNOWN_ATTRIBUTES,
     LAST_OFFSET_DELTA_AT,
     LEADER_EPOCH_AT,
     LENGTH_AT,
@@ -66,6 +67,7 @@ __all__ = [
     "OldFormatError",
     "TimestampType",
     "TruncatedError",
+    "correct_max_timestamp",
     "crc_is_valid",
     "iter_headers",
     "parse_header",
@@ -119,7 +121,17 @@ def reseal(batch: bytearray | memoryview) -> None:
 
 def set_append_time(batch: bytearray | memoryview, timestamp_ms: int) -> None:
     """Make the broker's clock the records' time, as LogAppendTime topics want it, and reseal."""
+    _set_max_timestamp(batch, timestamp_ms, LOG_APPEND_TIME_BIT)
+
+
+def correct_max_timestamp(batch: bytearray | memoryview, timestamp_ms: int) -> None:
+    """Put the true latest time in the place of a false one, and reseal."""
+    _set_max_timestamp(batch, timestamp_ms, 0)
+
+
+def _set_max_timestamp(batch: bytearray | memoryview, timestamp_ms: int, type_bit: int) -> None:
     (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_AT)
-    _INT16.pack_into(batch, ATTRIBUTES_AT, attributes | LOG_APPEND_TIME_BIT)
+    # Bits without a meaning stay only in a batch that nobody has to seal anew.
+    _INT16.pack_into(batch, ATTRIBUTES_AT, attributes & KNOWN_ATTRIBUTES | type_bit)
     _INT64.pack_into(batch, MAX_TIMESTAMP_AT, timestamp_ms)
     reseal(batch)

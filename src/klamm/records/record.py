@@ -18,6 +18,7 @@ from klamm.records.layout import (
     DELETE_HORIZON_BIT,
     HEADER,
     HEADER_BYTES,
+    KNOWN_ATTRIBUTES,
     LENGTH_OVERHEAD_BYTES,
     LOG_APPEND_TIME_BIT,
     MAGIC,
@@ -219,7 +220,7 @@ def recompress(
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,
         base_sequence=header.base_sequence,
-        attributes=header.attributes & ~header.codec,
+        attributes=header.attributes & KNOWN_ATTRIBUTES & ~header.codec,
         base_timestamp_ms=header.base_timestamp_ms,
         max_timestamp_ms=header.max_timestamp_ms,
     )

@@ -47,7 +47,8 @@ def _delete(services: Services, topic: str, asked: DeleteRecordsPartition) -> De
         return _refused(asked, ErrorCode.not_leader_or_follower)
     try:
         log = partition.log
-        if not log.config.deletes_old_segments:
+        # A topic without any policy keeps all there is, but not against its owner's will.
+        if log.config.cleanup_policy and not log.config.deletes_old_segments:
             return _refused(asked, ErrorCode.policy_violation)
         wanted = log.high_watermark if asked.offset == TO_HIGH_WATERMARK else asked.offset
         if not 0 <= wanted <= log.high_watermark:

@@ -65,36 +65,30 @@ def decide(image: ClusterImage, asked: Sequence[DeleteTopicState]) -> list[Topic
         for each in unclear
     ]
     repeated_names, repeated_ids = duplicates(names), duplicates(ids)
-    once_ids, once_names = set(ids) - repeated_ids, set(names) - repeated_names
-    named_by_id = {topic.name for each in once_ids if (topic := image.topic_by_id(each)) is not None}
     for topic_id in dict.fromkeys(ids):
-        decided.append(_by_id(image, topic_id, topic_id in repeated_ids, once_names))
+        topic = image.topic_by_id(topic_id)
+        is_repeated = topic_id in repeated_ids
+        # One that is named as well is told there, once.
+        if is_repeated or topic is None or topic.name not in set(names) - repeated_names:
+            decided.append(_by_id(image, topic_id, is_repeated))
     for name in dict.fromkeys(names):
-        # One that an id stands for as well is told there, once.
-        if name in repeated_names or name not in named_by_id:
-            decided.append(_by_name(image, name, name in repeated_names))
+        decided.append(_by_name(image, name, name in repeated_names, ids))
     return decided
 
 
-def _by_id(
-    image: ClusterImage, topic_id: bytes, is_repeated: bool, names: set[str]
-) -> TopicState | DeletableTopicResult:
+def _by_id(image: ClusterImage, topic_id: bytes, is_repeated: bool) -> TopicState | DeletableTopicResult:
     asked = DeleteTopicState(topic_id=topic_id)
     if is_repeated:
         return _refused(asked, ErrorCode.invalid_request, "Duplicate topic id.")
     topic = image.topic_by_id(topic_id)
     if topic is None:
         return _refused(asked, ErrorCode.unknown_topic_id, "This server does not host this topic ID.")
-    if topic.name in names:
-        return _refused(
-            DeleteTopicState(topic.name, topic_id),
-            ErrorCode.invalid_request,
-            "The provided topic name maps to an ID that was already supplied.",
-        )
     return topic if not is_internal(topic.name) else _internal(asked, topic.name)
 
 
-def _by_name(image: ClusterImage, name: str, is_repeated: bool) -> TopicState | DeletableTopicResult:
+def _by_name(
+    image: ClusterImage, name: str, is_repeated: bool, ids: Sequence[bytes]
+) -> TopicState | DeletableTopicResult:
     asked = DeleteTopicState(name=name)
     if is_repeated:
         return _refused(asked, ErrorCode.invalid_request, "Duplicate topic name.")
@@ -102,6 +96,12 @@ def _by_name(image: ClusterImage, name: str, is_repeated: bool) -> TopicState | 
     if topic is None:
         return _refused(
             asked, ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition."
+        )
+    if topic.topic_id in ids:
+        return _refused(
+            DeleteTopicState(name, topic.topic_id),
+            ErrorCode.invalid_request,
+            "The provided topic name maps to an ID that was already supplied.",
         )
     return topic if not is_internal(name) else _internal(asked, name)
 

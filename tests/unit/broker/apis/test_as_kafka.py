@@ -9,6 +9,11 @@ import pytest
 
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from klamm.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from klamm.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from klamm.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from klamm.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
@@ -21,6 +26,7 @@ from klamm.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from klamm.records.batch import ATTRIBUTES_AT, parse_header, reseal
 from support.jar import Jar, JarClient
 from support.requests import a_batch, a_fetch, a_produce
 
@@ -214,3 +220,51 @@ def test_a_word_twice_in_a_list_counts_once(jar: Jar, client: JarClient) -> None
     asked = DescribeConfigsRequest([DescribeConfigsResource(2, "v", ["cleanup.policy"])])
     (result,) = client.ask(ApiKey.DESCRIBE_CONFIGS, 4, asked).results
     assert result.configs[0].value == "delete"
+
+
+def test_an_id_named_twice_spares_its_topic_from_its_name_too(jar: Jar, client: JarClient) -> None:
+    topic = jar.services.image.topic("t")
+    assert topic is not None
+    by_id = DeleteTopicState(None, topic.topic_id)
+    request = DeleteTopicsRequest([by_id, by_id, DeleteTopicState("t")])
+    responses = client.ask(ApiKey.DELETE_TOPICS, 6, request).responses
+    assert sorted((each.name or "", each.error_code) for each in responses) == [("", 42), ("t", 42)]
+    assert jar.services.image.topic("t") is not None
+
+
+def test_records_of_a_topic_without_a_policy_can_be_deleted(jar: Jar, client: JarClient) -> None:
+    jar.create_topic("v", cleanup_policy="")
+    client.ask(ApiKey.PRODUCE, 9, a_produce(jar, topic="v"))
+    asked = [DeleteRecordsTopic("v", [DeleteRecordsPartition(0, -1)])]
+    (topic,) = client.ask(ApiKey.DELETE_RECORDS, 2, DeleteRecordsRequest(asked)).topics
+    assert (topic.partitions[0].error_code, topic.partitions[0].low_watermark) == (0, 1)
+
+
+def test_a_record_is_complained_about_once(jar: Jar, client: JarClient) -> None:
+    jar.create_topic("v", cleanup_policy="compact")
+    too_late = jar.clock.timestamp_ms() + 7_200_000
+    batch = a_batch(jar, key=None, timestamps_ms=[too_late, 0])
+    response = client.ask(ApiKey.PRODUCE, 9, a_produce(jar, batch, topic="v"))
+    answer = response.responses[0].partition_responses[0]
+    assert answer.error_code == 87
+    assert [each.batch_index for each in answer.record_errors] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "configs", [{"message_timestamp_type": "LogAppendTime"}, {"compression_type": "gzip"}]
+)
+def test_bits_without_a_meaning_do_not_survive_a_new_checksum(
+    jar: Jar, client: JarClient, configs: dict[str, str]
+) -> None:
+    jar.create_topic("v", **configs)
+    batch = bytearray(a_batch(jar))
+    batch[ATTRIBUTES_AT] = 1
+    reseal(batch)
+    for topic in ("t", "v"):
+        client.ask(ApiKey.PRODUCE, 9, a_produce(jar, batch, topic=topic))
+    stored = {
+        topic: client.ask(ApiKey.FETCH, 12, a_fetch(jar, topic=topic)).responses[0].partitions[0].records
+        for topic in ("t", "v")
+    }
+    assert parse_header(stored["t"]).attributes == 0x100
+    assert parse_header(stored["v"]).attributes < 0x80

@@ -15,7 +15,7 @@ from klamm.protocol.messages.metadata import MetadataRequest
 from klamm.protocol.messages.produce import PartitionProduceResponse
 from klamm.records.batch import crc_is_valid, parse_header, reseal
 from klamm.records.compression import Codec
-from klamm.records.record import decode_records
+from klamm.records.record import Record, decode_records, encode_batch
 from klamm.storage.engines.simulated_disk import Fault
 from support.jar import Jar, JarClient
 from support.requests import a_batch, a_produce
@@ -227,10 +227,13 @@ def test_an_old_timestamp_is_refused_where_the_topic_bounds_it(jar: Jar, client:
     assert produce_one(client, a_produce(jar, batch)).error_code == 0
 
 
-def test_a_wrong_timestamp_beats_a_missing_key(jar: Jar, client: JarClient) -> None:
+def test_a_wrong_timestamp_beats_a_missing_key_of_another_record(jar: Jar, client: JarClient) -> None:
     jar.create_topic("c", cleanup_policy="compact")
-    batch = a_batch(jar, key=None, timestamps_ms=[jar.clock.timestamp_ms() + 2 * HOUR_MS])
-    assert produce_one(client, a_produce(jar, batch, topic="c")).error_code == 32
+    now_ms = jar.clock.timestamp_ms()
+    records = [Record(0, now_ms, None, b"v"), Record(1, now_ms + 2 * HOUR_MS, b"k", b"v")]
+    answer = produce_one(client, a_produce(jar, encode_batch(records), topic="c"))
+    assert answer.error_code == 32
+    assert [each.batch_index for each in answer.record_errors] == [0, 1]
 
 
 def test_a_topic_on_append_time_gives_all_records_of_a_batch_one_time(jar: Jar, client: JarClient) -> None:
