@@ -93,7 +93,7 @@ def _staged(
         for asked in topic.partitions:
             partition = asked.partition_index
             metadata = asked.committed_metadata or ""
-            if metadata and _utf16_units(metadata) > max_metadata:
+            if metadata and _is_too_long(metadata, max_metadata):
                 answers.append(OffsetCommitResponsePartition(partition, ErrorCode.offset_metadata_too_large))
                 continue
             answers.append(OffsetCommitResponsePartition(partition, _NONE))
@@ -115,9 +115,10 @@ def _staged(
     return OffsetCommitResponse(topics=topics), records, before
 
 
-def _utf16_units(text: str) -> int:
-    """The length that Java sees: the limit counts UTF-16 units, not characters and not bytes."""
-    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
+def _is_too_long(text: str, max_units: int) -> bool:
+    """By the length that Java sees: the limit counts UTF-16 units, not characters and not bytes."""
+    units = len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
+    return units > max_units
 
 
 def refused_commit(request: OffsetCommitRequest, error_code: ErrorCode) -> OffsetCommitResponse:

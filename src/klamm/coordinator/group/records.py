@@ -90,18 +90,26 @@ def encode_end(ended: TransactionEnded, timestamp_ms: int, producer_epoch: int =
 
 def _encode_all(records: Sequence[GroupRecord], timestamp_ms: int, offset: int) -> list[Record]:
     encoded: list[Record] = []
-    group_id = topic = None
-    prefix = b""
+    group_id = topic = topic_id = None
+    prefix = tags = b""
+    new, pack_key, pack_value = tuple.__new__, _INT32.pack, _BARE_OFFSET.pack
     for record in records:
-        if type(record) is OffsetCommitted:  # nearly all are
+        value: bytes | None
+        if type(record) is OffsetCommitted:  # nearly all are: what follows is `encode_record` without detours
             if record.topic is not topic or record.group_id is not group_id:
                 group_id, topic = record.group_id, record.topic
                 prefix = b"\x00\x01" + _string(group_id) + _string(topic)
-            key = prefix + _INT32.pack(record.partition)
-            value: bytes | None = encode_offset(record.committed)
+            key = prefix + pack_key(record.partition)
+            committed_offset, leader_epoch, metadata, commit_ms, expire_ms, its_id = record.committed
+            if metadata or expire_ms != -1:
+                value = encode_offset(record.committed)
+            else:
+                if its_id is not topic_id:
+                    topic_id, tags = its_id, _tags(its_id)
+                value = pack_value(4, committed_offset, leader_epoch, 1, commit_ms) + tags
         else:
             key, value = encode_record(record)
-        encoded.append(tuple.__new__(Record, (offset, timestamp_ms, key, value, ())))
+        encoded.append(new(Record, (offset, timestamp_ms, key, value, ())))
         offset += 1
     return encoded
 
@@ -157,11 +165,12 @@ def encode_offset(committed: CommittedOffset) -> bytes:
                 _INT64.pack(expire_ms),
             )
         )
-    tags = b"\x00" if topic_id == ZERO_ID else _TOPIC_ID_TAG + topic_id
-    if not metadata:
-        return _BARE_OFFSET.pack(4, offset, leader_epoch, 1, commit_ms) + tags
     text = Writer().compact_string(metadata).getvalue()
-    return _OFFSET_HEAD.pack(4, offset, leader_epoch) + text + _INT64.pack(commit_ms) + tags
+    return _OFFSET_HEAD.pack(4, offset, leader_epoch) + text + _INT64.pack(commit_ms) + _tags(topic_id)
+
+
+def _tags(topic_id: bytes) -> bytes:
+    return b"\x00" if topic_id == ZERO_ID else _TOPIC_ID_TAG + topic_id
 
 
 def encode_group(group: GroupRegistered) -> bytes:
