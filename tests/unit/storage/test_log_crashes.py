@@ -372,3 +372,23 @@ def test_a_stop_that_the_disk_spoils_is_not_called_clean() -> None:
     world.store.close()
     assert not world.files.exists("/data/.kafka_cleanshutdown")
     assert world.start().log_end_offset == 1
+
+
+def test_an_index_that_cannot_be_written_yet_does_not_spoil_the_append() -> None:
+    world = World(1)
+    store = SegmentStore(
+        "/other", cluster_id="c", node_id=1, clock=world.clock, flush_on_commit=True, files=world.files
+    )
+    log = store.open("t", TOPIC_ID, 0, leader_epoch=0, config=TopicConfig(index_interval_bytes=0))
+    batch = a_batch()
+    for _ in range(1024):
+        append(log, batch)
+    # The next entry fills a block, which goes to the index file, behind the batch itself.
+    world.files.faults = [Fault("write", let_through=1)]
+    assert append(log, batch).base_offset == 1024
+    assert not world.files.faults
+    append(log, batch)
+    sync(log)
+    assert log.high_watermark == 1026
+    store.close()
+    assert len(world.files.read_file("/other/t-0/00000000000000000000.index")) == 8 * 1025

@@ -17,7 +17,7 @@ from klamm.storage.engines.segments import SegmentStore
 from klamm.storage.engines.segments.log import SegmentLog
 from klamm.storage.engines.segments.scan import walk
 from klamm.storage.engines.simulated_disk import Fault, SimulatedFiles
-from klamm.storage.log import AppendResult
+from klamm.storage.log import AppendResult, SyncTicket
 from klamm.storage.producer_state import ProducerState
 from klamm.storage.topic_config import TopicConfig
 from unit.storage.log_samples import TOPIC_ID, T, a_batch, append, append_marker, headers, read_all
@@ -45,6 +45,7 @@ class LogMachine(RuleBasedStateMachine):
         self.leader_epoch = -1
         self.open_transactions: set[int] = set()
         self.producers = ProducerState()
+        self.running: SyncTicket | None = None
 
     @initialize(seed=st.integers(0, 2**32), flush_on_commit=st.booleans())
     def begin(self, seed: int, flush_on_commit: bool) -> None:
@@ -54,6 +55,7 @@ class LogMachine(RuleBasedStateMachine):
         self.start()
 
     def start(self) -> None:
+        self.running = None
         self.store = SegmentStore(
             "/data",
             cluster_id="c",
@@ -119,6 +121,23 @@ class LogMachine(RuleBasedStateMachine):
             ticket.run()
             self.log.finish_sync(ticket)
         self.durable_end = self.end_offset
+
+    @rule()
+    def begin_flush(self) -> None:
+        """A flush that other moves will happen under."""
+        if self.running is None and (ticket := self.log.start_sync()) is not None:
+            self.running = ticket
+
+    @rule(is_run_at_once=st.booleans())
+    def end_flush(self, is_run_at_once: bool) -> None:
+        if self.running is None:
+            return
+        ticket, self.running = self.running, None
+        ticket.run()
+        if not is_run_at_once:
+            self.append_plain(1, 200, 0)
+        self.log.finish_sync(ticket)
+        self.durable_end = max(self.durable_end, self.log.recovery_point)
 
     @rule()
     def flush_fails(self) -> None:
@@ -225,6 +244,8 @@ class LogMachine(RuleBasedStateMachine):
         assert [batch[16:] for batch in stored] == [each.batch[16:] for each in expected]
         epochs = [header.leader_epoch for header in headers(stored)]
         assert epochs == sorted(epochs)
+        for header in headers(stored):
+            assert log.epochs.at(header.last_offset) == header.leader_epoch
         visible = [each for each in expected if each.last_offset < log.high_watermark]
         assert len(read_all(log, max_bytes=200)) == len(visible)
         stable = [each for each in expected if each.last_offset < log.last_stable_offset]

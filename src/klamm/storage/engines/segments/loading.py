@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from klamm.storage.engines.segments import names
 from klamm.storage.engines.segments.chain import SegmentChain
 from klamm.storage.engines.segments.epochs import LeaderEpochs
-from klamm.storage.engines.segments.files import DirectoryEntry, Files, remove_if_there
+from klamm.storage.engines.segments.files import DirectoryEntry, Files, remove_if_there, write_aside
 from klamm.storage.engines.segments.handles import HandlePool
 from klamm.storage.engines.segments.leftovers import tidy
 from klamm.storage.engines.segments.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
@@ -127,6 +127,9 @@ def load_parts(files: Files, pool: HandlePool, directory: str, settings: LoadSet
         snapshots.write(log_end_offset, producers, sync=first_unsound is not None)
     snapshots.remove_strays(segment.base_offset for segment in segments)
     if first_unsound is not None:
+        if (unsaved_epochs := epochs.unsaved()) is not None:
+            write_aside(files, epochs.path, unsaved_epochs, sync=True)
+            epochs.saved(unsaved_epochs)
         _sync(files, directory, segments[first_unsound:])
     flushing = Flushing(log_end_offset)
     if not found.logs:
