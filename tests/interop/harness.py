@@ -14,10 +14,10 @@ from typing import Any, Final
 from interop.kafka_tools import cache_dir, java_command
 from interop.processes import ROOT, LineProcess
 
-CLIENTS: Final = ("aiokafka", "confluent", "franz-go", "java", "kafka-python", "kafkajs")
+CLIENTS: Final = ("aiokafka", "confluent", "franz-go", "java", "kafka-python", "kafkajs", "klamm")
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-# These two let a header have no value at all.
-WRITES_NULL_HEADERS: Final = frozenset({"confluent", "java"})
+# These let a header have no value at all.
+WRITES_NULL_HEADERS: Final = frozenset({"confluent", "java", "klamm"})
 
 # An hour ago: older than anything the tests measure, and younger than what retention deletes.
 START_MS: Final = int(time.time() * 1000) - 3_600_000
@@ -106,7 +106,7 @@ class ClientProcess(LineProcess):
         super().__init__(
             [*client_command(name), bootstrap],
             stderr_path=stderr_path,
-            environment={"PYTHONPATH": str(ROOT / "tests")},
+            environment={"PYTHONPATH": f"{ROOT / 'tests'}:{ROOT / 'src'}"},
         )
 
     def refusal(self, do: str, **arguments: Any) -> int | str | None:

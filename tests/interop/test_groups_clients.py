@@ -14,8 +14,8 @@ from interop.harness import CLIENTS, START_MS, ClientProcess, Record
 pytestmark = [pytest.mark.groups, pytest.mark.timeout(180)]
 
 ClientFactory = Callable[[str], ClientProcess]
-STATIC_CLIENTS = ("aiokafka", "confluent", "franz-go", "java", "kafka-python")
-COOPERATIVE_CLIENTS = ("confluent", "franz-go", "java", "kafka-python")
+STATIC_CLIENTS = ("aiokafka", "confluent", "franz-go", "java", "kafka-python", "klamm")
+COOPERATIVE_CLIENTS = ("confluent", "franz-go", "java", "kafka-python", "klamm")
 
 
 @pytest.fixture
@@ -101,17 +101,17 @@ def test_all_libraries_share_one_group(client: ClientFactory, topic: str, watch:
 def test_cooperative_members_of_several_libraries_keep_what_need_not_move(
     client: ClientFactory, topic: str, watch: Watch
 ) -> None:
-    client("confluent").create_topic(topic, 12)
+    client("confluent").create_topic(topic, 15)
     *early, late = COOPERATIVE_CLIENTS
     members = [watch.join(name, assignor="cooperative-sticky") for name in early]
-    watch.settle(members, 12)
+    watch.settle(members, 15)
     before = {member.name: member.partitions for member in members}
     members.append(watch.join(late, assignor="cooperative-sticky"))
-    watch.settle(members, 12)
+    watch.settle(members, 15)
     assert len(members[-1].partitions) == 3
     for member in members[:-1]:
         assert member.partitions <= before[member.name]
-    written = write(client, topic, 12, 5)
+    written = write(client, topic, 15, 5)
     watch.wait_for_records(written)
     assert watch.times_read() == dict.fromkeys(written, 1)
 
