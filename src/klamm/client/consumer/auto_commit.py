@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from typing import Final
 
 from klamm.client.consumer.commits import Commits, consumed
+from klamm.client.consumer.hosts import Host
+from klamm.client.consumer.inbox import Inbox
 from klamm.client.consumer.settings import ConsumerSettings
 from klamm.client.consumer.state import SubscriptionState
 from klamm.client.errors import KlammError
 from klamm.client.runtime import Core
 from klamm.client.tasks import Promise
-from klamm.clock import Clock
 
 log = logging.getLogger(__name__)
 
-NEVER = 2**63 - 1
+NEVER: Final = 2**63 - 1
 
 
 class AutoCommit:
@@ -27,15 +28,16 @@ class AutoCommit:
         settings: ConsumerSettings,
         state: SubscriptionState,
         commits: Commits,
-        clock: Clock,
-        submit: Callable[[Callable[[], None]], None],
+        inbox: Inbox,
+        host: Host,
     ) -> None:
         self._core = core
         self._settings = settings
         self._state = state
         self._commits = commits
-        self._clock = clock
-        self._submit = submit
+        self._inbox = inbox
+        self._clock = host.clock
+        self._submit = host.submit
         self.due_at_ms = NEVER  # plain: set here and by the client's thread
         self.restart()
 
@@ -62,3 +64,4 @@ class AutoCommit:
         log.info("group %s: not committed: %s", self._settings.group_id, error)
         if isinstance(error, KlammError) and error.retriable:
             self.due_at_ms = self._core.now_ms + self._settings.retry_backoff_ms
+            self._inbox.signal.set()  # who waits in a poll waits until then

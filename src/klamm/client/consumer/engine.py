@@ -47,7 +47,7 @@ class Engine:
         self.coordinator = Coordinator(core, settings, self.calls)
         self.membership = Membership(core, settings, self.coordinator, self.inbox, self._last_poll)
         self.commits = Commits(core, settings, self.state, self.inbox, self.coordinator, self.membership)
-        self.auto_commit = AutoCommit(core, settings, self.state, self.commits, host.clock, host.submit)
+        self.auto_commit = AutoCommit(core, settings, self.state, self.commits, self.inbox, host)
         self.committed = CommittedOffsets(core, settings, self.coordinator, self.membership, self.commits)
         self.fetching = Fetching(core, settings, self.state, self.buffer, self.inbox)
         self.positions = Positions(
@@ -138,7 +138,8 @@ class Engine:
             self.membership.request_rejoin("the subscription has changed")
 
     def on_metadata(self, cluster: Cluster) -> None:
-        """A new snapshot: the pattern may match more, the leader may have to share anew."""
+        """A new snapshot: leaders may have changed, the pattern may match more, the group may share anew."""
+        self.positions.check_epochs()
         if self.state.type is SubscriptionType.AUTO_PATTERN:
             self._match(cluster)
             self._check_subscription()

@@ -99,7 +99,9 @@ class Fetching:
             state.read_replica = -1
         info = cluster.partition(partition)
         if info is None or info.leader_id not in cluster.brokers:
-            self._core.metadata.request_update()
+            if partition.topic in cluster.topics:
+                self._core.metadata.request_update()
+                state.retry_at_ms = now_ms + self._settings.retry_backoff_ms
             return None
         return info.leader_id
 

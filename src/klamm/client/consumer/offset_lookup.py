@@ -48,14 +48,18 @@ NOT_FOUND = FoundOffset(-1, -1, -1)
 def by_leader(
     core: Core, partitions: Mapping[TopicPartition, int]
 ) -> tuple[dict[int, dict[TopicPartition, int]], list[TopicPartition]]:
-    """What to ask whom, and the partitions that have no leader now."""
+    """What to ask whom, and the partitions that have no leader now.
+
+    Those of a topic that is not known yet are in neither: its metadata is on the way.
+    """
     led: dict[int, dict[TopicPartition, int]] = {}
     lost: list[TopicPartition] = []
     cluster = core.metadata.cluster
     for partition, value in partitions.items():
         info = cluster.partition(partition)
         if info is None or info.leader_id not in cluster.brokers:
-            lost.append(partition)
+            if partition.topic in cluster.topics:
+                lost.append(partition)
         else:
             led.setdefault(info.leader_id, {})[partition] = value
     if lost:
@@ -174,10 +178,11 @@ async def find_offsets(
     found: dict[TopicPartition, FoundOffset] = {}
     left = dict(timestamps)
     while left:
-        led, lost = by_leader(core, left)
+        led, _ = by_leader(core, left)
         failure: KlammError | None = None
+        lost = sorted(left.keys() - {partition for asked in led.values() for partition in asked})
         if lost:
-            failure = broker_error(ErrorCode.leader_not_available, ", ".join(map(str, sorted(lost))))
+            failure = broker_error(ErrorCode.leader_not_available, ", ".join(map(str, lost)))
         asked = [list_offsets(core, *item, is_read_committed=is_read_committed) for item in led.items()]
         for promise in asked:
             for partition, result in (await promise).items():

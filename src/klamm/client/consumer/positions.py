@@ -24,6 +24,7 @@ from klamm.client.errors import (
     NoOffsetForPartitionError,
     TopicAuthorizationError,
 )
+from klamm.client.net.metadata import Metadata
 from klamm.client.runtime import Core
 from klamm.client.tasks import Promise
 from klamm.protocol.types import TopicPartition
@@ -62,7 +63,6 @@ class Positions:
         self._state = state
         self._inbox = inbox
         self._load_committed = load_committed
-        self._metadata_version = -1
         self._started: set[TopicPartition] = set()  # where start_at was applied
         self.are_settled = True  # plain, for a quick look: no partition waits for a position
 
@@ -74,7 +74,8 @@ class Positions:
         validations: dict[TopicPartition, int] = {}
         due_ms: int | None = None
         with self._state.lock:
-            self._check_epochs()
+            # Also here: a position may be newer than the metadata.
+            self._check_epochs(self._core.metadata)
             self.are_settled = True
             for partition, state in self._state.partitions.items():
                 if state.status is Status.FETCHING:
@@ -98,9 +99,13 @@ class Positions:
             self._validate(validations)
         return due_ms
 
-    def _check_epochs(self) -> None:
+    def check_epochs(self) -> None:
         """A new leader may lack what we have read: its log is asked before we go on."""
         metadata = self._core.metadata
+        with self._state.lock:
+            self._check_epochs(metadata)
+
+    def _check_epochs(self, metadata: Metadata) -> None:
         for partition, state in self._state.partitions.items():
             if not state.has_position:
                 continue
@@ -111,6 +116,7 @@ class Positions:
             if state.leader_epoch >= 0:
                 state.status = Status.AWAIT_VALIDATION
                 state.is_asked = False
+                self.are_settled = False
 
     def _start_at(self, partition: TopicPartition, state: PartitionState) -> bool:
         """Apply `start_at`, the first time that this consumer has the partition."""
@@ -153,6 +159,7 @@ class Positions:
                     missing.add(partition)
                 else:
                     state.seek(found.offset, found.leader_epoch)
+            self._check_epochs(self._core.metadata)
         self._fall_back(questions, missing)
         self._inbox.signal.set()
 

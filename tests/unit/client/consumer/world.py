@@ -9,11 +9,12 @@ from random import Random
 from typing import Any
 
 from klamm.client.consumer.face import Consumer
+from klamm.client.consumer.inbox import Signal
 from klamm.client.consumer.listener import RebalanceListener
 from klamm.client.consumer.operations import Operations
 from klamm.client.consumer.settings import parse
 from klamm.client.runtime import Core
-from klamm.clock import ManualClock
+from klamm.clock import Clock, ManualClock
 from klamm.protocol.api import ApiKey
 from klamm.protocol.types import TopicPartition
 from unit.client.consumer.fake_cluster import BASE_PORT, FakeCluster
@@ -57,9 +58,9 @@ class WorldHost:
     """A consumer's core, driven by the world."""
 
     def __init__(self, world: World, config: Any, settings: Any) -> None:
-        self.clock = world.clock
+        self.clock: Clock = world.clock
         self.transport = WorldTransport()
-        self.signal = WorldSignal(world)
+        self.signal: Signal = WorldSignal(world)
         self.work: deque[Callable[[], None]] = deque()
         self.is_stopped = False
         self.core = Core(
