@@ -1,0 +1,43 @@
+"""Many seeds by hand: `python -m interop.differential KLAMM KAFKA --seeds 0-99`."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import Counter
+
+from interop.differential.runner import History
+from interop.differential.sides import Side
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("ours", help="address of klamm")
+    parser.add_argument("kafkas", help="address of Apache Kafka")
+    parser.add_argument("--seeds", default="0-9", help="one, or first-last")
+    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--most", type=int, default=1, help="differences shown per seed")
+    parser.add_argument("--long", action="store_true", help="show request and answers")
+    options = parser.parse_args()
+    first, _, last = options.seeds.partition("-")
+    asked: Counter[str] = Counter()
+    excused: Counter[str] = Counter()
+    started_at_s, differing = time.monotonic(), 0
+    for seed in range(int(first), int(last or first) + 1):
+        history = History(Side("klamm", options.ours), Side("Kafka", options.kafkas), seed)
+        found = 0
+        for difference in history.run(options.steps):
+            print(difference.at_length() if options.long else difference, flush=True)  # noqa: T201 - a tool
+            found += 1
+            if found >= options.most:
+                break
+        differing += bool(found)
+        asked += history.asked
+        excused += history.excused
+    took_s = time.monotonic() - started_at_s
+    print(f"{asked.total()} requests of {len(asked)} kinds in {took_s:.0f} s, {differing} seeds differ")  # noqa: T201
+    for why, times in excused.most_common():
+        print(f"  {times} times: {why}")  # noqa: T201 - a tool
+
+
+main()

@@ -1,0 +1,222 @@
+"""Requests of producers and consumers."""
+
+from __future__ import annotations
+
+from interop.differential import batches
+from interop.differential.world import Step, World
+from klamm.broker.routes import ROUTES
+from klamm.protocol.api import ApiKey
+from klamm.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from klamm.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from klamm.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from klamm.protocol.messages.init_producer_id import InitProducerIdRequest
+from klamm.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from klamm.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from klamm.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+SERVED = {route.api_key: range(route.min_version, route.max_version + 1) for route in ROUTES}
+
+
+def any_version(world: World, api_key: ApiKey) -> int:
+    return world.random.choice(SERVED[api_key])
+
+
+def targets(world: World, most: int = 3) -> list[tuple[str, int]]:
+    """Partitions, each at most once, those of a topic together."""
+    found = []
+    for _ in range(world.random.choice((1, 1, 1, 2, most))):
+        name = world.any_name()
+        found.append((name, world.any_partition(name)))
+    return sorted(dict.fromkeys(found), key=lambda target: [name for name, _ in found].index(target[0]))
+
+
+def grouped(wanted: list[tuple[str, int]]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for name, partition in wanted:
+        topics.setdefault(name, []).append(partition)
+    return topics
+
+
+def produce(world: World) -> Step:
+    random = world.random
+    version = any_version(world, ApiKey.PRODUCE)
+    acks = random.choice((-1, -1, -1, -1, 1, 1, 0, 2, -2)) if random.random() < 0.5 else -1
+    says = []
+    topics = []
+    wanted = targets(world)
+    for name, partitions in grouped(wanted).items():
+        data = []
+        for partition in partitions:
+            chance = random.random()
+            kind = "good"
+            if chance < 0.4:
+                batch = batches.good(world, zstd=version >= 7)
+            elif chance < 0.75:
+                batch, kind = batches.sequenced(world, name, partition, zstd=version >= 7)
+            else:
+                batch, kind = batches.odd(world, name, zstd=version >= 7)
+            says.append(f"{name[:20]}-{partition}: {kind}")
+            data.append(PartitionProduceData(partition, batch))
+        topics.append(TopicProduceData(world.any_id(name), name, data))
+    request = ProduceRequest(None, acks, 30_000, topics)
+    return Step(
+        ApiKey.PRODUCE,
+        version,
+        request,
+        f"acks {acks}; {'; '.join(says)}",
+        appends_to=wanted,
+        is_answered=acks != 0,
+    )
+
+
+def fetch(world: World) -> Step:
+    random = world.random
+    version = any_version(world, ApiKey.FETCH)
+    session, epoch = 0, -1
+    if version >= 7 and random.random() < 0.6:
+        known = sorted(world.session_epochs)
+        chance = random.random()
+        if chance < 0.3 or not known:
+            epoch = 0
+        else:
+            session = random.choice(known[:3])
+            epoch = world.session_epochs[session]
+            if chance < 0.4:
+                epoch = random.choice((0, -1, epoch - 1, epoch + 1, 99, -5))
+            elif chance < 0.43:
+                session = 77
+    # With several partitions a limit that cuts a batch counts differently, on purpose: all or one.
+    wanted = targets(world, most=4)
+    topics = []
+    for name, partitions in grouped(wanted).items():
+        asked = [
+            FetchPartition(
+                partition,
+                world.any_epoch(),
+                world.any_offset(name, partition),
+                random.choice((-1, -1, -1, 0, 1)),
+                -1,
+                _partition_limit(world, name, len(wanted)),
+            )
+            for partition in partitions
+        ]
+        # The zero id inside a session breaks Kafka: it answers -1.
+        topic_id = world.any_id(name)
+        topics.append(FetchTopic(topic_id if any(topic_id) else b"\7" * 16, name, asked))
+    forgotten = []
+    if version >= 7 and random.random() < 0.15:
+        name = world.any_name()
+        forgotten.append(ForgottenTopic(world.any_id(name), name, [world.any_partition(name)]))
+    if session and random.random() < 0.5:
+        topics = []
+    request = FetchRequest(
+        max_wait_ms=random.choice((0, 0, -1)),
+        min_bytes=random.choice((0, 1, 1000, -1)),
+        max_bytes=random.choice((1, 1 << 25, 1 << 25, 2**31 - 1, 0 if len(wanted) == 1 else 1)),
+        isolation_level=random.choice((2, -1)) if random.random() < 0.03 else random.choice((0, 1)),
+        session_id=session,
+        session_epoch=epoch,
+        topics=topics,
+        forgotten_topics_data=forgotten,
+        rack_id=random.choice(("", "", "r")),
+    )
+    return Step(ApiKey.FETCH, version, request)
+
+
+def _partition_limit(world: World, name: str, partitions: int) -> int:
+    if partitions > 1 or name in world.rewriting:
+        return 1 << 25
+    return world.random.choice((0, 1, 100, 500, 2000, 1 << 20, 1 << 25, 2**31 - 1))
+
+
+def list_offsets(world: World) -> Step:
+    random = world.random
+    version = any_version(world, ApiKey.LIST_OFFSETS)
+    topics = []
+    wanted = targets(world)
+    if random.random() < 0.05:
+        wanted += wanted[:1]
+    for name, partitions in grouped(wanted).items():
+        asked = [
+            ListOffsetsPartition(partition, world.any_epoch(), _any_timestamp(world, name, partition))
+            for partition in partitions
+        ]
+        topics.append(ListOffsetsTopic(name, asked))
+    request = ListOffsetsRequest(
+        replica_id=random.choice((-1, -1, -1, -1, -2)),
+        isolation_level=2 if random.random() < 0.03 else random.choice((0, 1)),
+        topics=topics,
+        timeout_ms=5000,
+    )
+    return Step(ApiKey.LIST_OFFSETS, version, request)
+
+
+def _any_timestamp(world: World, name: str, partition: int) -> int:
+    random = world.random
+    if random.random() < 0.5:
+        special = random.choice((-1, -2, -3, -4, -5, -6, -7, -100, -(2**63)))
+        # Kafka forgets the start of the log when it looks for the latest timestamp.
+        return special if special != -3 or (name, partition) not in world.starts else -2
+    return random.choice((0, world.start_ms, world.start_ms + random.randint(-1100, 1100), 2**63 - 1))
+
+
+def offset_for_leader_epoch(world: World) -> Step:
+    topics = [
+        OffsetForLeaderTopic(
+            name,
+            [
+                OffsetForLeaderPartition(
+                    partition, world.any_epoch(), world.random.choice((0, 0, 1, -1, -2, 9))
+                )
+                for partition in partitions
+            ],
+        )
+        for name, partitions in grouped(targets(world)).items()
+    ]
+    request = OffsetForLeaderEpochRequest(world.random.choice((-1, -2)), topics)
+    return Step(ApiKey.OFFSET_FOR_LEADER_EPOCH, any_version(world, ApiKey.OFFSET_FOR_LEADER_EPOCH), request)
+
+
+def delete_records(world: World) -> Step:
+    topics = [
+        DeleteRecordsTopic(
+            name,
+            [
+                DeleteRecordsPartition(partition, _deleted_to(world, name, partition))
+                for partition in partitions
+            ],
+        )
+        for name, partitions in grouped(targets(world)).items()
+    ]
+    request = DeleteRecordsRequest(topics, 10_000)
+    return Step(ApiKey.DELETE_RECORDS, any_version(world, ApiKey.DELETE_RECORDS), request)
+
+
+def _deleted_to(world: World, name: str, partition: int) -> int:
+    if world.random.random() < 0.5:
+        return world.random.randrange(world.end(name, partition) // 2 + 1)
+    return world.any_offset(name, partition)
+
+
+def init_producer_id(world: World) -> Step:
+    random = world.random
+    request = InitProducerIdRequest(None, random.choice((0, 1000, -1, 2**31 - 1)))
+    if random.random() < 0.3:
+        request.producer_id = random.choice((-1, 0, 5, -2))
+        request.producer_epoch = random.choice((-1, 0, 5, -2))
+    if random.random() < 0.1:
+        request.transactional_id = ""
+    return Step(ApiKey.INIT_PRODUCER_ID, any_version(world, ApiKey.INIT_PRODUCER_ID), request)
+
+
+def describe_producers(world: World) -> Step:
+    topics = [TopicRequest(name, partitions) for name, partitions in grouped(targets(world)).items()]
+    return Step(ApiKey.DESCRIBE_PRODUCERS, 0, DescribeProducersRequest(topics))

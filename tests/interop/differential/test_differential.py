@@ -1,0 +1,54 @@
+"""The same random traffic to klamm and to Apache Kafka: every answer the same, but for what is meant.
+
+KLAMM_DIFFERENTIAL_SEEDS=100-199 runs other seeds; `python -m interop.differential` does so by hand.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from interop.differential.runner import History
+from interop.differential.sides import Side
+from interop.kafka_tools import ApacheKafka
+from interop.processes import KlammProcess
+
+STEPS = 120
+# Nothing may happen behind the answers: no retention, no compaction, no waiting for company.
+SETTINGS = {"log.retention.check.interval.ms": "100000000", "log.cleaner.enable": "false", "node.id": "1"}
+KAFKA_SETTINGS = {
+    **SETTINGS,
+    "controller.quorum.append.linger.ms": "0",
+    "log.initial.task.delay.ms": "100000000",
+}
+
+
+def seeds() -> range:
+    first, _, last = os.environ.get("KLAMM_DIFFERENTIAL_SEEDS", "0-5").partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    folder = tmp_path_factory.mktemp("differential")
+    # Records are looked at as Kafka looks at them.
+    settings = {**SETTINGS, "klamm.record.validation": "records"}
+    klamm = KlammProcess(folder / "data", stderr_path=folder / "klamm.log", settings=settings)
+    kafka = ApacheKafka(
+        folder / "kafka", settings=KAFKA_SETTINGS, flags=("-Xmx512m", "-XX:TieredStopAtLevel=1")
+    )
+    with klamm, kafka:
+        yield klamm.bootstrap, kafka.bootstrap
+
+
+@pytest.mark.parametrize("seed", seeds())
+def test_every_answer_is_kafkas(both: tuple[str, str], seed: int) -> None:
+    ours, kafkas = Side("klamm", both[0]), Side("Kafka", both[1])
+    try:
+        difference = next(History(ours, kafkas, seed).run(STEPS), None)
+    finally:
+        ours.close_all()
+        kafkas.close_all()
+    assert difference is None, difference.at_length()
