@@ -185,17 +185,15 @@ Note = (
 def apply(state: GroupState, note: Note) -> None:
     """Carry out one note. Nothing else changes what is true only now."""
     match note:
+        case OffsetsStaged():
+            state.of(note.group_id).staged[id(note.before)] = note.before
+        case OffsetsUnstaged():
+            del state.groups[note.group_id].staged[id(note.before)]
         case GroupOpened():
             state.of(note.group_id).live = note.live
         case GroupDropped():
             _move(state.of(note.group_id).live, Phase.DEAD)
             del state.groups[note.group_id]
-        case OffsetsStaged():
-            group = state.of(note.group_id)
-            group.staged = (*group.staged, note.before)
-        case OffsetsUnstaged():
-            group = state.of(note.group_id)
-            group.staged = tuple(before for before in group.staged if before is not note.before)
         case ExpiryQueued():
             state.expiry_queue = note.group_ids
         case _:
@@ -220,15 +218,20 @@ def _apply_to_live(
     | Synced
     | Assigned,
 ) -> None:
-    match note:
+    match note:  # the most frequent first
+        case Synced():
+            live.pending_sync.pop(note.member_id, None)
+        case MemberAdded():
+            _add(live, note.member, note.protocol_type)
+        case SyncParked():
+            live.members[note.member_id].parked_sync = note.parked
+            live.pending_sync.pop(note.member_id, None)
+        case MemberRejoined():
+            _rejoin(live, note)
         case IdHandedOut():
             live.pending[note.member_id] = note.timer
         case PendingForgotten():
             del live.pending[note.member_id]
-        case MemberAdded():
-            _add(live, note.member, note.protocol_type)
-        case MemberRejoined():
-            _rejoin(live, note)
         case MemberReplaced():
             _replace(live, note.old_id, note.member)
         case MembersRemoved():
@@ -248,11 +251,6 @@ def _apply_to_live(
             live.subscribed_topics = frozenset()
             live.initial_delay = None
             live.rebalance = None
-        case SyncParked():
-            live.members[note.member_id].parked_sync = note.parked
-            live.pending_sync.pop(note.member_id, None)
-        case Synced():
-            live.pending_sync.pop(note.member_id, None)
         case Assigned():
             _move(live, Phase.STABLE, note.timestamp_ms)
             for member in live.members.values():

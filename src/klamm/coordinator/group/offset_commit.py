@@ -158,7 +158,7 @@ def failed_commit(response: OffsetCommitResponse, error_code: ErrorCode) -> Offs
 def commit_durable(state: GroupState, signal: CommitDurable, context: Context) -> GroupOutcome:
     """From here on a stable fetch sees the commit."""
     group = state.groups.get(signal.group_id)
-    if group is None or not any(before is signal.before for before in group.staged):
+    if group is None or id(signal.before) not in group.staged:
         return NOTHING  # the group was deleted meanwhile
     return Outcome(notes=(OffsetsUnstaged(signal.group_id, signal.before),))
 

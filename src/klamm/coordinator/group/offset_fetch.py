@@ -61,7 +61,7 @@ def _all_topics(group: Group | None) -> Iterable[OffsetFetchRequestTopics]:
 def _durable(group: Group, topic: str, partition: int) -> CommittedOffset | None:
     """What was committed last and has reached the disk."""
     key = (topic, partition)
-    for before in group.staged:
+    for before in group.staged.values():
         if key in before:
             previous = before[key]
             return None if previous is None else previous[1]

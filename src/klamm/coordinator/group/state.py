@@ -42,11 +42,12 @@ class Group:
     group_id: str
     memory: GroupMemory = field(default_factory=GroupMemory)
     live: Live = field(default_factory=lambda: NOBODY)  # one for all that nobody joined
-    staged: tuple[Before, ...] = ()  # commits on their way to the disk, oldest first
+    staged: dict[int, Before] = field(default_factory=dict)
+    """Commits on their way to the disk, oldest first, by the identity of what they replace."""
 
     def is_staged(self, topic: str, partition: int) -> bool:
         key = (topic, partition)
-        return any(key in before for before in self.staged)
+        return any(key in before for before in self.staged.values())
 
 
 @dataclass(slots=True)

@@ -1,0 +1,123 @@
+"""What is told of a group."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from klamm.coordinator.group.config import GroupConfig
+from klamm.coordinator.group.events import (
+    NAMES,
+    Cause,
+    GroupEvent,
+    MemberRemoved,
+    RebalanceCompleted,
+    RebalanceStarted,
+    as_json,
+    line,
+)
+from klamm.coordinator.group.phases import NEXT_PHASES, Phase
+from klamm.protocol.errors import ErrorCode
+from unit.coordinator.asking import assignment, subscription
+from unit.coordinator.driver import World
+
+
+def causes(world: World, kind: type[GroupEvent]) -> list[str]:
+    return [event.cause for event in world.events if type(event) is kind]
+
+
+def test_every_rebalance_names_what_began_it() -> None:
+    world = World(GroupConfig(group_initial_rebalance_delay_ms=0))
+    (first_id,) = world.stable(1)
+    world.join(first_id)
+    world.settle([first_id])
+    world.join(first_id, protocols={"range": subscription("t2")})
+    world.settle([first_id])
+    world.join(instance="i", version=9)
+    world.pass_ms(10_000)  # the first is silent: only the static one is left
+    assert causes(world, RebalanceStarted) == [
+        Cause.MEMBER_JOINED,
+        Cause.LEADER_REJOINED,
+        Cause.METADATA_CHANGED,
+        Cause.MEMBER_JOINED,
+    ]
+    assert causes(world, MemberRemoved) == [Cause.SESSION_EXPIRED]
+
+
+def test_every_removal_names_its_cause() -> None:
+    world = World()
+    leader_id, follower_id, _ = world.stable(3)
+    world.leave(follower_id)
+    world.join(leader_id)
+    unused_id = world.join(version=4, group="other").response.member_id
+    world.pass_ms(10_000)
+    removed = [event for event in world.events if isinstance(event, MemberRemoved)]
+    assert [event.cause for event in removed] == [
+        Cause.MEMBER_LEFT,
+        Cause.SESSION_EXPIRED,
+        Cause.ID_UNUSED,
+    ]
+    assert [event.member_id for event in removed if event.group_id == "other"] == [unused_id]
+
+
+def test_an_assignment_that_could_not_be_written_is_told_with_the_logs_error() -> None:
+    world = World()
+    (member_id,) = world.joined(1)
+    world.log.refuse_with = ErrorCode.kafka_storage_error
+    world.sync(member_id, 1)
+    event = world.events[-1]
+    assert (event.cause, event.reason) == (Cause.ASSIGNMENT_NOT_WRITTEN, "kafka_storage_error")
+
+
+@pytest.mark.parametrize("after", [{"m": b"\x00"}, {"m": b"\xff" * 40}])
+def test_assignments_that_cannot_be_read_move_nothing_that_can_be_told(after: dict[str, bytes]) -> None:
+    event = _completed({"m": assignment(("t", 0))}, after)
+    assert event.moved() is None
+    assert as_json(event)["moved"] is None
+
+
+def test_a_partition_that_nobody_has_any_more_has_moved() -> None:
+    event = _completed({"m": assignment(("t", 0), ("t", 1)), "n": b""}, {"m": assignment(("t", 1))})
+    assert as_json(event)["moved"] == ["t-0"]
+    assert as_json(event)["moved_count"] == 1
+
+
+def _completed(before: dict[str, bytes], after: dict[str, bytes]) -> RebalanceCompleted:
+    return RebalanceCompleted(
+        group_id="g",
+        timestamp_ms=0,
+        cause=Cause.MEMBER_JOINED,
+        generation_before=1,
+        generation_after=2,
+        join_phase_ms=3,
+        sync_phase_ms=4,
+        leader_id="m",
+        protocol_name="range",
+        member_count=1,
+        before=before,
+        after=after,
+    )
+
+
+def test_every_event_is_json_and_a_line_of_the_log() -> None:
+    world = World(GroupConfig(offsets_retention_minutes=1, offsets_retention_check_interval_ms=1_000))
+    members = world.statics("a", "b")
+    world.commit({("t", 0): 1}, member_id=members[0], generation=1)
+    world.join(instance="b", version=9)
+    world.leave(("", "a"), ("", "b"))
+    world.jump_ms(61_000)
+    kinds = {type(event) for event in world.events}
+    assert kinds == set(NAMES)
+    for event in world.events:
+        fields = json.loads(json.dumps(as_json(event)))
+        assert (fields["type"], fields["group_id"]) == (NAMES[type(event)], "g")
+        assert "g" in line(event)
+        assert event.cause in line(event)
+    assert "Preparing to rebalance group g with old generation 0" in line(world.events[0])
+
+
+def test_the_table_of_phases_is_whole() -> None:
+    assert set(NEXT_PHASES) == set(Phase)
+    assert all(Phase.DEAD in following for following in NEXT_PHASES.values())
+    assert NEXT_PHASES[Phase.DEAD] == {Phase.DEAD}
