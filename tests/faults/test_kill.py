@@ -22,7 +22,7 @@ def survive(load: Load, kills: int) -> None:
     while load.kills < kills:
         load.run_until_killed(broker)
         broker = load.start()
-        load.check(broker)
+        load.check(broker, from_start=load.kills == kills)
     assert broker.stop() == 0
 
 
