@@ -14,10 +14,18 @@ from pathlib import Path
 import pytest
 
 from interop.harness import ClientProcess
+from interop.kafka_tools import ApacheKafka
+from interop.own import Own
 from interop.processes import KlammProcess
 
 # Groups form at once, and a dead member is missed soon.
 QUICK_GROUPS = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100"}
+# Fewer internal partitions: the first group and the first transaction do not wait for fifty logs.
+QUICK_KAFKA = {
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "2",
+    "share.coordinator.state.topic.num.partitions": "1",
+}
 
 ClientFactory = Callable[[str], ClientProcess]
 
@@ -28,6 +36,31 @@ def klamm_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KlammProc
     folder = tmp_path_factory.mktemp("klamm")
     with KlammProcess(folder / "data", stderr_path=folder / "klamm.log", settings=QUICK_GROUPS) as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def shared_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
+    """One Apache Kafka for the whole session, started when the first test asks for it."""
+    folder = tmp_path_factory.mktemp("apache-kafka")
+    flags = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+    with ApacheKafka(folder, settings=QUICK_KAFKA, flags=flags) as kafka:
+        yield kafka
+
+
+@pytest.fixture(params=["klamm", "kafka"])
+def cluster(request: pytest.FixtureRequest) -> str:
+    """The address of klamm, then of Apache Kafka: what holds for our client holds with both."""
+    broker: KlammProcess | ApacheKafka = request.getfixturevalue(
+        "klamm_broker" if request.param == "klamm" else "shared_kafka"
+    )
+    return broker.bootstrap
+
+
+@pytest.fixture
+def own(cluster: str) -> Iterator[Own]:
+    """klamm's own clients of that cluster."""
+    with Own(cluster) as own:
+        yield own
 
 
 @pytest.fixture(scope="session")
