@@ -188,6 +188,42 @@ def test_what_was_sent_behind_a_refused_batch_does_not_take_its_place() -> None:
     assert append(log, a_batch(producer_id=A, producer_epoch=1, sequence=0)).base_offset == 0
 
 
+def test_a_failed_roll_leaves_nothing() -> None:
+    world = World(1)
+    log = world.start()
+    append(log, a_batch())
+    for operations in range(6):
+        world.files.faults = [Fault("truncate", let_through=operations)]
+        with suppress(OSError):
+            log.roll(0)
+        assert world.files.exists("/data/t-0/00000000000000000001.log") is (len(log.segments) > 1)
+    assert len(log.segments) > 1
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("rolls_again", [True, False])
+def test_what_a_failed_roll_leaves_stands_in_nobodys_way(is_clean: bool, rolls_again: bool) -> None:
+    world = World(1)
+    log = world.start()
+    append(log, a_batch(value=b"first"))
+    # The disk refused to go on, and to remove the file.
+    world.files.write_file("/data/t-0/00000000000000000001.log", b"", sync=True)
+    world.files.sync_directory("/data/t-0")
+    append(log, a_batch(value=b"again"))
+    if rolls_again:
+        log.roll(0)
+        append(log, a_batch(value=b"later"))
+    sync(log)
+    end_offset = log.log_end_offset
+    if is_clean:
+        world.store.close()
+    else:
+        world.files.crash()
+    log = world.start()
+    assert log.log_end_offset == end_offset
+    assert len(read_all(log)) == end_offset
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_a_segment_that_began_while_a_flush_ran_is_on_disk_after_the_next_one(seed: int) -> None:
     world = World(seed)

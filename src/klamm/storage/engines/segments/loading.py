@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from klamm.storage.engines.segments import names
 from klamm.storage.engines.segments.chain import SegmentChain
@@ -16,7 +17,7 @@ from klamm.storage.engines.segments.leftovers import tidy
 from klamm.storage.engines.segments.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from klamm.storage.engines.segments.offset_index import CorruptIndexError
 from klamm.storage.engines.segments.reading import LogParts
-from klamm.storage.engines.segments.recovery import recover
+from klamm.storage.engines.segments.recovery import drop_orphan, is_orphan, recover
 from klamm.storage.engines.segments.scan import BadBatchError, walk
 from klamm.storage.engines.segments.segment import Segment
 from klamm.storage.engines.segments.snapshots import Snapshots, restore
@@ -96,7 +97,7 @@ def load_parts(files: Files, pool: HandlePool, directory: str, settings: LoadSet
         segments = [Segment.create(files, pool, directory, settings.log_start_offset, now_ms=settings.now_ms)]
     start_offset = max(settings.log_start_offset, segments[0].base_offset)
 
-    first_unsound, log_end_offset = _first_unsound(segments, found, settings)
+    first_unsound, log_end_offset = _first_unsound(files, segments, found, settings)
     sound = segments if first_unsound is None else segments[:first_unsound]
     epochs = _load_epochs(files, directory, sound)
     if first_unsound is not None:
@@ -166,7 +167,7 @@ def _take_stock(files: Files, directory: str, entries: Sequence[DirectoryEntry])
 
 
 def _first_unsound(
-    segments: Sequence[Segment], found: _Found, settings: LoadSettings
+    files: Files, segments: list[Segment], found: _Found, settings: LoadSettings
 ) -> tuple[int | None, int]:
     """The number of the first segment that has to prove itself; else None and where the log ends."""
     candidates = [
@@ -182,6 +183,9 @@ def _first_unsound(
     if candidates:
         return min(candidates), -1
     try:
+        for before, segment in pairwise(list(segments)):
+            if not segment.size_bytes and is_orphan(segment, before.read_end()):
+                drop_orphan(files, segments, segment)
         return None, segments[-1].read_end()
     except (CorruptIndexError, BadBatchError) as error:
         _logger.warning("left in good order, they said: %s", error)

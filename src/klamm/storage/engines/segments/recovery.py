@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from klamm.storage.engines.segments import names
 from klamm.storage.engines.segments.epochs import LeaderEpochs
-from klamm.storage.engines.segments.files import Files
+from klamm.storage.engines.segments.files import Files, remove_if_there
 from klamm.storage.engines.segments.scan import BadBatchError, walk
 from klamm.storage.engines.segments.segment import Segment
 from klamm.storage.engines.segments.snapshots import Snapshots, replay, restore
@@ -45,8 +45,12 @@ def recover(
     """
     producers = restore(files, snapshots, segments[:first], segments[first].base_offset)
     next_offset = segments[first].base_offset
-    for number in range(first, len(segments)):
-        segment = segments[number]
+    segments = list(segments)
+    for segment in segments[first:]:
+        if is_orphan(segment, next_offset):
+            drop_orphan(files, segments, segment)
+            continue
+        number = segments.index(segment)
         if segment.base_offset < next_offset or segment.base_offset > max(next_offset, gaps_up_to):
             _logger.warning(
                 "%s begins at %d, but the one before ends at %d: dropping it and all later ones",
@@ -75,6 +79,20 @@ def recover(
             return Recovered(list(segments[: number + 1]), next_offset, producers)
         segment.finish()
     return Recovered(list(segments), next_offset, producers)
+
+
+def is_orphan(segment: Segment, next_offset: int) -> bool:
+    """Whether a segment is what a failed roll left: the one before went on, and holds what follows."""
+    return segment.base_offset < next_offset and not segment.size_bytes
+
+
+def drop_orphan(files: Files, segments: list[Segment], orphan: Segment) -> None:
+    """Take out a segment that never held anything. Raises OSError."""
+    _logger.warning("removing %s, which a failed roll left", orphan.log_path)
+    orphan.close_handle()
+    for path in orphan.paths():
+        remove_if_there(files, path)
+    segments.remove(orphan)
 
 
 def _scan(

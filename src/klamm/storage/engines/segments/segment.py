@@ -109,7 +109,12 @@ class Segment:
         segment = cls(files, pool, directory, base_offset, created_at_ms=now_ms, suffix=suffix, is_new=True)
         for path in segment.index_paths():
             remove_if_there(files, path)
-        files.write_file(segment.log_path, b"", sync=False)
+        try:
+            files.write_file(segment.log_path, b"", sync=False)
+        except OSError:
+            with suppress(OSError):  # where it stays, loading knows it for what it is
+                remove_if_there(files, segment.log_path)
+            raise
         return segment
 
     def _path(self, kind: str) -> str:
