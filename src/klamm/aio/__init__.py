@@ -3,5 +3,7 @@
 from __future__ import annotations
 
 from klamm.aio.admin import Admin
+from klamm.aio.consumer import Consumer
+from klamm.aio.producer import Producer
 
-__all__ = ["Admin"]
+__all__ = ["Admin", "Consumer", "Producer"]

@@ -73,7 +73,7 @@ class Engine:
             self.commits,
             self.history,
         )
-        self.is_polling = False  # plain: set by the poller, read here
+        self.poll_depth = 0  # plain: calls of the caller that want us to go on; they nest
         self.is_waiting = False  # plain: the poller is waiting for us, so it cannot be late
         self.last_poll_ms = core.now_ms  # plain, as above
         self._seen_count = 0
@@ -99,7 +99,7 @@ class Engine:
     def tick(self, now_ms: int) -> int | None:
         """Go on with what is due."""
         due_ms = self.membership.tick(now_ms)
-        if not self.is_polling:
+        if not self.poll_depth:
             return due_ms
         return _earliest(due_ms, self._advance())
 
@@ -146,7 +146,7 @@ class Engine:
         if self.leading.has_changed(cluster):
             self.leading.resign()
             self.membership.request_rejoin("metadata changed: the group's topics have other partitions")
-        if self.is_polling:
+        if self.poll_depth:
             self.inbox.signal.set()
 
     def _match(self, cluster: Cluster) -> None:

@@ -359,7 +359,10 @@ class Consumer:
         with self._claim:
             if not self._operations.is_closed:
                 self._handout.give_back()
-                run_blocking(self._operations.close(timeout))
+                try:
+                    run_blocking(self._operations.close(timeout))
+                finally:
+                    self._operations.host.stop()
 
     stop = close
 

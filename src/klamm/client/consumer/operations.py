@@ -213,7 +213,7 @@ class Operations:
         """The offset of the next record, looked up if need be."""
         wanted, limit_ms = arguments.a_partition(partition), self._limit_ms(timeout_s)
         due_at_ms = self.host.clock.now_ms() + limit_ms
-        self.engine.is_polling = True
+        self.engine.poll_depth += 1
         try:
             while True:
                 self.host.signal.clear()
@@ -230,7 +230,7 @@ class Operations:
                 self.host.submit(self.engine.look_up_positions)
                 await self.host.signal.wait(due_at_ms)
         finally:
-            self.engine.is_polling = False
+            self.engine.poll_depth -= 1
 
     def seek(self, partition: Any, offset: Any, leader_epoch: int = -1) -> None:
         """Go to an offset; the next poll reads from there."""
@@ -319,7 +319,7 @@ class Operations:
     # --- the end ----------------------------------------------------------------------------------------
 
     async def close(self, timeout_s: float | None) -> None:
-        """Commit, tell the listener, leave the group, close the connections; safe to call twice."""
+        """Commit, tell the listener, leave the group; the face stops the thread then."""
         if self.is_closed:
             return
         limit_ms = arguments.timeout_ms(timeout_s, 2**31 - 1)
@@ -338,4 +338,3 @@ class Operations:
             with self.state.lock:
                 self.state.unsubscribe()
             self.host.submit(self.engine.fetching.end_sessions)
-            self.host.stop()

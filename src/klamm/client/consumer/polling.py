@@ -73,7 +73,7 @@ class Poller:
         if engine.commits.fenced is not None:
             raise engine.commits.fenced
         self._raise_failures()
-        engine.is_polling = True
+        engine.poll_depth += 1
         self._host.submit(engine.on_poll)
         try:
             while True:
@@ -89,7 +89,7 @@ class Poller:
                 self._host.check()
                 await self._wait(due_at_ms)
         finally:
-            engine.is_polling = False
+            engine.poll_depth -= 1
 
     async def _wait(self, due_at_ms: int | None) -> None:
         engine = self._engine

@@ -100,6 +100,12 @@ class Accumulator:
         finally:
             self._waiting -= 1
 
+    @property
+    def has_room(self) -> bool:
+        """Whether a record of any allowed size would find memory at once."""
+        needed = min(self._settings.max_request_size, self._settings.buffer_memory)
+        return self._used_bytes + needed <= self._settings.buffer_memory
+
     def queued(self, topic: str) -> dict[int, int]:
         """How many batches wait, by partition of a topic."""
         with self.lock:

@@ -119,6 +119,12 @@ class Producer:
 
     produce = send
 
+    def would_wait(self, topic: str, partition: int | None = None) -> bool:
+        """Whether `send` would wait now, for metadata or for memory."""
+        info = self._thread.core.metadata.cluster.topics.get(topic)
+        is_known = info is not None and (partition is None or partition in info.partitions)
+        return not is_known or not self._accumulator.has_room
+
     def _check_size(self, size_bytes: int) -> None:
         total = size_bytes + BATCH_OVERHEAD_BYTES
         for name, limit in (

@@ -291,3 +291,12 @@ def test_state_of_a_cooperative_member_goes_with_its_partition() -> None:
     listener.on_assigned([])
     listener.on_lost(ALL[:2])
     assert made == ["+t-0", "+t-1", "+t-2", "-t-2", "-t-0", "-t-1"]
+
+
+def test_asking_for_a_position_inside_a_callback_does_not_end_the_poll_around_it(world: World) -> None:
+    world.cluster.produce(ALL[0], b"x")
+    consumer, heard = a_member(world)
+    seen: list[int] = []
+    heard.do["assigned"] = lambda _partitions: seen.append(consumer.position(ALL[0]))
+    assert [record.value for record in consumer.poll(1)] == [b"x"]
+    assert seen == [0]

@@ -1,0 +1,319 @@
+"""The consumer for asyncio: the same names, awaited where they may wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from random import Random
+from types import TracebackType
+from typing import Any, Self
+
+from klamm.client.assignors.base import GroupMetadata
+from klamm.client.consumer import report
+from klamm.client.consumer.commits import Callback
+from klamm.client.consumer.face import chosen_listener, client_thread, numbers, several, split_arguments
+from klamm.client.consumer.fetching import EARLIEST, LATEST
+from klamm.client.consumer.hosts import ThreadHost, run_blocking
+from klamm.client.consumer.listener import Callback as ListenerCallback
+from klamm.client.consumer.listener import RebalanceListener
+from klamm.client.consumer.loop_host import LoopSignal, TaskClaim
+from klamm.client.consumer.offset_lookup import FoundOffset
+from klamm.client.consumer.operations import Operations
+from klamm.client.consumer.positions import Committed
+from klamm.client.consumer.rebalance_log import Rebalance
+from klamm.client.consumer.records import ConsumerRecord, Records
+from klamm.client.consumer.settings import parse
+from klamm.client.errors import IllegalStateError
+from klamm.clock import Clock, SystemClock
+from klamm.protocol.types import TopicPartition
+
+
+class Consumer:
+    """As `klamm.Consumer`, with `await`, `async with` and `async for`.
+
+    A thread of its own sends heartbeats: a loop that is blocked for a while loses no membership. Rebalance
+    listeners may be coroutines. One task at a time may read; commits and lookups may come from others.
+    """
+
+    def __init__(
+        self,
+        *topics: str | Mapping[str, Any],
+        config: Mapping[str, Any] | None = None,
+        clock: Clock | None = None,
+        random: Random | None = None,
+        **settings: Any,
+    ) -> None:
+        names, config = split_arguments(topics, config)
+        parsed, checked = parse(config, settings, next(numbers))
+        clock = clock or SystemClock()
+        host = ThreadHost(client_thread(parsed, checked, clock, random or Random()), LoopSignal(clock))
+        self._begin(Operations(host, checked))
+        host.start()
+        try:
+            if names:
+                # Nothing to wait for: the joining begins with the first poll.
+                run_blocking(self._operations.subscribe(names, None, None))
+        except BaseException:
+            host.stop()
+            raise
+
+    def _begin(self, operations: Operations) -> None:
+        self._operations = operations
+        self._poller = operations.poller
+        self._handout = operations.engine.handout
+        self._inbox = operations.engine.inbox
+        self._claim = TaskClaim()
+        self._limit = operations.settings.max_poll_records
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _enter(self) -> None:
+        if self._operations.is_closed:
+            raise IllegalStateError("this consumer is closed")
+        self._claim.check_loop()
+        if self._handout.give_back():
+            self._inbox.needs_attention = True
+
+    # --- subscription -----------------------------------------------------------------------------------
+
+    async def subscribe(
+        self,
+        topics: Iterable[str] | None = None,
+        listener: RebalanceListener | None = None,
+        *,
+        pattern: Any = None,
+        on_assign: ListenerCallback | None = None,
+        on_revoke: ListenerCallback | None = None,
+        on_lost: ListenerCallback | None = None,
+    ) -> None:
+        """Read topics, by name or by a pattern of whole names, as a member of the group."""
+        self._enter()
+        heard = chosen_listener(listener, on_assign, on_revoke, on_lost)
+        await self._operations.subscribe(topics, pattern, heard)
+
+    def subscription(self) -> set[str]:
+        """The topics subscribed to, or matched by the pattern so far."""
+        return set(self._operations.state.topics)
+
+    async def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions, without sharing them in a group."""
+        self._enter()
+        await self._operations.assign(partitions)
+
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions that this consumer has now."""
+        return set(self._operations.state.partitions)
+
+    async def unsubscribe(self) -> None:
+        """Give up topics and partitions, and leave the group."""
+        with self._claim:
+            self._enter()
+            await self._operations.unsubscribe()
+
+    def enforce_rebalance(self, reason: str | None = None) -> None:
+        """Have the group share its partitions anew, in the next poll."""
+        self._enter()
+        self._operations.enforce_rebalance(reason)
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who this consumer is in its group; for `send_offsets_to_transaction`."""
+        return self._operations.group_metadata()
+
+    # --- records ----------------------------------------------------------------------------------------
+
+    async def poll(self, timeout: float | None = None, *, max_records: int | None = None) -> Records:
+        """Records, as soon as there are any; none after `timeout` seconds (None: wait for ever)."""
+        with self._claim:
+            self._enter()
+            limit = self._limit if max_records is None else max_records
+            records = self._poller.poll_nowait(limit)
+            if records is None:
+                return await self._operations.poll(timeout, limit)
+            # What is buffered comes at once; the other tasks of the loop have a turn all the same.
+            await asyncio.sleep(0)
+            return records
+
+    async def getmany(
+        self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Records by partition; of these partitions alone, if any are named."""
+        with self._claim:
+            self._enter()
+            others = set(self._operations.state.partitions).difference(partitions) if partitions else set()
+            others -= self._operations.paused()
+            self._operations.set_paused(others, is_paused=True)
+            try:
+                records = await self.poll(timeout_ms / 1000, max_records=max_records)
+            finally:
+                still = others.intersection(self._operations.state.partitions)
+                self._operations.set_paused(still, is_paused=False)
+            return records.by_partition()
+
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        """Records, one after the other, for ever. Positions move with each."""
+        handout, inbox = self._handout, self._inbox
+        while True:
+            for record in handout.records:
+                handout.count += 1
+                yield record
+                if inbox.needs_attention:
+                    break
+            handout.start(await self.poll())
+
+    async def getone(self, timeout: float | None = None) -> ConsumerRecord | None:
+        """The next record; None when none came in time."""
+        handout = self._handout
+        with self._claim:
+            if not self._inbox.needs_attention and not self._operations.is_closed:
+                for record in handout.records:
+                    handout.count += 1
+                    return record
+            handout.start(await self.poll(timeout))
+            for record in handout.records:
+                handout.count += 1
+                return record
+            return None
+
+    def wakeup(self) -> None:
+        """Make the call that a task waits in, or its next one, raise WakeupError; from any thread."""
+        self._poller.wake_up()
+
+    def keepalive(self) -> bool:
+        """Say that a long piece of work goes on, as a poll would; whether this is still a member."""
+        engine = self._operations.engine
+        engine.last_poll_ms = self._operations.host.clock.now_ms()
+        return not engine.state.is_auto or engine.membership.generation.is_valid
+
+    # --- commits ----------------------------------------------------------------------------------------
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, Any] | None = None, timeout: float | None = None
+    ) -> None:
+        """Commit these offsets (the next records to read), or all positions, and wait for it."""
+        self._enter()
+        await self._operations.commit_sync(offsets, timeout)
+
+    commit_sync = commit
+
+    async def commit_async(
+        self, offsets: Mapping[TopicPartition, Any] | None = None, callback: Callback | None = None
+    ) -> None:
+        """Commit without waiting. `callback(offsets, error)` is called by a later poll or commit."""
+        self._enter()
+        await self._operations.commit_async(offsets, callback)
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, Committed | None]:
+        """What the group has committed; None where nothing was."""
+        self._enter()
+        return await self._operations.committed(partitions, timeout)
+
+    # --- positions --------------------------------------------------------------------------------------
+
+    async def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
+        """The offset of the next record to be handed out."""
+        self._enter()
+        return await self._operations.position(partition, timeout)
+
+    def seek(self, partition: TopicPartition, offset: int | Committed) -> None:
+        """Go on reading from this offset."""
+        self._enter()
+        self._operations.seek(partition, offset)
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go to the first record there is; of all partitions, if none is named."""
+        self._enter()
+        self._operations.seek_to(several(partitions), EARLIEST)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go behind the last record; of all partitions, if none is named."""
+        self._enter()
+        self._operations.seek_to(several(partitions), LATEST)
+
+    def seek_to_committed(self, *partitions: TopicPartition) -> None:
+        """Go back to what was committed; of all partitions, if none is named."""
+        self._enter()
+        self._operations.seek_to(several(partitions), None)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hand out nothing of these partitions until `resume`; membership goes on."""
+        self._enter()
+        self._operations.set_paused(several(partitions), is_paused=True)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Go on after `pause`."""
+        self._enter()
+        self._operations.set_paused(several(partitions), is_paused=False)
+
+    def paused(self) -> set[TopicPartition]:
+        """The partitions that are paused."""
+        return self._operations.paused()
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """Records between the position and the end, as the last fetch saw it; None if there was none."""
+        return self._operations.lag(partition)
+
+    # --- lookups ----------------------------------------------------------------------------------------
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], timeout: float | None = None
+    ) -> dict[TopicPartition, FoundOffset | None]:
+        """The first record at or after a time (in milliseconds); None where there is none."""
+        self._enter()
+        return await self._operations.offsets_for_times(timestamps, timeout)
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offsets of partitions, assigned or not."""
+        self._enter()
+        return await self._operations.edge_offsets(partitions, EARLIEST, timeout)
+
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offsets behind the last records of partitions, assigned or not."""
+        self._enter()
+        return await self._operations.edge_offsets(partitions, LATEST, timeout)
+
+    async def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
+        """The partitions of a topic; none when it does not exist."""
+        self._enter()
+        return await self._operations.partitions_for(topic, timeout)
+
+    # --- how it is, and the end -------------------------------------------------------------------------
+
+    def health(self) -> report.Health:
+        """Whether all is well, and what is not."""
+        return report.health(self._operations)
+
+    def metrics(self) -> dict[str, int]:
+        """Counters and lag."""
+        return report.metrics(self._operations)
+
+    def rebalances(self) -> list[Rebalance]:
+        """The last hundred rebalances: cause, phases, what came and went."""
+        return self._operations.engine.history.entries()
+
+    async def start(self) -> None:
+        """Nothing is left to do; other clients have such a call."""
+
+    async def close(self, timeout: float | None = 30.0) -> None:
+        """Commit if that is automatic, leave the group and stop; safe to call twice."""
+        with self._claim:
+            if self._operations.is_closed:
+                return
+            self._handout.give_back()
+            try:
+                await self._operations.close(timeout)
+            finally:
+                await asyncio.to_thread(self._operations.host.stop)
+
+    stop = close
