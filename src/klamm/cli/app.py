@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "groups": "groups",
     "offsets": "offsets",
     "dump": "dump",
+    "demo": "demo.command",
 }
 
 _HELP: Final = """

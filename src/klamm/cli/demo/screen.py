@@ -1,0 +1,144 @@
+"""The demo's face: a live picture on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Protocol, Self
+
+from klamm.cli.demo.watching import View
+from klamm.cli.story import clock_time
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.live import Live
+
+STORY_LINES: Final = 7
+COLOURS: Final = ("cyan", "green", "magenta", "yellow", "blue", "red")
+
+
+class Screen(AbstractContextManager["Screen"], Protocol):
+    """Where the demo tells what it does."""
+
+    def say(self, text: str) -> None:
+        """A step of the demo."""
+        ...
+
+    def show(self, view: View, counts: dict[str, int]) -> None:
+        """The group as it is now, and how many orders each member has read."""
+        ...
+
+
+class PlainScreen:
+    """Lines, for logs and pipes: steps, and each new chapter of the story."""
+
+    def __init__(self) -> None:
+        self._told = 0
+        self._owners: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing to put away."""
+
+    def say(self, text: str) -> None:
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+
+    def show(self, view: View, counts: dict[str, int]) -> None:
+        for chapter in view.story[self._told :]:
+            self.say(f"  {clock_time(chapter.timestamp_ms)[11:]}  {chapter.text}")
+        self._told = len(view.story)
+        owners = {str(item.partition): item.member.client_id for item in view.partitions if item.member}
+        if owners != self._owners and view.state == "Stable":
+            self._owners = owners
+            listed = ", ".join(f"{partition} {owner}" for partition, owner in sorted(owners.items()))
+            self.say(f"  generation {view.generation}, lag {view.lag}: {listed}")
+
+
+class LiveScreen:
+    """One picture that is drawn again and again."""
+
+    def __init__(self) -> None:
+        from rich.console import Console  # noqa: PLC0415 - a tenth of a second that only a terminal pays
+        from rich.live import Live  # noqa: PLC0415
+
+        self.console = Console()
+        self._steps: list[str] = []
+        self._view = View()
+        self._counts: dict[str, int] = {}
+        self._colours: dict[str, str] = {}
+        self._live: Live = Live(console=self.console, refresh_per_second=8, transient=False)
+
+    def __enter__(self) -> Self:
+        self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.__exit__(kind, error, trace)
+
+    def say(self, text: str) -> None:
+        self._steps.append(text)
+        self._live.update(self.picture())
+
+    def show(self, view: View, counts: dict[str, int]) -> None:
+        self._view, self._counts = view, counts
+        self._live.update(self.picture())
+
+    def picture(self) -> RenderableType:
+        """What is on the screen: steps, the group, its story."""
+        from rich.console import Group  # noqa: PLC0415
+        from rich.panel import Panel  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
+        steps = Text("\n".join(f"▸ {step}" for step in self._steps[-5:]), style="bold")
+        view = self._view
+        story = Text()
+        for chapter in view.story[-STORY_LINES:]:
+            story.append(f"{clock_time(chapter.timestamp_ms)[11:19]}  ", style="dim")
+            story.append(f"{_short(chapter.text)}\n")
+        title = f"group billing: {view.state}, generation {view.generation}, lag {view.lag}"
+        return Group(
+            steps,
+            Panel(self._table(), title=title),
+            Panel(story, title="why it rebalanced", height=STORY_LINES + 2),
+        )
+
+    def _table(self) -> RenderableType:
+        from rich.table import Table  # noqa: PLC0415
+
+        table = Table(expand=True, box=None)
+        for column in ("partition", "owner", "committed", "end", "lag"):
+            table.add_column(column, justify="left" if column in ("partition", "owner") else "right")
+        for item in self._view.partitions:
+            owner = item.member.client_id if item.member else "-"
+            colour = self._colours.setdefault(owner, COLOURS[len(self._colours) % len(COLOURS)])
+            read = self._counts.get(owner)
+            table.add_row(
+                str(item.partition),
+                f"[{colour}]{owner}[/]" + (f" [dim]({read} read)[/]" if read is not None else ""),
+                "-" if item.committed is None else str(item.committed),
+                "-" if item.end is None else str(item.end),
+                "-" if item.lag is None else str(item.lag),
+            )
+        return table
+
+
+def _short(text: str) -> str:
+    """Member ids without their random half."""
+    words = []
+    for word in text.split(" "):
+        name, dash, rest = word.partition("-")
+        words.append(name + rest[36:] if dash and len(rest) >= 36 and rest.count("-") >= 4 else word)
+    return " ".join(words)
+
+
+def screen(*, is_terminal: bool) -> Screen:
+    """A live picture on a terminal, plain lines elsewhere."""
+    return LiveScreen() if is_terminal else PlainScreen()

@@ -1,0 +1,78 @@
+"""What the demo shows of its group: state, owners, lag, and the story so far."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from klamm.cli.explain import EVENTS_TOPIC
+from klamm.cli.lag import PartitionLag, lag_of
+from klamm.cli.story import Chapter, chapters
+from klamm.client.admin.face import Admin
+from klamm.client.consumer.face import Consumer
+from klamm.client.errors import KlammError
+from klamm.protocol.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One look at the group."""
+
+    state: str = "-"
+    assignor: str = "-"
+    members: tuple[str, ...] = ()
+    partitions: tuple[PartitionLag, ...] = ()
+    story: tuple[Chapter, ...] = ()
+    generation: int = 0
+
+    @property
+    def lag(self) -> int:
+        return sum(item.lag or 0 for item in self.partitions)
+
+
+class Watcher:
+    """Looks at one group through the admin and the topic of events, as any program could."""
+
+    def __init__(self, bootstrap: str, group: str) -> None:
+        self._group = group
+        self._admin = Admin(bootstrap_servers=bootstrap)
+        self._bootstrap = bootstrap
+        self._events: Consumer | None = None
+        self._story: list[Chapter] = []
+        self._generation = 0
+
+    def look(self) -> View:
+        self._read_events()
+        try:
+            found = self._admin.describe_groups([self._group], timeout=5)[self._group]
+            if isinstance(found, KlammError):
+                return View(story=tuple(self._story))
+            lags = lag_of(self._admin, found)
+        except KlammError:
+            return View(story=tuple(self._story))  # in the middle of something; the next look sees more
+        return View(
+            state=found.state,
+            assignor=found.protocol or "-",
+            members=tuple(sorted(member.client_id for member in found.members)),
+            partitions=tuple(lags),
+            story=tuple(self._story),
+            generation=self._generation,
+        )
+
+    def _read_events(self) -> None:
+        if self._events is None:
+            topic = self._admin.describe_topics([EVENTS_TOPIC], timeout=5)[EVENTS_TOPIC]
+            if isinstance(topic, KlammError):
+                return  # nothing has happened yet
+            self._events = Consumer(bootstrap_servers=self._bootstrap, auto_offset_reset="earliest")
+            self._events.assign([TopicPartition(EVENTS_TOPIC, item.partition) for item in topic.partitions])
+        events = [json.loads(record.value) for record in self._events.poll(0.05) if record.value]
+        mine = [event for event in events if event.get("group_id") == self._group]
+        self._story += chapters(mine)
+        for event in mine:
+            self._generation = max(self._generation, int(event.get("generation_after", 0)))
+
+    def close(self) -> None:
+        if self._events is not None:
+            self._events.close()
+        self._admin.close()
