@@ -206,7 +206,9 @@ class SimulatedFiles(MemoryFiles):
         super().sync_directory(path)
         kept = []
         for change in self._name_changes:
-            if parent(change.path) == path:
+            # What the name stood for before goes with it: these are the names of another directory.
+            made_room = change.operation == "rename" and change.path == path
+            if parent(change.path) == path or made_room:
                 _apply(change, self._durable_names, self._durable_directories)
             else:
                 kept.append(change)
