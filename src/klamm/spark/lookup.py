@@ -66,9 +66,9 @@ class ClusterLookup:
         if subscription.pattern is not None:
             return self._matching(re.compile(subscription.pattern))
         if subscription.partitions is not None:
-            found = self._described({item.topic for item in subscription.partitions}, missing_is_error=False)
+            found = self._described({item.topic for item in subscription.partitions}, known)
             return _only(found, subscription.partitions)
-        return self._described(set(subscription.topics), missing_is_error=True, known=known)
+        return self._described(set(subscription.topics), known)
 
     def _matching(self, pattern: re.Pattern[str]) -> Topics:
         described = self._retried(lambda: self.admin.describe_topics().unwrap())
@@ -81,9 +81,7 @@ class ClusterLookup:
             {name: described[name].topic_id for name in found},
         )
 
-    def _described(
-        self, names: Collection[str], *, missing_is_error: bool, known: Collection[str] = ()
-    ) -> Topics:
+    def _described(self, names: Collection[str], known: Collection[str]) -> Topics:
         if not names:
             return Topics(frozenset(), {})
 
@@ -102,7 +100,7 @@ class ClusterLookup:
                     ids[name] = topic.topic_id
                     partitions |= {TopicPartition(name, item.partition) for item in topic.partitions}
             unexpected = [name for name in missing if name not in known]
-            if unexpected and missing_is_error:
+            if unexpected:
                 raise UnknownTopicError(
                     f"there is no topic {', '.join(unexpected)} ({self._options.subscription}): "
                     "create it first, or correct the name"

@@ -1,0 +1,100 @@
+"""One Spark application for the whole run, Spark's own Kafka connector beside klamm, two kinds of broker."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import klamm.spark
+from interop.kafka_tools import ApacheKafka, cache_dir
+from interop.processes import ROOT, KlammProcess
+from spark.clusters import Cluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CONNECTOR = "4.2.0"
+
+
+def connector_jars() -> list[Path]:
+    """Spark's own Kafka connector, fetched once."""
+    subprocess.run([ROOT / "tools" / "fetch_spark_connector.sh", str(cache_dir())], check=True)
+    return sorted((cache_dir() / f"spark-kafka-{CONNECTOR}" / "libs").glob("*.jar"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one application. Its log is quiet: what it has to say is in the exceptions."""
+    started = klamm.spark.session(
+        "klamm-tests",
+        master="local[2]",
+        quick=True,
+        log_level="OFF",
+        conf={
+            "spark.jars": ",".join(map(str, connector_jars())),
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        },
+    )
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Apache Kafka; `KLAMM_SPARK_KAFKA=host:port` takes one that runs already."""
+    running = os.environ.get("KLAMM_SPARK_KAFKA")
+    if running:
+        with Cluster("kafka", running) as cluster:
+            yield cluster
+        return
+    with (
+        ApacheKafka(
+            tmp_path_factory.mktemp("kafka"), flags=("-Xmx512m", "-XX:TieredStopAtLevel=1")
+        ) as broker,
+        Cluster("kafka", broker.bootstrap) as cluster,
+    ):
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def klamm_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A klamm broker in a process of its own."""
+    folder = tmp_path_factory.mktemp("klamm")
+    broker = KlammProcess(folder / "data", stderr_path=folder / "broker.log")
+    with Cluster("klamm", broker.bootstrap) as cluster:
+        yield cluster
+    broker.close()
+
+
+@pytest.fixture(params=["klamm", "kafka"])
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    """Each kind of broker in turn."""
+    name = {"klamm": "klamm_cluster", "kafka": "kafka"}[request.param]
+    found: Cluster = request.getfixturevalue(name)
+    return found
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> str:
+    """A folder for a query's progress, new for each test."""
+    return str(tmp_path / "checkpoint")
+
+
+@pytest.fixture(scope="session")
+def names() -> Iterator[str]:
+    """Topic names that no other test, and no earlier run, has used."""
+    first = int.from_bytes(os.urandom(4)) << 16
+    return (f"sp-{number:x}" for number in itertools.count(first))
+
+
+@pytest.fixture
+def topic(names: Iterator[str]) -> str:
+    """A topic name that is free."""
+    return next(names)
