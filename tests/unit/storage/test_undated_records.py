@@ -36,3 +36,17 @@ def test_a_cleaned_segment_of_undated_records_keeps_its_date() -> None:
     assert world.log.delete_old_segments(world.clock.now_ms(), world.clock.timestamp_ms()) == 0
     world.clock.advance(1)
     assert world.log.delete_old_segments(world.clock.now_ms(), world.clock.timestamp_ms()) == 1
+
+
+def test_an_undated_batch_rolls_no_segment_of_dated_ones() -> None:
+    world = World(TopicConfig(segment_ms=1))
+    world.put(encode_batch([Record(0, world.clock.timestamp_ms(), b"k", b"v")]))
+    world.clock.advance(3_600_000)
+    world.put(UNDATED)
+    assert world.log.in_active_segment(0)
+    # One after undated ones goes by the age of their segment, whatever it says itself.
+    world.roll()
+    world.put(UNDATED)
+    world.clock.advance(2)
+    world.put(UNDATED)
+    assert not world.log.in_active_segment(2)

@@ -71,7 +71,8 @@ class Segment(IndexedFile):
             limit_ms -= crc32(self._stem.encode()) % min(config.segment_jitter_ms, config.segment_ms)
         if config.is_compacted:
             limit_ms = min(limit_ms, config.max_compaction_lag_ms)
-        if max_timestamp_ms >= 0 and self._first_timestamp_ms >= 0:
+        if self._first_timestamp_ms >= 0:
+            # A batch without a time is no later than any other.
             return max_timestamp_ms - self._first_timestamp_ms > limit_ms
         return now_ms - self.created_at_ms > limit_ms
 
