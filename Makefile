@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -q --timeout=120
 BUILD_INPUTS := pyproject.toml $(wildcard setup.py $(addprefix src/klamm/records/*.,pyx pxi h))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint unit simulation interop faults bench clean
+.PHONY: help demo test lint unit simulation interop faults spark bench clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /:/' \
@@ -19,13 +19,14 @@ help: ## Show this list
 demo: $(VENV)/.run ## Start a broker, talk to it, show what it does
 	@$(BIN)/klamm demo
 
-test: $(VENV)/.dev ## Everything that CI runs: lint, unit, simulation, interop, faults
+test: $(VENV)/.dev ## Everything that CI runs: lint, unit, simulation, interop, faults, spark
 	@$(STAGE) tools    tools/bring.sh
 	@$(STAGE) lint     $(MAKE) --no-print-directory lint
 	@$(STAGE) unit     $(MAKE) --no-print-directory unit
 	@$(STAGE) simulation $(MAKE) --no-print-directory simulation
 	@$(STAGE) interop  $(MAKE) --no-print-directory interop
 	@$(STAGE) faults   $(MAKE) --no-print-directory faults
+	@$(STAGE) spark    $(MAKE) --no-print-directory spark
 
 lint: $(VENV)/.dev ## Style, types and import contracts
 	@$(BIN)/ruff check
@@ -46,6 +47,11 @@ interop: $(VENV)/.dev ## Real clients against a running broker
 faults: $(VENV)/.dev ## Real processes: kill -9, torn writes, full disks
 	@tools/bring.sh
 	@$(if $(wildcard tests/faults/test_*.py),$(PYTEST) --timeout=600 tests/faults,echo "no fault tests yet")
+
+spark: $(VENV)/.dev ## The pipeline end to end: one Spark application, klamm's broker and Apache Kafka
+	@tools/bring.sh
+	@tools/fetch_spark_connector.sh
+	@$(PYTEST) --timeout=600 tests/spark
 
 bench: $(VENV)/.dev .venv-run/.run ## klamm and Apache Kafka on the same load, one after the other
 	@tools/bring.sh
