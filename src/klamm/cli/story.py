@@ -35,6 +35,27 @@ def sentence(event: Event) -> str:
     return teller(event) if teller else f"{kind}: {event.get('cause', '')}"
 
 
+def headline(event: Event) -> str:
+    """What one event says, in a few words; for places that show many at once."""
+    who = str(event.get("client_id") or event.get("member_id") or "somebody")
+    cause = event.get("cause")
+    match event.get("type"):
+        case "rebalance_started":
+            return f"{who}: {cause}; everybody joins again"
+        case "rebalance_completed":
+            took_ms = _number(event, "join_phase_ms") + _number(event, "sync_phase_ms")
+            moved = event.get("moved_count")
+            changed = "" if moved is None else f", {_count(int(moved), 'partition')} moved"
+            members = _count(_number(event, "member_count"), "member")
+            return f"generation {event.get('generation_after')}: {members}, {_duration(took_ms)}{changed}"
+        case "member_removed":
+            return f"{who} is out: {cause}"
+        case "group_emptied":
+            return f"the group is empty: {cause}"
+        case _:
+            return sentence(event)
+
+
 def _started(event: Event) -> str:
     count = _number(event, "member_count")
     return (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm.cli.story import chapters, clock_time, sentence, summary
+from klamm.cli.story import chapters, clock_time, headline, sentence, summary
 from klamm.coordinator.group.events import (
     Cause,
     GroupEmptied,
@@ -94,6 +94,13 @@ def test_every_other_event_has_its_sentence() -> None:
     assert told[1] == "m was removed: a member did not rejoin in time."
     assert "came back as new" in told[2]
     assert told[3] == "1 committed offset removed because the topic was deleted."
+
+
+def test_a_headline_is_short() -> None:
+    assert headline(as_json(STARTED)) == (
+        "app: a member was silent for its session timeout; everybody joins again"
+    )
+    assert headline(as_json(COMPLETED)) == "generation 5: 2 members, 3210 ms, 1 partition moved"
 
 
 def test_chapters_come_in_order_of_time() -> None:

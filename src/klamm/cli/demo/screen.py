@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from klamm.cli.demo.watching import View
-from klamm.cli.story import clock_time
+from klamm.cli.story import clock_time, headline
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -102,7 +102,7 @@ class LiveScreen:
         story = Text()
         for chapter in view.story[-STORY_LINES:]:
             story.append(f"{clock_time(chapter.timestamp_ms)[11:19]}  ", style="dim")
-            story.append(f"{_short(chapter.text)}\n")
+            story.append(f"{headline(chapter.event)}\n")
         title = f"group billing: {view.state}, generation {view.generation}, lag {view.lag}"
         return Group(
             steps,
@@ -128,15 +128,6 @@ class LiveScreen:
                 "-" if item.lag is None else str(item.lag),
             )
         return table
-
-
-def _short(text: str) -> str:
-    """Member ids without their random half."""
-    words = []
-    for word in text.split(" "):
-        name, dash, rest = word.partition("-")
-        words.append(name + rest[36:] if dash and len(rest) >= 36 and rest.count("-") >= 4 else word)
-    return " ".join(words)
 
 
 def screen(*, is_terminal: bool) -> Screen:
