@@ -37,10 +37,11 @@ class Coordinator:
         """The coordinator, looked up once if it is unknown; raises when that fails."""
         if self.node is not None:
             return self.node
-        if self._lookup is None:
-            self._lookup = self._core.tasks.spawn(self._look_up())
-            self._lookup.when_done(self._looked_up)
-        return await self._lookup
+        lookup = self._lookup
+        if lookup is None:
+            lookup = self._lookup = self._core.tasks.spawn(self._look_up())
+            lookup.when_done(self._looked_up)  # which may be at once
+        return await lookup
 
     async def ensure(self) -> Node:
         """The coordinator, looked up until it is found; raises what waiting cannot mend."""
