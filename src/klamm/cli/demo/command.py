@@ -14,7 +14,7 @@ import typer
 
 from klamm.cli.demo.pipeline import PipelineResult
 from klamm.cli.demo.pipeline import run as run_pipeline
-from klamm.cli.demo.play import DemoFailedError, GroupResult, Play
+from klamm.cli.demo.play import PACE_S, DemoFailedError, GroupResult, Play
 from klamm.cli.demo.screen import screen
 from klamm.cli.failures import fail
 from klamm.client.errors import KlammError
@@ -27,6 +27,9 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 def demo(
     spark: Annotated[bool, typer.Option("--spark/--no-spark", help="With the Spark job at the end.")] = True,
     plain: Annotated[bool, typer.Option("--plain", help="Lines instead of a live picture.")] = False,
+    pace: Annotated[
+        float, typer.Option("--pace", metavar="SECONDS", min=0, help="How long to look at each step.")
+    ] = PACE_S,
 ) -> None:
     """Show klamm at work: a broker, a consumer group that rebalances, a Spark job. Ends by itself.
 
@@ -39,7 +42,7 @@ def demo(
     try:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="klamm-demo-")))
-            group, pipeline = _perform(stack, folder, with_spark=spark, plain=plain)
+            group, pipeline = _perform(stack, folder, with_spark=spark, plain=plain, pace_s=pace)
             _summary(group, pipeline)
     except KeyboardInterrupt:
         typer.echo("stopped; nothing is left running", err=True)
@@ -49,10 +52,10 @@ def demo(
 
 
 def _perform(
-    stack: ExitStack, folder: Path, *, with_spark: bool, plain: bool
+    stack: ExitStack, folder: Path, *, with_spark: bool, plain: bool, pace_s: float
 ) -> tuple[GroupResult, PipelineResult | None]:
     with screen(is_terminal=sys.stdout.isatty() and not plain) as shown:
-        play = Play(folder, shown, stack, SystemClock(), Random())
+        play = Play(folder, shown, stack, SystemClock(), Random(), pace_s)
         group = play.run()
         if not with_spark:
             return group, None

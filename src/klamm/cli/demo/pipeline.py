@@ -1,68 +1,45 @@
-"""The demo's Spark job: orders in, revenue per product and minute out, its progress visible as a group."""
+"""The demo's Spark job, and what its group shows of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from klamm.cli.demo.orders import TOPIC
 from klamm.client.admin.face import Admin
 from klamm.client.admin.offsets import LATEST
 from klamm.protocol.types import TopicPartition
 
+if TYPE_CHECKING:
+    from klamm.spark.demo_job import Revenue
+
 SPARK_GROUP: Final = "revenue"
-SCHEMA: Final = "order long, product string, cents long, at_ms long"
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineResult:
-    """What Spark counted, and what its group has committed."""
+    """What Spark counted, and how far its group is behind."""
 
-    orders: int
-    revenue_cents: int
-    rows: list[tuple[str, str, int, int]]  # minute, product, orders, cents
+    rows: list[Revenue]
     lag: int
+
+    @property
+    def orders(self) -> int:
+        return sum(row.orders for row in self.rows)
+
+    @property
+    def revenue_cents(self) -> int:
+        return sum(row.cents for row in self.rows)
 
 
 def run(bootstrap: str, folder: Path) -> PipelineResult:
-    """Run the streaming job over everything there is, and read its result."""
-    from pyspark.sql import functions as f  # noqa: PLC0415 - Spark is an extra
+    """Run the streaming job over everything there is."""
+    from klamm.spark.demo_job import revenue_per_product  # noqa: PLC0415 - Spark is an extra
 
-    from klamm.spark import session  # noqa: PLC0415
-
-    spark = session("klamm demo", master="local[2]", quick=True)
-    try:
-        orders = (
-            spark.readStream.format("klamm")
-            .option("kafka.bootstrap.servers", bootstrap)
-            .option("subscribe", TOPIC)
-            .option("startingOffsets", "earliest")
-            .option("kafka.group.id", SPARK_GROUP)
-            .option("commitOffsets", "progress")
-            .load()
-            .select(f.from_json(f.col("value").cast("string"), SCHEMA).alias("order"))
-            .select("order.*")
-        )
-        revenue = orders.groupBy(
-            f.date_format(f.timestamp_millis("at_ms"), "HH:mm").alias("minute"), "product"
-        ).agg(f.count("*").alias("orders"), f.sum("cents").alias("cents"))
-        query = (
-            revenue.writeStream.format("memory")
-            .queryName("revenue")
-            .outputMode("complete")
-            .option("checkpointLocation", str(folder / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
-        rows = [
-            (row["minute"], row["product"], row["orders"], row["cents"])
-            for row in spark.sql("select * from revenue order by minute, product").collect()
-        ]
-    finally:
-        spark.stop()
-    return PipelineResult(sum(row[2] for row in rows), sum(row[3] for row in rows), rows, _lag(bootstrap))
+    checkpoint = str(folder / "checkpoint")
+    rows = revenue_per_product(bootstrap, TOPIC, group=SPARK_GROUP, checkpoint=checkpoint)
+    return PipelineResult(rows, _lag(bootstrap))
 
 
 def _lag(bootstrap: str) -> int:

@@ -24,7 +24,7 @@ GROUP: Final = "billing"
 PARTITIONS: Final = 6
 PER_SECOND: Final = 200
 SESSION_TIMEOUT_MS: Final = 6_000
-STEP_S: Final = 7.0
+PACE_S: Final = 7.0  # to look at each step
 LOOK_EVERY_S: Final = 0.4
 PATIENCE_S: Final = 45.0
 
@@ -48,8 +48,17 @@ class GroupResult:
 class Play:
     """Runs the script. Everything it starts ends with the stack that it is given."""
 
-    def __init__(self, folder: Path, screen: Screen, stack: ExitStack, clock: Clock, random: Random) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        screen: Screen,
+        stack: ExitStack,
+        clock: Clock,
+        random: Random,
+        pace_s: float = PACE_S,
+    ) -> None:
         self._screen = screen
+        self._pace_s = pace_s
         self._stack = stack
         self._clock = clock
         self._random = random
@@ -79,19 +88,19 @@ class Play:
             "anna, bert and carl join the group and share six partitions", self._join("anna", "bert", "carl")
         )
         self._until(self._has("anna", "bert", "carl"), "three members in a stable group")
-        self._watch(STEP_S)
+        self._watch(self._pace_s)
         self._step("dora joins: some partitions move to her, the others are read on", self._join("dora"))
         self._until(self._has("anna", "bert", "carl", "dora"), "dora in the group")
-        self._watch(STEP_S)
+        self._watch(self._pace_s)
         self._step("carl leaves in good order", self._members["carl"].leave)
         self._until(self._has("anna", "bert", "dora"), "the group without carl")
-        self._watch(STEP_S)
+        self._watch(self._pace_s)
         self._step(
             f"kill -9 for bert: the group waits {SESSION_TIMEOUT_MS // 1000} s for a heartbeat, then goes on",
             self._members["bert"].kill,
         )
         self._until(self._has("anna", "dora"), "the group without bert")
-        self._watch(STEP_S)
+        self._watch(self._pace_s)
         source.stop()
         self._screen.say(f"{source.sent} orders are sent; waiting until all of them are read")
         view = self._until(lambda view: view.lag == 0 and self._count() >= source.sent, "no lag")
