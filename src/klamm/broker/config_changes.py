@@ -118,7 +118,7 @@ def _altered(definition: Definition, current: Mapping[str, str], changes: Sequen
         if change.operation == Operation.SET:
             settings[change.name] = change.value
         else:
-            settings[change.name] = _with_words(definition, settings, change, change.value.split(","))
+            settings[change.name] = _with_words(definition, settings, change, _words(change.value))
     return settings
 
 
@@ -130,6 +130,14 @@ def _check_changes(changes: Sequence[Change]) -> None:
             raise AlterError(ErrorCode.invalid_request, f"{change.operation} is no operation")
         if change.value is None and change.operation != Operation.DELETE:
             raise AlterError(ErrorCode.invalid_request, f"Null value not supported for : {change.name}")
+
+
+def _words(text: str) -> list[str]:
+    """What a list is to gain or lose; commas at its end add nothing."""
+    words = text.split(",")
+    while len(text) > 0 and words and not words[-1]:
+        words.pop()
+    return words
 
 
 def _with_words(

@@ -64,7 +64,7 @@ TOPIC_SETTINGS = {
     "segment.bytes": ("1048576", "1073741824", "2147483648", "-1", "0"),
     "segment.ms": ("1", "0", "-1", "10000"),
     "segment.jitter.ms": ("0", "-1", "7"),
-    "segment.index.bytes": ("4", "3", "100000"),
+    "segment.index.bytes": ("1200", "3", "100000"),  # with 4, Kafka cannot create the log
     "max.message.bytes": ("0", "200", "1000", "1048588", "-1"),
     "min.insync.replicas": ("1", "2", "0"),
     "message.timestamp.type": ("CreateTime", "LogAppendTime", "createtime", ""),
@@ -237,7 +237,7 @@ def metadata(world: World) -> Step:
         chosen = {(topic.name or "").replace(".", "_"): topic for topic in request.topics}
         request.topics = list(chosen.values())
     if version >= 10 and request.topics and random.random() < 0.5:
-        request.topics = [_by_id(world, topic) for topic in request.topics]
+        request.topics = [_by_id(world, topic, version) for topic in request.topics]
     named = {topic.name for topic in request.topics or ()}
     creates = request.allow_auto_topic_creation or version < 4
     # Kafka creates what is missing behind its answer: both are asked again when it is there.
@@ -245,11 +245,12 @@ def metadata(world: World) -> Step:
     return Step(ApiKey.METADATA, version, request, changes_cluster=is_new, asks_again=is_new)
 
 
-def _by_id(world: World, topic: MetadataRequestTopic) -> MetadataRequestTopic:
+def _by_id(world: World, topic: MetadataRequestTopic, version: int) -> MetadataRequestTopic:
     name = world.random.choice((None, None, None, topic.name))
-    if name is None and world.random.random() < 0.05:
-        return MetadataRequestTopic(bytes(16), None)
-    return MetadataRequestTopic(world.any_id(topic.name or ""), name)
+    topic_id = world.any_id(topic.name or "")
+    if name is None and version >= 12 and not any(topic_id):
+        name = topic.name  # neither name nor id breaks Kafka: it answers -1
+    return MetadataRequestTopic(topic_id, name)
 
 
 def describe_cluster(world: World) -> Step:

@@ -48,16 +48,6 @@ def reason(step: Step, path: str, ours: Any, kafkas: Any) -> str | None:
 
 
 DELIBERATE: Final[tuple[Deliberate, ...]] = (
-    *(
-        Deliberate(
-            api_key,
-            "error_code",
-            _is(40),
-            _is(0, 42),
-            "a setting that no broker has is a mistake, not a wish",
-        )
-        for api_key in (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS)
-    ),
     Deliberate(
         ApiKey.METADATA, "error_code", _is(17), _is(3), "a name that collides is told, not kept waiting for"
     ),

@@ -18,6 +18,11 @@ from klamm.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTop
 from klamm.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from klamm.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from klamm.protocol.messages.fetch import FetchRequest, ForgottenTopic
+from klamm.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from klamm.protocol.messages.init_producer_id import InitProducerIdRequest
 from klamm.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from klamm.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -268,3 +273,18 @@ def test_bits_without_a_meaning_do_not_survive_a_new_checksum(
     }
     assert parse_header(stored["t"]).attributes == 0x100
     assert parse_header(stored["v"]).attributes < 0x80
+
+
+@pytest.mark.parametrize(
+    ("appended", "error_code", "policy"),
+    [(",", 0, "delete"), ("compact,,", 0, "delete,compact"), (",compact", 40, "delete"), ("", 40, "delete")],
+)
+def test_commas_at_the_end_of_a_list_add_nothing(
+    client: JarClient, appended: str, error_code: int, policy: str
+) -> None:
+    changes = [AlterableConfig("cleanup.policy", 2, appended)]
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(2, "t", changes)])
+    (answer,) = client.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request).responses
+    assert answer.error_code == error_code
+    asked = DescribeConfigsRequest([DescribeConfigsResource(2, "t", ["cleanup.policy"])])
+    assert client.ask(ApiKey.DESCRIBE_CONFIGS, 4, asked).results[0].configs[0].value == policy
