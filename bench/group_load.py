@@ -1,264 +1,299 @@
-"""Load on a group coordinator from plain sockets, the same for every broker.
+"""Consumer groups as bytes on plain sockets, the same for every broker: no client library in the way.
 
-Heartbeats and commits are built once and sent again and again, answers are counted by their size. Members of
-a rebalance are small state machines on one event loop: join, sync, and join again when told to.
+Requests are encoded once; a member's id and its generation are put into their places when they are known.
+Members whose join or sync waits have a connection each, as Kafka takes one request per connection at a time.
 """
 
 from __future__ import annotations
 
-import asyncio
-import selectors
+import select
 import socket
+import struct
 import time
-from collections.abc import Callable, Iterable, Sequence
-from itertools import cycle
+from collections.abc import Sequence
+from enum import Enum, auto
 from typing import Any
 
 from klamm.protocol.api import ApiKey
-from klamm.protocol.codec import response_decoder
+from klamm.protocol.codec import request_encoder, response_decoder
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.headers import read_response_header, request_frame, response_has_tags
 from klamm.protocol.messages.find_coordinator import FindCoordinatorRequest
 from klamm.protocol.messages.heartbeat import HeartbeatRequest
-from klamm.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from klamm.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from klamm.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from klamm.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from support.wire import WireClient, request_bytes
+from klamm.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from klamm.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from klamm.protocol.messages.sync_group import SyncGroupRequest
 
-JOIN, SYNC, HEARTBEAT, COMMIT, FETCH = 5, 3, 3, 7, 5  # versions, the last before flexible ones
-SUBSCRIPTION = bytes.fromhex("000000000001000174ffffffff")
-ASSIGNMENT = bytes.fromhex("0000000000010001740000000100000000ffffffff")
-REMINDER_S = 0.02  # how often those who have settled too early ask whether they must join again
+Address = tuple[str, int]
 
-
-def wait_for_coordinator(address: str, group: str) -> None:
-    """Ask until the group has a coordinator that serves."""
-    with WireClient(address, timeout_s=60) as client:
-        while client.ask(ApiKey.FIND_COORDINATOR, 2, FindCoordinatorRequest(group)).error_code:
-            time.sleep(0.02)
-        wait_until_loaded(client, [group])
+CLIENT_ID = "bench"
+TOPIC = "orders"
+JOIN, SYNC, HEARTBEAT, LEAVE = 9, 5, 4, 5  # the versions that today's clients speak
+SESSION_MS = 1_200_000  # nobody is sent away while others are measured
+SUBSCRIPTION = bytes.fromhex("000000000001") + struct.pack(">h", len(TOPIC)) + TOPIC.encode() + b"\xff" * 4
+ASSIGNMENT = SUBSCRIPTION[:-4] + bytes.fromhex("0000000100000000ffffffff")
+_SOME_ID = CLIENT_ID + "-" + "#" * 36  # as long as every id that brokers hand out
+_SOME_GENERATION = 0x5EED5EED
+_ERROR_AT = 13  # of an answer of these versions: size, correlation id, tags, throttle time, error
+_REJOIN = (ErrorCode.rebalance_in_progress, ErrorCode.illegal_generation)
 
 
-def wait_until_loaded(client: WireClient, groups: Iterable[str]) -> None:
-    for group in groups:
-        request = OffsetFetchRequest(group_id=group, topics=[OffsetFetchRequestTopic("t", [0])])
-        while client.ask(ApiKey.OFFSET_FETCH, FETCH, request).error_code:
-            time.sleep(0.005)
+def connect(address: Address) -> socket.socket:
+    """A connection that sends at once."""
+    connection = socket.create_connection(address, timeout=30)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
 
 
-class Member(asyncio.Protocol):
-    """One member of the group, which does what it is told as fast as it can."""
-
-    def __init__(self, rally: Rally) -> None:
-        self._rally = rally
-        self._received = bytearray()
-        self._expects = ApiKey.JOIN_GROUP
-        self._transport: Any = None  # a transport once connected
-        self.member_id = ""
-        self.generation = -1
-        self.is_settled = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        self._received += data
-        while len(self._received) >= 4:
-            size = int.from_bytes(self._received[:4], "big")
-            if len(self._received) < 4 + size:
-                return
-            frame = bytes(self._received[4 : 4 + size])
-            del self._received[: 4 + size]
-            self._answered(frame)
-
-    def join(self) -> None:
-        self.is_settled = False
-        self._send(
-            ApiKey.JOIN_GROUP,
-            JOIN,
-            JoinGroupRequest(
-                group_id=self._rally.group,
-                session_timeout_ms=45_000,
-                rebalance_timeout_ms=300_000,
-                member_id=self.member_id,
-                protocol_type="consumer",
-                protocols=[JoinGroupRequestProtocol("range", SUBSCRIPTION)],
-            ),
-        )
-
-    def heartbeat(self) -> None:
-        """Ask whether to join again, unless an answer is on its way."""
-        if self.is_settled and self._expects is not ApiKey.HEARTBEAT:
-            request = HeartbeatRequest(self._rally.group, self.generation, self.member_id)
-            self._send(ApiKey.HEARTBEAT, HEARTBEAT, request)
-
-    def close(self) -> None:
-        self._transport.close()
-
-    def _send(self, api_key: ApiKey, version: int, request: object) -> None:
-        self._expects = api_key
-        self._transport.write(request_bytes(api_key, version, request))
-
-    def _answered(self, frame: bytes) -> None:
-        version = {ApiKey.JOIN_GROUP: JOIN, ApiKey.SYNC_GROUP: SYNC, ApiKey.HEARTBEAT: HEARTBEAT}
-        answered, self._expects = self._expects, ApiKey.METADATA
-        response: Any = response_decoder(answered, version[answered])(frame, 4)
-        error = ErrorCode(response.error_code)
-        if answered is ApiKey.JOIN_GROUP:
-            self._joined(response, error)
-        elif error in (ErrorCode.rebalance_in_progress, ErrorCode.illegal_generation):
-            self.join()
-        elif error is not ErrorCode.none:
-            self._rally.fail(f"{answered.name} was answered {error.name}")
-        elif answered is ApiKey.SYNC_GROUP:
-            self.is_settled = True
-            self._rally.settled(self)
-
-    def _joined(self, response: JoinGroupResponse, error: ErrorCode) -> None:
-        self.member_id = response.member_id
-        if error is ErrorCode.member_id_required:
-            self.join()
-            return
-        if error is not ErrorCode.none:
-            self._rally.fail(f"JoinGroup was answered {error.name}")
-            return
-        self.generation = response.generation_id
-        assignments = [SyncGroupRequestAssignment(each.member_id, ASSIGNMENT) for each in response.members]
-        if response.leader == self.member_id:
-            self._rally.sizes[self.generation] = len(assignments)
-        request = SyncGroupRequest(
-            self._rally.group, self.generation, self.member_id, assignments=assignments
-        )
-        self._send(ApiKey.SYNC_GROUP, SYNC, request)
+def exactly(connection: socket.socket, size: int) -> bytearray:
+    """So many bytes, as soon as they are there."""
+    buffer = bytearray(size)
+    view = memoryview(buffer)
+    while view:
+        received = connection.recv_into(view)
+        if received == 0:
+            raise ConnectionError("the broker closed the connection")
+        view = view[received:]
+    return buffer
 
 
-class Rally:
-    """Members that come together in one group."""
+def frame(api_key: ApiKey, version: int, request: Any) -> bytes:
+    """One request as it goes over the wire. Its correlation id is always the same."""
+    body = request_encoder(api_key, version)(request)
+    return b"".join(request_frame(api_key, version, 7, CLIENT_ID, body))
 
-    def __init__(self, host: str, port: int, group: str) -> None:
-        self.group = group
-        self.members: list[Member] = []
-        self.sizes: dict[int, int] = {}  # members by generation
-        self._host, self._port = host, port
-        self._done: asyncio.Future[None] | None = None
 
-    async def gather(self, count: int) -> float:
-        """Let so many more join; milliseconds until all members are settled in one generation."""
-        loop = asyncio.get_running_loop()
-        newcomers: list[Member] = []
-        for _ in range(count):
-            _, member = await loop.create_connection(lambda: Member(self), self._host, self._port)
-            newcomers.append(member)
-        self.members += newcomers
-        self._done = loop.create_future()
-        started = time.perf_counter()
-        for member in newcomers:
-            member.join()
-        reminder = asyncio.ensure_future(self._remind())
-        await asyncio.wait_for(self._done, 120)
-        reminder.cancel()
-        return (time.perf_counter() - started) * 1_000
+def ask(connection: socket.socket, api_key: ApiKey, version: int, request: Any) -> Any:
+    """Send one request and wait for its answer, decoded."""
+    connection.sendall(frame(api_key, version, request))
+    (size,) = struct.unpack(">i", exactly(connection, 4))
+    answer = bytes(exactly(connection, size))
+    _, position = read_response_header(answer, has_tags=response_has_tags(api_key, version))
+    return response_decoder(api_key, version)(answer, position)
 
-    async def _remind(self) -> None:
+
+def wait_for_coordinator(address: Address, group_ids: Sequence[str]) -> None:
+    """Until these groups have a coordinator: the topic they live in is made when first asked for."""
+    deadline = time.monotonic() + 60
+    with connect(address) as connection:
         while True:
-            for member in self.members:
-                member.heartbeat()
-            await asyncio.sleep(REMINDER_S)
+            request = FindCoordinatorRequest(coordinator_keys=list(group_ids))
+            answer = ask(connection, ApiKey.FIND_COORDINATOR, 4, request)
+            if not any(found.error_code for found in answer.coordinators):
+                return
+            if time.monotonic() > deadline:
+                raise TimeoutError("no coordinator after a minute")
+            time.sleep(0.05)
 
-    def settled(self, member: Member) -> None:
-        if self.sizes.get(member.generation) == len(self.members) and all(
-            each.is_settled and each.generation == member.generation for each in self.members
-        ):
-            assert self._done is not None
-            if not self._done.done():
-                self._done.set_result(None)
 
-    def fail(self, reason: str) -> None:
-        if self._done is not None and not self._done.done():
-            self._done.set_exception(RuntimeError(reason))
+def _uvarint(value: int) -> bytes:
+    return bytes((value,)) if value < 0x80 else bytes((value & 0x7F | 0x80,)) + _uvarint(value >> 7)
+
+
+class Template:
+    """A request with places for a member's id and its generation."""
+
+    def __init__(self, api_key: ApiKey, version: int, request: Any) -> None:
+        whole = frame(api_key, version, request)
+        mark = struct.pack(">i", _SOME_GENERATION)
+        before, found, rest = whole.partition(mark)
+        parts = rest.split(_SOME_ID.encode()) if found else before.split(_SOME_ID.encode())
+        self._parts = (before, *parts) if found else tuple(parts)
+        assert len(self._parts) == (3 if found else 2)
+
+    def __call__(self, member_id: bytes, generation: int = 0) -> bytes:
+        parts = self._parts
+        if len(parts) == 2:
+            return parts[0] + member_id + parts[1]
+        return parts[0] + generation.to_bytes(4, "big") + parts[1] + member_id + parts[2]
+
+
+class _Doing(Enum):
+    ASKING = auto()  # for an id
+    JOINING = auto()
+    SYNCING = auto()
+    ASSIGNED = auto()
+    BEATING = auto()
+
+
+class _Member:
+    """One member on its own connection."""
+
+    __slots__ = ("connection", "doing", "generation", "id", "received", "send")
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.send = connection.send
+        self.received = b""
+        self.doing = _Doing.ASSIGNED
+        self.id = b""
+        self.generation = -1
+
+
+class Crowd:
+    """Connections on which members join groups, and come back when they must."""
+
+    def __init__(self, address: Address, size: int) -> None:
+        self._connections = [connect(address) for _ in range(size)]
+        for connection in self._connections:
+            connection.setblocking(False)
 
     def close(self) -> None:
-        for member in self.members:
-            member.close()
+        for connection in self._connections:
+            connection.close()
+
+    def settle(self, group_id: str, size: int) -> Group:
+        """Let so many members join a new group, all at once."""
+        group = Group(group_id, [_Member(connection) for connection in self._connections[:size]])
+        group.run(size)
+        return group
+
+    def one_more(self, group: Group) -> None:
+        """Let another one join; all others notice by their heartbeats, which they send at once."""
+        group.members.append(_Member(self._connections[len(group.members)]))
+        group.run(1)
 
 
-def heartbeat_frames(rally: Rally) -> list[bytes]:
-    return [
-        request_bytes(
-            ApiKey.HEARTBEAT, HEARTBEAT, HeartbeatRequest(rally.group, member.generation, member.member_id)
-        )
-        for member in rally.members
-    ]
+class Group:
+    """The members of one group, driven until each of them has its assignment in the same generation."""
 
+    def __init__(self, group_id: str, members: list[_Member]) -> None:
+        self.group_id = group_id
+        self.members = members
+        self.took_s = 0.0
+        self.generation = -1
+        protocols = [JoinGroupRequestProtocol("range", SUBSCRIPTION)]
+        join = JoinGroupRequest(group_id, SESSION_MS, SESSION_MS, "", None, "consumer", protocols)
+        self._first_join = frame(ApiKey.JOIN_GROUP, JOIN, join)
+        join.member_id = _SOME_ID
+        self._join = Template(ApiKey.JOIN_GROUP, JOIN, join)
+        sync = SyncGroupRequest(group_id, _SOME_GENERATION, _SOME_ID, None, "consumer", "range")
+        self._sync = Template(ApiKey.SYNC_GROUP, SYNC, sync)
+        beat = HeartbeatRequest(group_id, _SOME_GENERATION, _SOME_ID)
+        self._beat = Template(ApiKey.HEARTBEAT, HEARTBEAT, beat)
+        self._before = -1  # the generation that is to be left
+        self._assigned: dict[int, int] = {}  # generation -> how many have their assignment
 
-def commit_frames(groups: Sequence[str], topic: str, partitions: int) -> list[bytes]:
-    return [
-        request_bytes(
-            ApiKey.OFFSET_COMMIT,
-            COMMIT,
-            OffsetCommitRequest(
-                group_id=group,
-                topics=[
-                    OffsetCommitRequestTopic(
-                        name=topic,
-                        partitions=[
-                            OffsetCommitRequestPartition(index, 1234, 0, "") for index in range(partitions)
-                        ],
-                    )
-                ],
-            ),
-        )
-        for group in groups
-    ]
+    @property
+    def member_ids(self) -> list[bytes]:
+        return [member.id for member in self.members]
 
+    def heartbeats(self) -> list[bytes]:
+        """One heartbeat of each member."""
+        return [self._beat(member.id, self.generation) for member in self.members]
 
-def pipelined(
-    address: tuple[str, int],
-    frames: Sequence[bytes],
-    *,
-    connections: int,
-    in_flight: int,
-    goes_on: Callable[[int], bool],
-) -> float:
-    """Answers per second while so many requests are in flight on each connection; all answers are equal.
+    def run(self, newcomers: int) -> None:
+        """Let the last so many members join, until everybody is assigned."""
+        members = self.members
+        self._assigned = {}
+        self._before = self.generation
+        polling = select.epoll(len(members))
+        by_fd = {member.connection.fileno(): member for member in members}
+        for fd in by_fd:
+            polling.register(fd, select.EPOLLIN)
+        others = members[: len(members) - newcomers]
+        started_at = time.perf_counter()
+        for member in members[len(members) - newcomers :]:
+            member.doing = _Doing.ASKING
+            member.send(self._first_join)
+        while self._assigned.get(self.generation, 0) < len(members):
+            ready = polling.poll(0.005)
+            for fd, _ in ready:
+                self._receive(by_fd[fd])
+            if others:
+                if members[-1].doing is not _Doing.ASKING:
+                    self._look_around(others)
+                    others = []
+            elif not ready:
+                # Whoever has an assignment learns from its heartbeat that it must join again.
+                self._look_around([each for each in members if each.doing is _Doing.ASSIGNED])
+                if time.perf_counter() - started_at > 120:
+                    doing = [each.doing.name for each in members]
+                    counts = {name: doing.count(name) for name in set(doing)}
+                    raise TimeoutError(f"{self.group_id} does not settle: {self._assigned}, {counts}")
+        self.took_s = time.perf_counter() - started_at
+        while any(member.doing is _Doing.BEATING for member in members):
+            for fd, _ in polling.poll(1):
+                self._receive(by_fd[fd])
+        polling.close()
 
-    `goes_on` is asked with the number of answers so far; what came before its first asking counts as well.
-    """
-    selector = selectors.DefaultSelector()
-    expected = b""
-    for number in range(connections):
-        connection = socket.create_connection(address, timeout=30)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        own = cycle(frames[number::connections])
-        connection.sendall(next(own))
-        size = int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
-        expected = connection.recv(size, socket.MSG_WAITALL)
-        connection.sendall(b"".join(next(own) for _ in range(in_flight)))
-        selector.register(connection, selectors.EVENT_READ, (own, bytearray()))
-    answer = len(expected).to_bytes(4, "big") + expected
-    answered = 0
-    started = time.perf_counter()
-    try:
-        while goes_on(answered):
-            for key, _ in selector.select(1):
-                own, pending = key.data
-                sock = key.fileobj
-                assert isinstance(sock, socket.socket)
-                pending += sock.recv(1 << 20)
-                whole = len(pending) // len(answer)
-                if whole:
-                    if pending[: len(answer)] != answer:
-                        raise RuntimeError(f"another answer came: {bytes(pending[: len(answer)])!r}")
-                    del pending[: whole * len(answer)]
-                    sock.sendall(b"".join([next(own) for _ in range(whole)]))
-                    answered += whole
-    finally:
-        for key in list(selector.get_map().values()):
-            assert isinstance(key.fileobj, socket.socket)
-            key.fileobj.close()
-        selector.close()
-    return answered / (time.perf_counter() - started)
+    def _look_around(self, members: Sequence[_Member]) -> None:
+        for member in members:
+            member.doing = _Doing.BEATING
+            member.send(self._beat(member.id, member.generation))
+
+    def _receive(self, member: _Member) -> None:
+        data = member.connection.recv(1 << 20)
+        if not data:
+            raise ConnectionError("the broker closed the connection")
+        if member.received:
+            data = member.received + data
+        if len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
+            member.received = data
+            return
+        member.received = b""
+        self._answered(member, data, int.from_bytes(data[_ERROR_AT : _ERROR_AT + 2], "big"))
+
+    def _answered(self, member: _Member, answer: bytes, error_code: int) -> None:
+        doing = member.doing
+        if doing is _Doing.ASKING:
+            if error_code != ErrorCode.member_id_required:
+                raise RuntimeError(
+                    f"JoinGroup without an id was answered with error {error_code}: {answer[:200]!r}"
+                )
+            # generation, no protocol type and name, no leader, no assignment to skip
+            start = _ERROR_AT + 2 + 4 + 4
+            member.id = answer[start + 1 : start + answer[start]]
+            member.doing = _Doing.JOINING
+            member.send(self._join(member.id))
+        elif error_code in _REJOIN:
+            self._take_back(member)
+            member.doing = _Doing.JOINING
+            member.send(self._join(member.id))
+        elif error_code:
+            raise RuntimeError(f"{member.id!r}, {doing}: error {error_code}")
+        elif doing is _Doing.JOINING:
+            self._joined(member, answer)
+        elif doing is _Doing.SYNCING:
+            member.doing = _Doing.ASSIGNED
+            self.generation = max(self.generation, member.generation)
+            self._assigned[member.generation] = self._assigned.get(member.generation, 0) + 1
+        elif member.generation <= self._before:
+            member.send(self._beat(member.id, member.generation))  # the newcomer has not come through yet
+        else:
+            member.doing = _Doing.ASSIGNED
+
+    def _take_back(self, member: _Member) -> None:
+        if member.doing is _Doing.BEATING and self._assigned.get(member.generation):
+            self._assigned[member.generation] -= 1
+
+    def _joined(self, member: _Member, answer: bytes) -> None:
+        member.generation = int.from_bytes(answer[_ERROR_AT + 2 : _ERROR_AT + 6], "big")
+        position = _ERROR_AT + 6
+        for _ in ("protocol type", "protocol name"):
+            position += answer[position]
+        leader = answer[position + 1 : position + answer[position]]
+        member.doing = _Doing.SYNCING
+        if leader != member.id:
+            member.send(self._sync(member.id, member.generation))
+            return
+        member.connection.setblocking(True)
+        member.connection.sendall(self._assigning(member))
+        member.connection.setblocking(False)
+
+    def _assigning(self, leader: _Member) -> bytes:
+        """The leader's SyncGroup, with a part for everybody who may be in its generation."""
+        whole = self._sync(leader.id, leader.generation)
+        assert whole.endswith(b"\x01\x00"), "an empty array and no tags"
+        given = _uvarint(len(ASSIGNMENT) + 1) + ASSIGNMENT + b"\0"
+        parts = [_uvarint(len(each.id) + 1) + each.id + given for each in self.members if each.id]
+        body = whole[4:-2] + _uvarint(len(parts) + 1) + b"".join(parts) + b"\0"
+        return struct.pack(">i", len(body)) + body
+
+    def leave(self, address: Address) -> None:
+        """All members go, in one request."""
+        leaving = [MemberIdentity(member.id.decode()) for member in self.members]
+        with connect(address) as connection:
+            answer = ask(connection, ApiKey.LEAVE_GROUP, LEAVE, LeaveGroupRequest(self.group_id, leaving))
+        if answer.error_code:
+            raise RuntimeError(f"leaving {self.group_id}: error {answer.error_code}")
