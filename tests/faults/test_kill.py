@@ -19,11 +19,14 @@ FAULTS_IN_FILES = ("Mismatches in", "not found in", "isvalid: false", "Exception
 def survive(load: Load, kills: int) -> None:
     """Kill and restart so often, checking every promise after each restart."""
     broker = load.start()
-    while load.kills < kills:
-        load.run_until_killed(broker)
-        broker = load.start()
-        load.check(broker, from_start=load.kills == kills)
-    assert broker.stop() == 0
+    try:
+        while load.kills < kills:
+            load.run_until_killed(broker)
+            broker = load.start()
+            load.check(broker, from_start=load.kills == kills)
+        assert broker.stop() == 0
+    finally:
+        broker.kill()
 
 
 @pytest.mark.timeout(1800)
