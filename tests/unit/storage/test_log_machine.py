@@ -209,7 +209,7 @@ class LogMachine(RuleBasedStateMachine):
     def keep_below(self, next_offset: int) -> None:
         """The log was cut: batches that reach to an offset or beyond are gone."""
         self.model = [stored for stored in self.model if stored.last_offset < next_offset]
-        if self.model and self.model[-1].last_offset < self.start_offset - 1:
+        if not self.log.size_bytes:
             self.model = []  # a log that would end below its start begins anew there
         self.forget_and_replay()
 
