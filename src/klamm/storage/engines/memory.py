@@ -5,6 +5,7 @@ One implementation of a log, not two: what is tested here is what runs on disks.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from errno import EEXIST, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY
 from itertools import count
@@ -183,6 +184,9 @@ class MemoryFiles:
 
     def disk_space(self, path: str) -> DiskSpace:
         return DiskSpace(-1, -1)
+
+    def handle_limit(self) -> int:
+        return sys.maxsize
 
 
 class MemoryStore(SegmentStore):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
+import sys
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -87,6 +89,9 @@ class Files(Protocol):
         ...
 
     def disk_space(self, path: str) -> DiskSpace: ...
+    def handle_limit(self) -> int:
+        """How many files this process may have open at once, its connections included."""
+        ...
 
 
 class OsFiles:
@@ -168,6 +173,10 @@ class OsFiles:
     def disk_space(self, path: str) -> DiskSpace:
         status = os.statvfs(path)
         return DiskSpace(status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize)
+
+    def handle_limit(self) -> int:
+        soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return soft_limit if soft_limit != resource.RLIM_INFINITY else sys.maxsize
 
 
 def write_aside(files: Files, path: str, data: bytes, *, sync: bool) -> None:

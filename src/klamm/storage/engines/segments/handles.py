@@ -28,7 +28,7 @@ class Openable(Protocol):
 class HandlePool:
     """Keeps the number of open handles near a limit; the longest unused go first (second chance)."""
 
-    def __init__(self, files: Files, limit: int = 1024) -> None:
+    def __init__(self, files: Files, limit: int) -> None:
         self._files = files
         self._limit = limit
         self._holders: deque[Openable] = deque()

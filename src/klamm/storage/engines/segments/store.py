@@ -52,7 +52,7 @@ class SegmentStore:
         flush_on_commit: bool,
         committed_topics: Collection[str] = (),
         files: Files | None = None,
-        max_open_files: int = 1024,
+        max_open_files: int | None = None,
         producer_id_expiration_ms: int = _DAY_MS,
     ) -> None:
         """Lock and claim a directory, and see how it was left.
@@ -66,10 +66,10 @@ class SegmentStore:
         self._flush_on_commit = flush_on_commit
         self._committed_topics = committed_topics  # flushed on commit whatever holds for the others
         self._producer_id_expiration_ms = producer_id_expiration_ms
-        self._pool = HandlePool(self.files, max_open_files)
+        # The other half of what the process may open is for connections and flushes.
+        self._pool = HandlePool(self.files, max_open_files or max(self.files.handle_limit() // 2, 16))
         self._logs: dict[TopicPartition, SegmentLog] = {}
         self._doomed: deque[tuple[int, Callable[[], None]]] = deque()  # (due at, what to do then)
-        self._is_offline = False
         self._is_closed = False
         if not self.files.exists(self.directory):
             self.files.make_directory(self.directory)
@@ -354,7 +354,7 @@ class SegmentStore:
             space = self.files.disk_space(self.directory)
         except OSError:
             return [LogDirStatus(self.directory, -1, -1, is_offline=True)]
-        return [LogDirStatus(self.directory, space.total_bytes, space.usable_bytes, self._is_offline)]
+        return [LogDirStatus(self.directory, space.total_bytes, space.usable_bytes, is_offline=False)]
 
     def close(self) -> None:
         """Flush and close every open log, write snapshots, checkpoints and the clean-shutdown marker."""

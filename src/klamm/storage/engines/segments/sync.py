@@ -129,7 +129,7 @@ class Flushing:
         self, chain: SegmentChain, epochs: LeaderEpochs, log_end_offset: int, now_ms: int
     ) -> SegmentSyncTicket:
         """What there is to flush now."""
-        unsynced = [segment for segment in chain.segments if segment.is_unsynced]
+        unsynced = _unsynced(chain, self.recovery_point)
         paths = list(self._paths)
         unsaved_epochs = epochs.unsaved()
         if unsaved_epochs is not None:
@@ -179,3 +179,14 @@ class Flushing:
         if ticket.epochs is not None:
             epochs.saved(b"")  # who knows
         return ticket.generation == self._generation
+
+
+def _unsynced(chain: SegmentChain, recovery_point: int) -> list[Segment]:
+    """Segments with something to flush, in order; they are among the last of a perhaps long chain."""
+    unsynced = []
+    for segment in reversed(chain.segments):
+        if segment.is_unsynced:
+            unsynced.append(segment)
+        elif segment.base_offset < recovery_point:
+            break
+    return unsynced[::-1]
