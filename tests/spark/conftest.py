@@ -31,6 +31,9 @@ def connector_jars() -> list[Path]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one application. Its log is quiet: what it has to say is in the exceptions."""
+    # Workers import the probe from here.
+    folders = [str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(folders)
     started = klamm.spark.session(
         "klamm-tests",
         master="local[2]",

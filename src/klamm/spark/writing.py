@@ -92,7 +92,20 @@ def encoded(
             batch.num_rows, partitions, key, value, headers, None, timestamp_ms, max_region_bytes
         )
     except ValueError as error:
-        raise RowError(f"{error}; column partition goes from 0 to {partition_count - 1}") from None
+        raise RowError(f"{error}{_explained(batch, partition_count)}") from None
+
+
+def _explained(batch: Any, partition_count: int) -> str:
+    """What is wrong with column partition, if something is."""
+    if "partition" not in batch.schema.names:
+        return ""
+    asked = pc.min_max(batch.column("partition")).as_py()
+    if asked["min"] is None or 0 <= asked["min"] <= asked["max"] < partition_count:
+        return ""
+    return (
+        f"; column partition has {asked['min']} to {asked['max']}, the topic has 0 to {partition_count - 1}: "
+        "drop the column to have the key decide"
+    )
 
 
 def _binary(array: Any) -> BinaryInput:
