@@ -43,7 +43,7 @@ def shared_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKaf
     """One Apache Kafka for the whole session, started when the first test asks for it."""
     folder = tmp_path_factory.mktemp("apache-kafka")
     flags = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-    with ApacheKafka(folder, settings=QUICK_KAFKA, flags=flags) as kafka:
+    with ApacheKafka(folder, settings=QUICK_KAFKA, flags=flags, has_detour=True) as kafka:
         yield kafka
 
 

@@ -93,10 +93,19 @@ def wait_until_answering(
 
 
 class ApacheKafka:
-    """A real one-node Kafka (KRaft) on a free port, its data in the folder given."""
+    """A real one-node Kafka (KRaft) on a free port, its data in the folder given.
+
+    With `has_detour`, whoever connects to `detour_target` is told that the broker is at `detour_port`: put a
+    proxy there, and all the client's connections run through it.
+    """
 
     def __init__(
-        self, folder: Path, *, settings: Mapping[str, str] | None = None, flags: Sequence[str] = BROKER_FLAGS
+        self,
+        folder: Path,
+        *,
+        settings: Mapping[str, str] | None = None,
+        flags: Sequence[str] = BROKER_FLAGS,
+        has_detour: bool = False,
     ) -> None:
         self.folder = folder
         self.logs_dir = folder / "logs"
@@ -122,6 +131,12 @@ class ApacheKafka:
             "group.min.session.timeout.ms": "100",
             **(settings or {}),
         }
+        if has_detour:
+            self.detour_port, self.detour_target = free_port(), free_port()
+            self._settings["listeners"] += f",DETOUR://127.0.0.1:{self.detour_target}"
+            self._settings["advertised.listeners"] += f",DETOUR://127.0.0.1:{self.detour_port}"
+            self._settings["listener.security.protocol.map"] += ",DETOUR:PLAINTEXT"
+            self._settings["inter.broker.listener.name"] = "PLAINTEXT"
 
     @property
     def pid(self) -> int:
@@ -145,6 +160,12 @@ class ApacheKafka:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         wait_until_answering(("127.0.0.1", self.port), self._process, timeout_s=60)
         self.start_to_first_answer_s = time.monotonic() - started_at
+
+    def kill(self) -> None:
+        """SIGKILL; `start` brings it back with the same data on the same port."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
 
     def stop(self) -> None:
         """SIGTERM, and SIGKILL if it takes too long."""
