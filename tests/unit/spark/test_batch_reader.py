@@ -223,7 +223,7 @@ def test_offsets_that_never_were_are_an_error_or_nothing(world: World) -> None:
         "subscribe": topic,
         "startingOffsets": json.dumps({topic: {"0": 8}}),
         "endingOffsets": json.dumps({topic: {"0": 20}}),
-        "kafkaConsumer_pollTimeoutMs": "50",
+        "kafkaConsumer_pollTimeoutMs": "1000",
     }
     with pytest.raises(DataLossError, match="offsets 10 to 19 cannot be read"):
         world.rows(**beyond)

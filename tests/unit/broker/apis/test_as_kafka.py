@@ -31,6 +31,7 @@ from klamm.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from klamm.protocol.messages.produce import ProduceRequest, TopicProduceData
 from klamm.records.batch import ATTRIBUTES_AT, parse_header, reseal
 from support.jar import Jar, JarClient
 from support.requests import a_batch, a_fetch, a_produce
@@ -259,7 +260,7 @@ def test_a_record_is_complained_about_once(jar: Jar, client: JarClient) -> None:
     "configs", [{"message_timestamp_type": "LogAppendTime"}, {"compression_type": "gzip"}]
 )
 def test_bits_without_a_meaning_do_not_survive_a_new_checksum(
-    jar: Jar, client: JarClient, configs: dict[str, str]
+    jar: Jar, client: JarClient, configs: dict[str, Any]
 ) -> None:
     jar.create_topic("v", **configs)
     batch = bytearray(a_batch(jar))
@@ -288,3 +289,14 @@ def test_commas_at_the_end_of_a_list_add_nothing(
     assert answer.error_code == error_code
     asked = DescribeConfigsRequest([DescribeConfigsResource(2, "t", ["cleanup.policy"])])
     assert client.ask(ApiKey.DESCRIBE_CONFIGS, 4, asked).results[0].configs[0].value == policy
+
+
+def test_a_topic_without_partitions_is_not_answered(jar: Jar, client: JarClient) -> None:
+    produce = ProduceRequest(None, -1, 1000, [TopicProduceData(name="t", partition_data=[])])
+    assert client.ask(ApiKey.PRODUCE, 9, produce).responses == []
+    lookup = ListOffsetsRequest(-1, 0, [ListOffsetsTopic("t", [])])
+    assert client.ask(ApiKey.LIST_OFFSETS, 7, lookup).topics == []
+    deletion = DeleteRecordsRequest([DeleteRecordsTopic("t", [])])
+    assert client.ask(ApiKey.DELETE_RECORDS, 2, deletion).topics == []
+    producers = DescribeProducersRequest([TopicRequest("t", [])])
+    assert [topic.name for topic in client.ask(ApiKey.DESCRIBE_PRODUCERS, 0, producers).topics] == ["t"]
