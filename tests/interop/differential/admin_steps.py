@@ -279,7 +279,7 @@ def describe_topic_partitions(world: World) -> Step:
 
 
 def describe_log_dirs(world: World) -> Step:
-    topics = [DescribableLogDirTopic(*item) for item in grouped(targets(world)).items()]
+    topics = [DescribableLogDirTopic(*item) for item in grouped(world, targets(world)).items()]
     if world.random.random() < 0.1:
         topics = []
     request = DescribeLogDirsRequest(None if world.random.random() < 0.05 else topics)
@@ -290,13 +290,13 @@ def elect_leaders(world: World) -> Step:
     version = any_version(world, ApiKey.ELECT_LEADERS)
     request = ElectLeadersRequest(
         world.random.choice((0, 0, 1, 2, -1)),
-        [TopicPartitions(*item) for item in grouped(targets(world)).items()],
+        [TopicPartitions(*item) for item in grouped(world, targets(world)).items()],
         5000,
     )
     return Step(ApiKey.ELECT_LEADERS, version, request)
 
 
 def list_partition_reassignments(world: World) -> Step:
-    topics = [ListPartitionReassignmentsTopics(*item) for item in grouped(targets(world)).items()]
+    topics = [ListPartitionReassignmentsTopics(*item) for item in grouped(world, targets(world)).items()]
     request = ListPartitionReassignmentsRequest(5000, None if world.random.random() < 0.3 else topics)
     return Step(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, request)

@@ -38,10 +38,12 @@ def targets(world: World, most: int = 3) -> list[tuple[str, int]]:
     return sorted(dict.fromkeys(found), key=lambda target: [name for name, _ in found].index(target[0]))
 
 
-def grouped(wanted: list[tuple[str, int]]) -> dict[str, list[int]]:
+def grouped(world: World, wanted: list[tuple[str, int]]) -> dict[str, list[int]]:
     topics: dict[str, list[int]] = {}
     for name, partition in wanted:
         topics.setdefault(name, []).append(partition)
+    if world.random.random() < 0.04:
+        topics.setdefault(world.any_name(), [])  # a topic, and nothing of it
     return topics
 
 
@@ -52,7 +54,7 @@ def produce(world: World) -> Step:
     says = []
     topics = []
     wanted = targets(world)
-    for name, partitions in grouped(wanted).items():
+    for name, partitions in grouped(world, wanted).items():
         data = []
         for partition in partitions:
             chance = random.random()
@@ -99,7 +101,7 @@ def fetch(world: World) -> Step:
     # With several partitions a limit that cuts a batch counts differently, on purpose: all or one.
     wanted = targets(world, most=4)
     topics = []
-    for name, partitions in grouped(wanted).items():
+    for name, partitions in grouped(world, wanted).items():
         asked = [
             FetchPartition(
                 partition,
@@ -148,7 +150,7 @@ def list_offsets(world: World) -> Step:
     wanted = targets(world)
     if random.random() < 0.05:
         wanted += wanted[:1]
-    for name, partitions in grouped(wanted).items():
+    for name, partitions in grouped(world, wanted).items():
         asked = [
             ListOffsetsPartition(partition, world.any_epoch(), _any_timestamp(world, name, partition))
             for partition in partitions
@@ -185,7 +187,7 @@ def offset_for_leader_epoch(world: World) -> Step:
                 for partition in partitions
             ],
         )
-        for name, partitions in grouped(targets(world)).items()
+        for name, partitions in grouped(world, targets(world)).items()
     ]
     request = OffsetForLeaderEpochRequest(world.random.choice((-1, -2)), topics)
     return Step(ApiKey.OFFSET_FOR_LEADER_EPOCH, any_version(world, ApiKey.OFFSET_FOR_LEADER_EPOCH), request)
@@ -200,7 +202,7 @@ def delete_records(world: World) -> Step:
                 for partition in partitions
             ],
         )
-        for name, partitions in grouped(targets(world)).items()
+        for name, partitions in grouped(world, targets(world)).items()
     ]
     request = DeleteRecordsRequest(topics, 10_000)
     return Step(ApiKey.DELETE_RECORDS, any_version(world, ApiKey.DELETE_RECORDS), request)
@@ -224,5 +226,5 @@ def init_producer_id(world: World) -> Step:
 
 
 def describe_producers(world: World) -> Step:
-    topics = [TopicRequest(name, partitions) for name, partitions in grouped(targets(world)).items()]
+    topics = [TopicRequest(name, partitions) for name, partitions in grouped(world, targets(world)).items()]
     return Step(ApiKey.DESCRIBE_PRODUCERS, 0, DescribeProducersRequest(topics))

@@ -12,6 +12,7 @@ from random import Random
 from typing import Any, Final
 
 from interop.differential import admin_steps, config_steps, data_steps, wire_steps
+from interop.differential.audit import audit
 from interop.differential.comparing import Plain, differences, without_correlation
 from interop.differential.deliberate import reason
 from interop.differential.sides import CLOSED, Side
@@ -107,8 +108,8 @@ class History:
             side.clear()
         self._learn()
         for number in range(steps):
-            step = self._next(number)
-            self.asked[f"{step.api_key.name} {step.version}"] += 1
+            yield from self._take(number, self._next(number))
+        for number, step in enumerate(audit(self.world), start=steps):
             yield from self._take(number, step)
 
     def _next(self, number: int) -> Step:
@@ -119,6 +120,7 @@ class History:
         return make(self.world)
 
     def _take(self, number: int, step: Step) -> Iterator[Difference]:
+        self.asked[f"{step.api_key.name} {step.version}"] += 1
         answers = [self._ask(side, step) for side in self._sides]
         if step.changes_cluster:
             for side in self._sides:

@@ -33,6 +33,7 @@ def handle(
                 topic.name, [_delete(services, topic.name, asked) for asked in topic.partitions]
             )
             for topic in request.topics
+            if topic.partitions
         ]
     )
 

@@ -60,7 +60,8 @@ def handle(
             else:
                 found = _look_up(services, topic.name, asked, request.isolation_level == 1)
             partitions.append(found)
-        topics.append(ListOffsetsTopicResponse(topic.name, partitions))
+        if partitions:
+            topics.append(ListOffsetsTopicResponse(topic.name, partitions))
     return ListOffsetsResponse(topics=topics)
 
 

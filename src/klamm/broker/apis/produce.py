@@ -107,7 +107,8 @@ def _items(services: Services, request: ProduceRequest) -> tuple[ProduceResponse
             _read_batch(item, data, request.allows_zstd)
             if item.partition is None and services.image.partition(name, index) is None:
                 item.refuse(unknown)
-        responses.append(TopicProduceResponse(topic.topic_id, topic.name, answers))
+        if answers:
+            responses.append(TopicProduceResponse(topic.topic_id, topic.name, answers))
     if len(items) > 1:
         _refuse_repeated(items)
     return ProduceResponse(responses), items
