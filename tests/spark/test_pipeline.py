@@ -69,7 +69,7 @@ def test_rows_are_written_and_read_back(spark: SparkSession, cluster: Cluster, t
     frame = spark.range(1000).selectExpr(
         "cast(id as string) as key",
         "cast(id * 2 as string) as value",
-        "if(id % 2 = 0, array(struct('h' as key, cast(cast(id as string) as binary) as value)), null) as headers",
+        "if(id % 2 = 0, array(struct('h' as key, encode(id, 'utf-8') as value)), null) as headers",
         "cast(if(id % 5 = 0, 2, null) as int) as partition",
     )
     save(frame, "klamm", cluster, topic)
