@@ -84,21 +84,24 @@ class Client:
 
     async def learn(self, *topics: str) -> None:
         """Ask for topics until all of them are there with leaders."""
-        while True:
-            asked = MetadataRequest([MetadataRequestTopic(name=name) for name in topics], False)
-            response = await self.insist(ApiKey.METADATA, self.random.randint(10, 13), asked)
-            is_complete = True
-            for topic in response.topics:
-                if topic.error_code:
-                    is_complete = False
-                    continue
-                self.topic_ids[topic.name] = topic.topic_id
-                for partition in topic.partitions:
-                    self.leader_epochs[topic.name, partition.partition_index] = partition.leader_epoch
-                    is_complete = is_complete and not partition.error_code
-            if is_complete:
-                return
+        while not await self.learn_once(*topics):
             await self.back_off()
+
+    async def learn_once(self, *topics: str) -> bool:
+        """Ask for topics; whether all of them are there with leaders."""
+        asked = MetadataRequest([MetadataRequestTopic(name=name) for name in topics], False)
+        response = await self.insist(ApiKey.METADATA, self.random.randint(10, 13), asked)
+        is_complete = True
+        for topic in response.topics:
+            if topic.error_code:
+                is_complete = False
+                self.topic_ids.pop(topic.name, None)
+                continue
+            self.topic_ids[topic.name] = topic.topic_id
+            for partition in topic.partitions:
+                self.leader_epochs[topic.name, partition.partition_index] = partition.leader_epoch
+                is_complete = is_complete and not partition.error_code
+        return is_complete
 
     def refused(self, doing: str, error_code: int, allowed: Mapping[ErrorCode, object]) -> None:
         """An error that should not be is the world's business."""

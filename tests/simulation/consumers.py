@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from klamm.protocol.api import ApiKey
@@ -175,10 +175,10 @@ class Fetcher(Client):
     async def latest(self, place: Place) -> int | None:
         return await self.offset_at(place, _LATEST)
 
-    def forget(self, places: Iterable[Place]) -> None:
-        for place in list(places):
-            self.positions.pop(place, None)
-            self.read_epochs.pop(place, None)
+    def begin_at(self, positions: Mapping[Place, int]) -> None:
+        """Read these from now on; what was read before is forgotten."""
+        self.positions = dict(positions)
+        self.read_epochs.clear()
 
 
 class Consumer(Fetcher):

@@ -63,6 +63,7 @@ class LogChecker(Checker):
         super().__init__(world)
         self.histories: dict[tuple[bytes, int], History] = {}
         self._by_place: dict[Place, list[History]] = {}
+        self.topic_names: dict[bytes, str] = {}
         self.recovered_batches = 0
 
     # -- what the broker does
@@ -72,6 +73,7 @@ class LogChecker(Checker):
         history = self.histories.get(key)
         if history is None:
             place = (log.topic, log.partition)
+            self.topic_names[log.topic_id] = log.topic
             history = self.histories[key] = History(place, log.topic_id, log)
             self._by_place.setdefault(place, []).append(history)
         else:
@@ -228,11 +230,15 @@ class LogChecker(Checker):
                     history = self._by_place[topic.name, answer.partition_index][-1]
                     history.start_promised = max(history.start_promised, answer.low_watermark)
 
+    def newest(self, place: Place) -> History:
+        """The partition that has a name now."""
+        return self._by_place[place][-1]
+
     # -- the end
 
     def at_the_end(self) -> None:
         for place, by_producer in self.world.ledger.batches.items():
-            history = self._by_place[place][-1]
+            history = self.newest(place)
             found: dict[str, list[int]] = {}
             log = history.log
             for _, _, _, stored in batches(log, log.log_start_offset, log.high_watermark):

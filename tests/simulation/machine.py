@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from random import Random
@@ -27,8 +28,8 @@ class Witness(Protocol):
 
     def log_opened(self, log: PartitionLog) -> None: ...
     def appending(self, log: PartitionLog, batch: bytes) -> None: ...
-    def turned(self) -> None:
-        """The broker had a turn, and the disk was used in it."""
+    def turned(self, *, disk_was_used: bool) -> None:
+        """The broker had a turn."""
         ...
 
     def started(self) -> None: ...
@@ -143,14 +144,11 @@ class Machine:
     def bury(self) -> str:
         """Put away what is left of a dead broker; how it died."""
         self._agenda.remove(self.loop)
-        for _ in range(_LAST_TURNS):
-            tasks = asyncio.all_tasks(self.loop)
-            if not tasks:
-                break
-            for task in sorted(tasks, key=lambda each: int(each.get_name().rpartition("-")[2])):
-                task.cancel()
-            self.loop.run_until_idle()
-        self.loop.close()
+        with warnings.catch_warnings():
+            # What a task had not begun when its process died is never awaited.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            self._cancel_all()
+            self.loop.close()
         self.broker = None
         self.is_dead = False
         rates = self.faults
@@ -162,11 +160,17 @@ class Machine:
         self._witness.died(how)
         return how
 
+    def _cancel_all(self) -> None:
+        for _ in range(_LAST_TURNS):
+            tasks = asyncio.all_tasks(self.loop)
+            for task in sorted(tasks, key=lambda each: int(each.get_name().rpartition("-")[2])):
+                task.cancel()
+            self.loop.run_until_idle()
+
     def _turned(self) -> None:
-        uses = self.disk.counters.total
-        if self.is_on and uses != self._disk_uses:
-            self._disk_uses = uses
-            self._witness.turned()
+        if self.is_on:
+            uses, self._disk_uses = self._disk_uses, self.disk.counters.total
+            self._witness.turned(disk_was_used=uses != self._disk_uses)
 
     def _exception(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if self.is_on:

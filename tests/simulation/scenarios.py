@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from simulation.admins import create_topics
+from simulation.admins import Bookkeeper, Janitor, create_topics
 from simulation.consumers import Consumer
 from simulation.faults import Faults
+from simulation.members import Member
 from simulation.producers import CarelessProducer, IdempotentProducer
 from simulation.world import World
 
@@ -28,4 +29,11 @@ def settle(world: World) -> None:
         CarelessProducer(world, "cleo", GOSSIP),
         Consumer(world, "dora", (*ORDERS, *GOSSIP)),
         Consumer(world, "emil", (*GOSSIP, *ORDERS)),
+        Member(world, "fred", "movers", ("orders", "gossip")),
+        Member(world, "gina", "movers", ("orders", "gossip")),
+        Member(world, "hugo", "movers", ("orders", "gossip")),
+        Member(world, "ilse", "stayers", ("orders",), instance_id="ilse"),
+        Member(world, "jens", "stayers", ("orders",), instance_id="jens"),
+        Janitor(world, "karl", "scratch", GOSSIP[0]),
+        Bookkeeper(world, "lena", "ledger", (*ORDERS, ("scratch", 0))),
     )

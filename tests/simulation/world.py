@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from random import Random
 from types import TracebackType
 from typing import Any, Final
@@ -15,16 +15,24 @@ from klamm.clock import ManualClock
 from klamm.protocol.errors import ErrorCode
 from klamm.storage.engines.simulated_disk import PowerLossError
 from klamm.storage.log import LogError, PartitionLog
+from simulation.admins import inspect
 from simulation.brief import brief
 from simulation.checkers import Checker, Ledger, WireChecker
 from simulation.clients import Client
 from simulation.faults import NO_FAULTS, Faults
+from simulation.group_checker import GroupChecker
 from simulation.log_checker import LogChecker
 from simulation.loops import Agenda, ProcessLoop
 from simulation.machine import Machine
+from simulation.members import Member, at_rest
 from simulation.network import DisconnectedError, Exchange, Network
+from simulation.offset_checker import OffsetChecker
 
 SETTINGS: Final[Mapping[str, str]] = {
+    "offsets.topic.num.partitions": "2",
+    "offsets.topic.segment.bytes": "8192",
+    "group.initial.rebalance.delay.ms": "500",
+    "group.min.session.timeout.ms": "1000",
     "auto.create.topics.enable": "false",
     "log.retention.check.interval.ms": "7000",
     "log.flush.offset.checkpoint.interval.ms": "9000",
@@ -59,7 +67,11 @@ class World:
         self.ledger = Ledger()
         self.wire = WireChecker(self)
         self.logs = LogChecker(self)
-        self.checkers: list[Checker] = [self.wire, self.logs]
+        self.offsets = OffsetChecker(self)
+        self.groups = GroupChecker(self, self.offsets)
+        self.checkers: list[Checker] = [self.wire, self.logs, self.offsets, self.groups]
+        self.partition_counts: dict[str, int] = {}
+        self.intervals: dict[tuple[str, tuple[str, int]], list[tuple[int, int]]] = {}
         self.clients: list[Client] = []
         self.is_calm = False  # nothing new goes wrong, and nobody begins anything new
         self.is_over = False
@@ -103,7 +115,10 @@ class World:
             self.broken(f"{client.name} does not understand the world: {error!r}")
             raise
 
-    def do(self, coroutine: Any) -> None:
+    def later(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        self.loop.create_task(coroutine)
+
+    def do(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Let something be done before anything goes wrong."""
         task = self.loop.create_task(coroutine)
         while not task.done():
@@ -131,8 +146,10 @@ class World:
             if self.clock.now_ms() > give_up_ms:
                 self.broken(f"did not come to rest: {', '.join(restless)}")
             self.pass_ms(1_000)
+        self.do(inspect(self, self._members()))
         for checker in self.checkers:
             checker.at_the_end()
+        self._check_consumed()
         self.is_over = True
         self._check()
 
@@ -149,7 +166,26 @@ class World:
             # An operator's part: the disk is well again, the log is opened again.
             self.machine.stop()
             return offline
-        return [client.name for client in self.clients if not client.is_at_rest]
+        restless = [client.name for client in self.clients if not client.is_at_rest]
+        return restless or [group for group, members in self._members().items() if not at_rest(self, members)]
+
+    def _members(self) -> dict[str, list[Member]]:
+        groups: dict[str, list[Member]] = {}
+        for client in self.clients:
+            if isinstance(client, Member):
+                groups.setdefault(client.group, []).append(client)
+        return groups
+
+    def _check_consumed(self) -> None:
+        """Every group has got every record that is still there, whoever died on the way."""
+        for (group, (topic, partition)), taken in self.intervals.items():
+            history = self.logs.newest((topic, partition))
+            next_offset = history.log.log_start_offset
+            for first, last in sorted(taken):
+                if first <= next_offset:
+                    next_offset = max(next_offset, last)
+            if next_offset < history.log.high_watermark:
+                self.broken(f"{group} never got {topic}-{partition} from {next_offset} on")
 
     async def _weather(self) -> None:
         while True:
@@ -220,9 +256,10 @@ class World:
         for checker in self.checkers:
             checker.appending(log, batch)
 
-    def turned(self) -> None:
-        for checker in self.checkers:
-            checker.turned()
+    def turned(self, *, disk_was_used: bool) -> None:
+        if disk_was_used:
+            self.logs.turned()
+        self.groups.turned()
 
     def started(self) -> None:
         self.note("the broker serves")
@@ -250,6 +287,14 @@ class World:
         partition = self.machine.broker.services.partitions.get(*place)
         assert partition is not None
         return partition.log.high_watermark
+
+    def topic_name(self, topic_id: bytes) -> str:
+        """Also of one that is gone."""
+        return self.logs.topic_names[topic_id]
+
+    def consumed(self, group: str, place: tuple[str, int], first_offset: int, next_offset: int) -> None:
+        """A member has got these records, before anybody commits them."""
+        self.intervals.setdefault((group, place), []).append((first_offset, next_offset))
 
     def endings_per_join(self) -> dict[int, int]:
         """How often each JoinGroup ended that the broker got."""
