@@ -1,0 +1,230 @@
+"""How fast does klamm's data source read and write, beside Spark's own Kafka connector on the same broker?
+
+Run: PYTHONPATH=src:tests python -m bench.spark_vs_connector [--rounds 3] [--rows 1000000] [--broker klamm]
+One Spark application on `local[2]`, one broker; the two take turns within every round, and each figure starts
+with a turn that is not counted. Rows have a key of 16 bytes; reading takes all seven columns into a sink that
+drops them; writing generates its rows. Beside rows a second by the clock on the wall there are rows a second
+of processor time, of Spark and its Python workers together: a busy machine changes the first, not the second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import klamm.spark
+from bench.brokers import CLOCK_TICKS_PER_S, SUBJECTS
+from bench.report import Figure, Report
+from interop.kafka_tools import cache_dir
+from interop.processes import ROOT
+from klamm.client.admin.model import NewTopic
+from klamm.client.consumer.face import Consumer
+from klamm.protocol.types import TopicPartition
+
+CONNECTORS = {
+    "kafka": "Spark's own connector, spark-sql-kafka-0-10 4.2.0 with kafka-clients 3.9.2",
+    "klamm": "klamm's data source",
+}
+SHAPES = ((100, 2), (100, 8), (1024, 2), (1024, 8))
+TRIGGERS = 12
+
+
+class Bench:
+    """One application, one broker, one report."""
+
+    def __init__(self, spark: Any, bootstrap: str, report: Report, folder: Path) -> None:
+        self.spark = spark
+        self.bootstrap = bootstrap
+        self.report = report
+        self.folder = folder
+        self.admin = klamm.Admin(bootstrap_servers=bootstrap)
+        self.jvm_pid = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
+
+    def topic(self, partitions: int) -> str:
+        name = f"bench-{uuid.uuid4().hex[:12]}"
+        self.admin.create_topics([NewTopic(name, partitions, 1)]).unwrap()
+        self.admin.wait_for_topics([name])
+        return name
+
+    def timed(self, what: str, subject: str, rows: int, run: Callable[[], None], *, counts: bool) -> None:
+        """Rows a second, by the wall and by the processor."""
+        before, started = tree_cpu_s(self.jvm_pid), time.perf_counter()
+        run()
+        wall_s = time.perf_counter() - started
+        # A worker that ended meanwhile takes its share with it; they live for a minute without work.
+        cpu_s = sum(used - before.get(pid, 0.0) for pid, used in tree_cpu_s(self.jvm_pid).items())
+        if counts:
+            self.report.add(Figure(what, "rows/s", True), subject, rows / wall_s)
+            by_cpu = Figure(f"{what}, per CPU second", "rows/CPU s", True)
+            self.report.add(by_cpu, subject, rows / max(cpu_s, 1e-9))
+
+    def write(self, connector: str, topic: str, rows: int, size: int) -> None:
+        (
+            self.spark.range(0, rows, numPartitions=2)
+            .selectExpr("lpad(cast(id as string), 16, '0') as key", f"repeat('v', {size}) as value")
+            .write.format(connector)
+            .option("kafka.bootstrap.servers", self.bootstrap)
+            .option("topic", topic)
+            .mode("append")
+            .save()
+        )
+
+    def read(self, connector: str, topic: str) -> None:
+        (
+            self.spark.read.format(connector)
+            .option("kafka.bootstrap.servers", self.bootstrap)
+            .option("subscribe", topic)
+            .load()
+            .write.format("noop")
+            .mode("overwrite")
+            .save()
+        )
+
+    def throughput(self, rounds: int, rows: int) -> None:
+        for size, partitions in SHAPES:
+            count = rows if size == 100 else max(rows // 5, 1)
+            source = self.topic(partitions)
+            self.write("klamm", source, count, size)
+            for turn in range(rounds + 1):
+                label = f"{size} B, {partitions} partitions"
+                print(f"{label}: {f'round {turn}' if turn else 'warming up'}", flush=True)
+                for connector in CONNECTORS:
+                    self.turn(connector, source, count, size, partitions, counts=turn > 0)
+            self.admin.delete_topics([source])
+
+    def turn(
+        self, connector: str, source: str, count: int, size: int, partitions: int, *, counts: bool
+    ) -> None:
+        label = f"{size} B, {partitions} partitions"
+        self.timed(f"read, {label}", connector, count, lambda: self.read(connector, source), counts=counts)
+        target = self.topic(partitions)
+        self.timed(
+            f"write, {label}",
+            connector,
+            count,
+            lambda: self.write(connector, target, count, size),
+            counts=counts,
+        )
+        self.admin.delete_topics([target])
+
+    def latency(self, rounds: int) -> None:
+        """One record at a time through a running query: how long is a micro-batch, and when is it seen?"""
+        for _ in range(rounds):
+            for connector in CONNECTORS:
+                for sink in ("noop", "topic"):
+                    self.micro_batches(connector, sink)
+
+    def micro_batches(self, connector: str, sink: str) -> None:
+        origin, target = self.topic(2), self.topic(2)
+        broker = {"kafka.bootstrap.servers": self.bootstrap}
+        writing = (
+            self.spark.readStream.format(connector)
+            .options(**broker, subscribe=origin, startingOffsets="latest")
+            .load()
+            .selectExpr("key", "value")
+            .writeStream.format("noop" if sink == "noop" else connector)
+            .option("checkpointLocation", str(self.folder / uuid.uuid4().hex))
+        )
+        if sink != "noop":
+            writing = writing.options(**broker, topic=target)
+        query = writing.start()
+        query.processAllAvailable()
+        seen = Figure("one record, topic to topic, until it is seen", "ms", False)
+        watched = Consumer(bootstrap_servers=self.bootstrap, auto_offset_reset="earliest")
+        watched.assign([TopicPartition(target, number) for number in range(2)])
+        with klamm.Producer(bootstrap_servers=self.bootstrap) as producer, watched:
+            for trigger in range(TRIGGERS):
+                started = time.perf_counter()
+                producer.send(origin, b"x", key=b"k").result(30)
+                while sink != "noop" and not len(watched.poll(5)):
+                    pass
+                if sink != "noop" and trigger > 1:
+                    self.report.add(seen, connector, (time.perf_counter() - started) * 1000)
+                query.processAllAvailable()
+        query.stop()
+        where = "a sink that drops it" if sink == "noop" else "a topic"
+        figure = Figure(f"one micro-batch of one record, to {where}", "ms", False)
+        batches = [item for item in query.recentProgress if item["numInputRows"]]
+        for item in batches[2:]:
+            self.report.add(figure, connector, item["durationMs"]["triggerExecution"])
+
+
+def tree_cpu_s(pid: int) -> dict[int, float]:
+    """Processor time of a process and of all that descend from it."""
+    found: dict[int, float] = {}
+    pending = [pid]
+    while pending:
+        current = pending.pop()
+        try:
+            fields = Path(f"/proc/{current}/stat").read_text().rpartition(")")[2].split()
+            found[current] = (int(fields[11]) + int(fields[12])) / CLOCK_TICKS_PER_S
+            for task in Path(f"/proc/{current}/task").iterdir():
+                pending += [int(word) for word in (task / "children").read_text().split()]
+        except OSError:
+            continue
+    return found
+
+
+@contextmanager
+def a_broker(kind: str, bootstrap: str | None, folder: Path) -> Iterator[str]:
+    """The one given, or a new one."""
+    if bootstrap:
+        yield bootstrap
+        return
+    broker = SUBJECTS[kind].make(folder)
+    broker.start()
+    try:
+        yield f"127.0.0.1:{broker.port}"
+    finally:
+        broker.stop()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=1_000_000, help="of 100 bytes; a fifth of them of 1 KiB")
+    parser.add_argument("--broker", choices=("kafka", "klamm"), default="kafka")
+    parser.add_argument("--bootstrap", help="a broker that runs already")
+    parser.add_argument("--only", choices=("throughput", "latency"))
+    parser.add_argument("--write", action="store_true", help="the result into bench/results")
+    given = parser.parse_args()
+    subprocess.run([ROOT / "tools" / "fetch_spark_connector.sh"], check=True)
+    jars = sorted((cache_dir() / "spark-kafka-4.2.0" / "libs").glob("*.jar"))
+    report = Report(
+        f"klamm on Spark beside Spark's own connector, broker {given.broker}", "kafka", dict(CONNECTORS)
+    )
+    with (
+        tempfile.TemporaryDirectory(prefix="klamm-bench-") as name,
+        a_broker(given.broker, given.bootstrap, Path(name) / "broker") as bootstrap,
+    ):
+        spark = klamm.spark.session(
+            "bench",
+            master="local[2]",
+            log_level="OFF",
+            conf={"spark.jars": ",".join(map(str, jars)), "spark.driver.memory": "2g"},
+        )
+        bench = Bench(spark, bootstrap, report, Path(name))
+        if given.only != "latency":
+            bench.throughput(given.rounds, given.rows)
+        if given.only != "throughput":
+            bench.latency(given.rounds)
+        bench.admin.close()
+        spark.stop()
+    report.note(f"PySpark {version('pyspark')}, pyarrow {version('pyarrow')}")
+    report.note(f"load average at the end: {' '.join(f'{value:.1f}' for value in os.getloadavg())}")
+    print(report.table())
+    if given.write:
+        print(report.write(f"spark_vs_connector_{given.broker}"))
+
+
+if __name__ == "__main__":
+    main()
