@@ -1,4 +1,4 @@
-"""What is left at the end of a history, asked for in full: everything that the answers along the way promised."""
+"""What is left at the end of a history, asked for in full: all that the answers along the way promised."""
 
 from __future__ import annotations
 

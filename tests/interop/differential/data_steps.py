@@ -52,7 +52,7 @@ def produce(world: World) -> Step:
     version = any_version(world, ApiKey.PRODUCE)
     acks = random.choice((-1, -1, -1, -1, 1, 1, 0, 2, -2)) if random.random() < 0.5 else -1
     says = []
-    topics = []
+    topics: list[TopicProduceData] = []
     wanted = targets(world)
     for name, partitions in grouped(world, wanted).items():
         data = []
