@@ -13,6 +13,7 @@ from klamm.protocol.errors import DecodeError
 
 SMALLEST_REQUEST: Final = 8
 LARGEST_BUT_PRODUCE: Final = 16 * 1024 * 1024
+SMALL_PIECE: Final = 4096
 
 
 class FrameReader:
@@ -24,36 +25,59 @@ class FrameReader:
         self._max_bytes = max_bytes
         self._smallest = smallest
         self._are_requests = are_requests
-        self._buffer = bytearray()
-        self._wanted = 4  # how long the buffer must be before looking at it makes sense
+        self._head = b""  # what came of a frame whose size is not known or not believed yet
+        self._size = 0  # of the frame that is coming in
+        self._parts: list[bytes | bytearray | memoryview] = []  # what came of it, joined once it is whole
+        self._came = 0
 
     @property
     def buffered_bytes(self) -> int:
         """What has come and belongs to no frame yet."""
-        return len(self._buffer)
+        return len(self._head) + self._came
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Take what arrived; yields each frame that is now complete, without its size."""
-        if self._buffer:
-            self._buffer += data
-            if len(self._buffer) < self._wanted:
+        position = 0
+        if self._parts:
+            missing = self._size - self._came
+            if len(data) < missing:
+                self._keep(data)
                 return
-            data = bytes(self._buffer)
-            self._buffer.clear()
-        position, end = 0, len(data)
+            self._parts.append(memoryview(data)[:missing])
+            frame = b"".join(self._parts)
+            self._parts, self._came = [], 0
+            yield frame
+            position = missing
+        elif self._head:
+            data, self._head = self._head + data, b""
+        end = len(data)
         while end - position >= 4:
             size = int.from_bytes(data[position : position + 4], "big", signed=True)
             self._check(size, data, position)
             stop = position + 4 + size
             if stop > end:
-                # A frame that only Produce may send shows its key before the rest is waited for.
-                self._wanted = 6 if size > LARGEST_BUT_PRODUCE and end - position < 6 else 4 + size
                 break
             yield data[position + 4 : stop]
             position = stop
         else:
-            self._wanted = 4
-        self._buffer += memoryview(data)[position:]
+            self._head = data[position:]
+            return
+        # A frame that only Produce may send shows its key before the rest is waited for.
+        if end - position < 6:
+            self._head = data[position:]
+        else:
+            self._size = size
+            self._keep(data[position + 4 :])
+
+    def _keep(self, data: bytes) -> None:
+        """Keep a piece of a frame. Small ones share a buffer: a list of them would outgrow what came."""
+        self._came += len(data)
+        if len(data) >= SMALL_PIECE:
+            self._parts.append(data)
+        elif self._parts and isinstance(self._parts[-1], bytearray):
+            self._parts[-1] += data
+        else:
+            self._parts.append(bytearray(data))
 
     def _check(self, size: int, data: bytes, position: int) -> None:
         if self._smallest <= size <= LARGEST_BUT_PRODUCE and size <= self._max_bytes:

@@ -111,3 +111,27 @@ def test_a_response_header_has_tags_when_its_api_is_flexible(version: int, has_t
 
 def test_api_versions_never_has_tags_in_its_response_header() -> None:
     assert not any(response_has_tags(ApiKey.API_VERSIONS, version) for version in range(5))
+
+
+def test_a_frame_that_comes_byte_by_byte_takes_little_more_memory_than_its_bytes() -> None:
+    reader = FrameReader(100 * 2**20)
+    assert list(reader.feed(framed(bytes(20_000))[:8])) == []
+    tracemalloc.start()
+    for _ in range(19_995):
+        assert list(reader.feed(b"\0")) == []
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 60_000
+    assert list(reader.feed(b"\0")) == [bytes(20_000)]
+    assert reader.buffered_bytes == 0
+
+
+@given(st.lists(st.binary(min_size=8, max_size=20_000), max_size=4), st.integers(1, 9_000))
+def test_large_frames_come_out_whole_too(payloads: list[bytes], piece: int) -> None:
+    stream = b"".join(map(framed, payloads))
+    reader = FrameReader(100_000)
+    seen: list[bytes] = []
+    for start in range(0, len(stream), piece):
+        seen += reader.feed(stream[start : start + piece])
+    assert seen == payloads
+    assert reader.buffered_bytes == 0
