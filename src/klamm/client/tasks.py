@@ -151,6 +151,7 @@ class Tasks:
         """Settle the alarms that are due; the next one."""
         while self._alarms and self._alarms[0][0] <= now_ms:
             _, _, promise = heapq.heappop(self._alarms)
+            self._network.stir()
             promise.resolve(None)
         while self._alarms and self._alarms[0][2].is_done:
             heapq.heappop(self._alarms)

@@ -77,6 +77,8 @@ class Engine:
         self.is_waiting = False  # plain: the poller is waiting for us, so it cannot be late
         self.last_poll_ms = core.now_ms  # plain, as above
         self._seen_count = 0
+        self._seen_events = -1
+        self._due_ms: int | None = None
         core.components.append(self)
         core.metadata.listen(self.on_metadata)
 
@@ -101,12 +103,16 @@ class Engine:
         due_ms = self.membership.tick(now_ms)
         if not self.poll_depth:
             return due_ms
-        return _earliest(due_ms, self._advance())
+        is_due = self._due_ms is not None and now_ms >= self._due_ms
+        if is_due or self.core.network.event_count != self._seen_events:
+            self._advance()
+        return _earliest(due_ms, self._due_ms)
 
-    def _advance(self) -> int | None:
+    def _advance(self) -> None:
         if self.state.is_auto:
             self.joining.on_poll()
-        return _earliest(self.positions.update(), self.fetching.send())
+        self._due_ms = _earliest(self.positions.update(), self.fetching.send())
+        self._seen_events = self.core.network.event_count
 
     def look_up_positions(self) -> None:
         """Do what asking for a position may set going."""

@@ -135,6 +135,8 @@ class _Connection:
         except KlammError as error:
             self.close(error)
             return
+        if answered or to_send:
+            self.network.stir()
         if to_send:
             link.send(to_send)
         if wire.is_ready and self.state is _State.OPENING:
@@ -143,6 +145,7 @@ class _Connection:
             call.finish(response, None)
 
     def _ready(self) -> None:
+        self.network.stir()
         self.state = _State.READY
         self.failures = 0
         waiting, self.waiting = self.waiting, deque()
@@ -177,6 +180,7 @@ class _Connection:
 
     def close(self, error: KlammError) -> None:
         """Drop the connection; everything under way fails with this error."""
+        self.network.stir()
         link, wire, was = self.link, self.wire, self.state
         self.state = _State.CLOSED
         self.link = self.wire = None
@@ -256,8 +260,15 @@ class Network:
         self.random = random
         self.now_ms = now_ms
         self.failures: dict[Node, KlammError] = {}  # the last one of each node since it last answered
+        self.event_count = 0  # grows with every call, answer and loss
+        self._seen_count = -1
+        self._due_ms: int | None = None
         self._brokers: dict[int, Address] = {}
         self._connections: dict[Node, _Connection] = {}
+
+    def stir(self) -> None:
+        """Note that something happened, so that the next tick looks at everything."""
+        self.event_count += 1
 
     def address_of(self, node: Node) -> Address | None:
         """Where a node is now; None when the metadata does not know it any more."""
@@ -277,6 +288,7 @@ class Network:
 
     def call(self, node: Node, call: Call) -> None:
         """Send when the connection is there; it is opened if need be. The answer comes to `on_done`."""
+        self.stir()
         connection = self._connections.get(node)
         if connection is None:
             connection = self._connections[node] = _Connection(self, node)
@@ -332,9 +344,16 @@ class Network:
         return min((at_ms for at_ms in waits if at_ms > self.now_ms), default=None)
 
     def tick(self) -> int | None:
-        """Time out and reopen; the instant at which to be called again."""
+        """Time out and reopen; the instant at which to be called again.
+
+        A large answer comes in many pieces: between them nothing is new, and nothing need be looked at.
+        """
+        if self.event_count == self._seen_count and (self._due_ms is None or self.now_ms < self._due_ms):
+            return self._due_ms
+        self._seen_count = self.event_count
         dues = [connection.tick(self.now_ms) for connection in list(self._connections.values())]
-        return min((due for due in dues if due is not None), default=None)
+        self._due_ms = min((due for due in dues if due is not None), default=None)
+        return self._due_ms
 
     def close(self) -> None:
         for connection in self._connections.values():
