@@ -45,16 +45,16 @@ class WireChecker(Checker):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self.endings: Counter[int] = Counter()
-        self.joins: dict[int, Exchange] = {}
+        self.endings: Counter[Exchange] = Counter()
+        self.joins: dict[Exchange, None] = {}
         self.answers: Counter[str] = Counter()
-        self._open: dict[int, Exchange] = {}
+        self._open: dict[Exchange, None] = {}
 
     def delivered(self, exchange: Exchange) -> None:
         if exchange.api_key is ApiKey.JOIN_GROUP:
-            self.joins[id(exchange)] = exchange
+            self.joins[exchange] = None
         if exchange.wants_answer:
-            self._open[id(exchange)] = exchange
+            self._open[exchange] = None
 
     def answered(self, exchange: Exchange) -> None:
         self.answers[exchange.api_key.name] += 1
@@ -69,14 +69,14 @@ class WireChecker(Checker):
             self._end(exchange)
 
     def _end(self, exchange: Exchange) -> None:
-        self._open.pop(id(exchange), None)
-        if id(exchange) in self.joins:
-            self.endings[id(exchange)] += 1
+        self._open.pop(exchange, None)
+        if exchange in self.joins:
+            self.endings[exchange] += 1
 
     def waiting_longer_than(self, duration_ms: int) -> Iterable[Exchange]:
         """Requests that the broker has had for so long."""
         since_ms = self.world.clock.now_ms() - duration_ms
-        return [each for each in self._open.values() if each.sent_at_ms < since_ms]
+        return [each for each in self._open if each.sent_at_ms < since_ms]
 
 
 class Ledger:

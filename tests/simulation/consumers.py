@@ -195,7 +195,7 @@ class Consumer(Fetcher):
                 await self.fetch()
             except DisconnectedError:
                 await self.back_off()
-            await self.pause(self.random.choice((1, 50, 400)))
+            await self.pause(400 if self.world.is_calm else self.random.choice((1, 50, 400)))
 
     @property
     def is_at_rest(self) -> bool:

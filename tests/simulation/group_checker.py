@@ -33,7 +33,7 @@ class GroupChecker(Checker):
         self.rebalances = 0
         self.loads = 0
         self._owners: dict[tuple[str, int], dict[str, bytes]] = {}
-        self._synced_before: dict[int, int] = {}  # by exchange: what was synced when it came
+        self._synced_before: dict[Exchange, int] = {}  # what was synced when it came
         self._loaded: dict[int, GroupMachine] = {}  # by partition: the last one that was looked at
 
     # -- the wire
@@ -41,10 +41,10 @@ class GroupChecker(Checker):
     def delivered(self, exchange: Exchange) -> None:
         group = getattr(exchange.request, "group_id", None)
         if group is not None:
-            self._synced_before[id(exchange)] = self.synced.get(group, -1)
+            self._synced_before[exchange] = self.synced.get(group, -1)
 
     def answered(self, exchange: Exchange) -> None:
-        synced_before = self._synced_before.pop(id(exchange), -1)
+        synced_before = self._synced_before.pop(exchange, -1)
         match exchange.api_key:
             case ApiKey.JOIN_GROUP:
                 self._check_joined(exchange.request.group_id, exchange.response, synced_before)
@@ -56,7 +56,7 @@ class GroupChecker(Checker):
                 pass
 
     def ended(self, exchange: Exchange) -> None:
-        self._synced_before.pop(id(exchange), None)
+        self._synced_before.pop(exchange, None)
 
     def _check_joined(self, group: str, response: JoinGroupResponse, synced_before: int) -> None:
         if response.error_code:

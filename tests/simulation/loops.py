@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
+import warnings
 from collections.abc import Callable
-from typing import Any
+from contextvars import Context
+from typing import Any, Final, TypeVarTuple
 
 from klamm.clock import ManualClock
 from support.virtual_loop import Leap, VirtualLoop
+
+Arguments = TypeVarTuple("Arguments")
+
+_LAST_TURNS: Final = 10  # of a dead process's tasks, while they are cancelled
 
 
 class _Pause(Leap):
@@ -29,11 +36,34 @@ class ProcessLoop(VirtualLoop):
         super().__init__(clock)
         self._selector = _Pause(self)
         self._on_turn = on_turn
+        self._has_news = True  # something was asked of it since its last turn
         self._did_something = False
         self.next_due_ms: int | None = None  # as of the last turn
 
+    def call_soon(
+        self,
+        callback: Callable[[*Arguments], object],
+        *args: *Arguments,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        self._has_news = True
+        return super().call_soon(callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*Arguments], object],
+        *args: *Arguments,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        self._has_news = True
+        return super().call_at(when, callback, *args, context=context)
+
     def run_until_idle(self) -> bool:
         """Do all there is to do at this instant; whether there was anything."""
+        due_ms = self.next_due_ms
+        if not self._has_news and (due_ms is None or due_ms > self.clock.now_ms()):
+            return False
         self._did_something = False
         self.run_forever()
         return self._did_something
@@ -48,7 +78,25 @@ class ProcessLoop(VirtualLoop):
         # Seconds in a float carry a little dust: it must not become a millisecond.
         wait_ms = None if timeout is None else max(1, math.ceil(timeout * 1000 - 0.001))
         self.next_due_ms = None if wait_ms is None else self.clock.now_ms() + wait_ms
+        self._has_news = False
         self.stop()
+
+
+def end(loop: ProcessLoop) -> None:
+    """The process is gone: whatever it was doing, it stops."""
+    with warnings.catch_warnings():
+        # What a task had not begun when its process died is never awaited.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        _cancel_all(loop)
+        loop.close()
+
+
+def _cancel_all(loop: ProcessLoop) -> None:
+    for _ in range(_LAST_TURNS):
+        # In the order they were made: a set has none that two runs would share.
+        for task in sorted(asyncio.all_tasks(loop), key=lambda each: int(each.get_name().rpartition("-")[2])):
+            task.cancel()
+        loop.run_until_idle()
 
 
 class Agenda:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from random import Random
@@ -17,10 +16,9 @@ from klamm.storage.engines.simulated_disk import PowerLossError
 from klamm.storage.log import LogError, LogStore, PartitionLog
 from simulation.faults import Faults
 from simulation.hardware import Disk, DurableCluster, Threads
-from simulation.loops import Agenda, ProcessLoop
+from simulation.loops import Agenda, ProcessLoop, end
 
 FOLDER: Final = "/logs"
-_LAST_TURNS: Final = 10  # of a dead broker's tasks, while they are cancelled
 
 
 class Witness(Protocol):
@@ -144,11 +142,7 @@ class Machine:
     def bury(self) -> str:
         """Put away what is left of a dead broker; how it died."""
         self._agenda.remove(self.loop)
-        with warnings.catch_warnings():
-            # What a task had not begun when its process died is never awaited.
-            warnings.simplefilter("ignore", RuntimeWarning)
-            self._cancel_all()
-            self.loop.close()
+        end(self.loop)
         self.broker = None
         self.is_dead = False
         rates = self.faults
@@ -159,13 +153,6 @@ class Machine:
         self.disk.switch_on(after_power_loss=is_power_loss)
         self._witness.died(how)
         return how
-
-    def _cancel_all(self) -> None:
-        for _ in range(_LAST_TURNS):
-            tasks = asyncio.all_tasks(self.loop)
-            for task in sorted(tasks, key=lambda each: int(each.get_name().rpartition("-")[2])):
-                task.cancel()
-            self.loop.run_until_idle()
 
     def _turned(self) -> None:
         if self.is_on:

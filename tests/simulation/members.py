@@ -239,7 +239,7 @@ class Member(Client):
             await self.reader.fetch(max_wait_ms=300)
         except DisconnectedError:
             await self.back_off()
-        await self.pause(self.random.choice((5, 100, 500)))
+        await self.pause(500 if self.world.is_calm else self.random.choice((5, 100, 500)))
 
     async def _heartbeat(self) -> None:
         self._heartbeat_at_ms = self.world.clock.now_ms() + _HEARTBEAT_MS

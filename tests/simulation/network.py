@@ -42,7 +42,7 @@ class Host(Protocol):
     def accept(self) -> Connection: ...
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Exchange:
     """One request and what became of it. Moments are numbers that only grow."""
 

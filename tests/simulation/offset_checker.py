@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from klamm.coordinator.group.state import GroupState
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.offset_commit import OffsetCommitRequest
 from simulation.checkers import Checker, Place
 from simulation.network import Exchange
 from simulation.registers import Register, Value, Write
@@ -45,7 +46,7 @@ class OffsetChecker(Checker):
         super().__init__(world)
         self.reads = 0
         self._groups: dict[str, dict[Place, Register]] = {}
-        self._writes: dict[int, list[tuple[str, Place, Write]]] = {}  # by exchange
+        self._writes: dict[Exchange, list[tuple[str, Place, Write]]] = {}
 
     def _register(self, group: str, place: Place) -> Register:
         return self._groups.setdefault(group, {}).setdefault(place, Register())
@@ -55,13 +56,27 @@ class OffsetChecker(Checker):
     def delivered(self, exchange: Exchange) -> None:
         if exchange.api_key in _WRITING:
             assert exchange.delivered_at is not None
-            writes = self._writes[id(exchange)] = [
+            writes = self._writes[exchange] = [
                 (group, place, self._register(group, place).write(value, exchange.delivered_at))
                 for group, place, value in self._asked(exchange)
             ]
             for _, _, write in writes:
                 # With a topic its offsets go, but nobody waits until the disk knows.
                 write.may_be_undone = exchange.api_key is ApiKey.DELETE_TOPICS
+
+        if exchange.api_key is ApiKey.OFFSET_COMMIT:
+            self._meet_deletions(exchange.request)
+
+    def _meet_deletions(self, request: OffsetCommitRequest) -> None:
+        """A topic that is being deleted takes along what is committed meanwhile."""
+        for deletion, writes in self._writes.items():
+            if deletion.api_key is ApiKey.DELETE_TOPICS and deletion.delivered_at is not None:
+                known = {(group, place) for group, place, _ in writes}
+                for group, place, value in self._asked(deletion):
+                    if group == request.group_id and (group, place) not in known:
+                        write = self._register(group, place).write(value, deletion.delivered_at)
+                        write.may_be_undone = True
+                        writes.append((group, place, write))
 
     def _asked(self, exchange: Exchange) -> list[tuple[str, Place, Value]]:
         """What a request wants to be: (group, place, value)."""
@@ -103,7 +118,7 @@ class OffsetChecker(Checker):
             self._check_fetched(exchange)
         elif exchange.api_key in _WRITING:
             errors = self._errors(exchange)
-            for group, place, write in self._writes.pop(id(exchange), []):
+            for group, place, write in self._writes.pop(exchange, []):
                 write.ended_at = exchange.answered_at
                 error_code = errors(group, place)
                 if not error_code:

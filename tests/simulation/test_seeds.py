@@ -12,7 +12,7 @@ from simulation.world import World
 
 FIXED = 200
 FRESH = 5
-FOR_MS = 20_000
+FOR_MS = 15_000
 
 
 def seeds() -> list[object]:

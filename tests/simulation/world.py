@@ -22,7 +22,7 @@ from simulation.clients import Client
 from simulation.faults import NO_FAULTS, Faults
 from simulation.group_checker import GroupChecker
 from simulation.log_checker import LogChecker
-from simulation.loops import Agenda, ProcessLoop
+from simulation.loops import Agenda, ProcessLoop, end
 from simulation.machine import Machine
 from simulation.members import Member, at_rest
 from simulation.network import DisconnectedError, Exchange, Network
@@ -92,12 +92,10 @@ class World:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         logging.getLogger("klamm").removeHandler(self._log_handler)
+        self.machine.disk.switch_off()
         for loop in (self.loop, self.machine.loop):
-            for task in asyncio.all_tasks(loop):
-                task.cancel()
             if not loop.is_closed():
-                loop.run_until_idle()
-                loop.close()
+                end(loop)
 
     # -- letting it run
 
@@ -296,7 +294,7 @@ class World:
         """A member has got these records, before anybody commits them."""
         self.intervals.setdefault((group, place), []).append((first_offset, next_offset))
 
-    def endings_per_join(self) -> dict[int, int]:
+    def endings_per_join(self) -> dict[Exchange, int]:
         """How often each JoinGroup ended that the broker got."""
         return {join: self.wire.endings[join] for join in self.wire.joins}
 
