@@ -14,17 +14,21 @@ from klamm.client.admin.model import (
     CommittedOffset,
     ConfigEntry,
     CreatedTopic,
+    ElectionType,
+    FeatureDescription,
     GroupDescription,
     ListedGroup,
     ListedOffset,
     LogDirDescription,
     NewTopic,
     ProducerDescription,
+    Reassignment,
     Resource,
     Results,
     TopicDescription,
 )
 from klamm.client.admin.operations import AdminOperations
+from klamm.client.admin.resets import ResetTarget
 from klamm.protocol.types import TopicPartition
 
 
@@ -215,3 +219,55 @@ class Admin:
         return await asyncio.wrap_future(
             self._operations.list_offsets(wanted, read_committed, milliseconds(timeout))
         )
+
+    async def reset_group_offsets(
+        self,
+        group_id: str,
+        partitions: Sequence[TopicPartition] | None = None,
+        *,
+        to: str | int | None = None,
+        timestamp_ms: int | None = None,
+        shift_by: int | None = None,
+        timeout: float | None = None,
+    ) -> Results[TopicPartition, int]:
+        """Move a group without members: to "earliest", "latest" or an offset, to a time, or by a number.
+
+        Of these partitions, or of all that are committed; the new offsets. A target outside the log is
+        brought to its nearer end.
+        """
+        target = ResetTarget(to, timestamp_ms, shift_by)
+        return await asyncio.wrap_future(
+            self._operations.reset_group_offsets(group_id, partitions, target, milliseconds(timeout))
+        )
+
+    async def elect_leaders(
+        self,
+        partitions: Sequence[TopicPartition] | None = None,
+        election: ElectionType = ElectionType.PREFERRED,
+        *,
+        timeout: float | None = None,
+    ) -> Results[TopicPartition, None]:
+        """Elect leaders of these partitions, or of all; ELECTION_NOT_NEEDED where nothing had to change."""
+        return await asyncio.wrap_future(
+            self._operations.elect_leaders(partitions, election, milliseconds(timeout))
+        )
+
+    async def alter_reassignments(
+        self, replicas: Mapping[TopicPartition, Sequence[int] | None], *, timeout: float | None = None
+    ) -> Results[TopicPartition, None]:
+        """Move partitions to these brokers; None gives up a move that is under way."""
+        return await asyncio.wrap_future(
+            self._operations.alter_reassignments(replicas, milliseconds(timeout))
+        )
+
+    async def list_reassignments(
+        self, partitions: Sequence[TopicPartition] | None = None, *, timeout: float | None = None
+    ) -> dict[TopicPartition, Reassignment]:
+        """The moves that are under way."""
+        return await asyncio.wrap_future(
+            self._operations.list_reassignments(partitions, milliseconds(timeout))
+        )
+
+    async def describe_features(self, *, timeout: float | None = None) -> dict[str, FeatureDescription]:
+        """What the brokers could do, and at which level the cluster does it."""
+        return await asyncio.wrap_future(self._operations.describe_features(milliseconds(timeout)))

@@ -196,3 +196,28 @@ class ProducerDescription:
     last_sequence: int
     last_timestamp_ms: int
     current_txn_start_offset: int
+
+
+class ElectionType(IntEnum):
+    """Which leader is wanted; the numbers are the protocol's."""
+
+    PREFERRED = 0
+    UNCLEAN = 1  # any replica, at the price of records
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignment:
+    """A partition on its way to other brokers."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureDescription:
+    """A feature: the levels that the brokers support, and the one the cluster is at (None: it is off)."""
+
+    min_level: int
+    max_level: int
+    level: int | None

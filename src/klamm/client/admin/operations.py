@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from random import Random
 from typing import Any, TypeVar
 
-from klamm.client.admin import configs, groups, offsets, topics
+from klamm.client.admin import cluster, configs, groups, offsets, resets, topics
 from klamm.client.admin.calls import Calls, RetryPolicy
 from klamm.client.admin.model import (
     AlterOp,
@@ -15,16 +15,20 @@ from klamm.client.admin.model import (
     CommittedOffset,
     ConfigEntry,
     CreatedTopic,
+    ElectionType,
+    FeatureDescription,
     GroupDescription,
     ListedGroup,
     ListedOffset,
     LogDirDescription,
     NewTopic,
     ProducerDescription,
+    Reassignment,
     Resource,
     Results,
     TopicDescription,
 )
+from klamm.client.admin.resets import ResetTarget
 from klamm.client.config import ADMIN, ClientConfig
 from klamm.client.errors import IllegalStateError
 from klamm.client.runtime import ClientThread
@@ -217,3 +221,36 @@ class AdminOperations:
                 calls, wanted, read_committed=read_committed, timeout_ms=timeout_ms
             )
         )
+
+    def reset_group_offsets(
+        self,
+        group_id: str,
+        partitions: Sequence[TopicPartition] | None,
+        target: ResetTarget,
+        timeout_ms: int | None,
+    ) -> Future[Results[TopicPartition, int]]:
+        return self._run(
+            lambda calls: resets.reset_group_offsets(
+                calls, group_id, partitions, target, timeout_ms=timeout_ms
+            )
+        )
+
+    def elect_leaders(
+        self, partitions: Sequence[TopicPartition] | None, election: ElectionType, timeout_ms: int | None
+    ) -> Future[Results[TopicPartition, None]]:
+        return self._run(
+            lambda calls: cluster.elect_leaders(calls, partitions, election, timeout_ms=timeout_ms)
+        )
+
+    def alter_reassignments(
+        self, replicas: Mapping[TopicPartition, Sequence[int] | None], timeout_ms: int | None
+    ) -> Future[Results[TopicPartition, None]]:
+        return self._run(lambda calls: cluster.alter_reassignments(calls, replicas, timeout_ms=timeout_ms))
+
+    def list_reassignments(
+        self, partitions: Sequence[TopicPartition] | None, timeout_ms: int | None
+    ) -> Future[dict[TopicPartition, Reassignment]]:
+        return self._run(lambda calls: cluster.list_reassignments(calls, partitions, timeout_ms=timeout_ms))
+
+    def describe_features(self, timeout_ms: int | None) -> Future[dict[str, FeatureDescription]]:
+        return self._run(lambda calls: cluster.describe_features(calls, timeout_ms=timeout_ms))

@@ -1,0 +1,89 @@
+"""Moving a group that has no members to other offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from klamm.client.admin.calls import Calls
+from klamm.client.admin.model import CommittedOffset, Results
+from klamm.client.admin.offsets import (
+    EARLIEST,
+    LATEST,
+    alter_group_offsets,
+    list_group_offsets,
+    list_offsets,
+)
+from klamm.client.errors import KlammError
+from klamm.protocol.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class ResetTarget:
+    """Where to go: exactly one of these."""
+
+    to: str | int | None = None  # "earliest", "latest" or an offset
+    timestamp_ms: int | None = None
+    shift_by: int | None = None
+
+    def __post_init__(self) -> None:
+        if [self.to, self.timestamp_ms, self.shift_by].count(None) != 2:
+            raise ValueError("give exactly one of to, timestamp_ms and shift_by")
+        if isinstance(self.to, str) and self.to not in {"earliest", "latest"}:
+            raise ValueError(f"to={self.to!r}: write 'earliest', 'latest' or an offset")
+
+    def offset(self, current: int | None, start: int, end: int, timed: int) -> int | None:
+        """The offset meant, brought to the log's nearer end if it lies outside; None: nothing to shift."""
+        if self.shift_by is not None:
+            if current is None:
+                return None
+            wanted = current + self.shift_by
+        elif self.timestamp_ms is not None:
+            wanted = timed if timed >= 0 else end
+        elif isinstance(self.to, int):
+            wanted = self.to
+        else:
+            wanted = start if self.to == "earliest" else end
+        return min(max(wanted, start), end)
+
+
+async def reset_group_offsets(
+    calls: Calls,
+    group_id: str,
+    partitions: Sequence[TopicPartition] | None,
+    target: ResetTarget,
+    *,
+    timeout_ms: int | None,
+) -> Results[TopicPartition, int]:
+    """Commit the target for these partitions, or for all that are committed; the new offsets."""
+    deadline = calls.deadline(f"resetting offsets of group {group_id}", timeout_ms)
+    committed = await list_group_offsets(
+        calls, group_id, partitions, require_stable=False, timeout_ms=deadline.remaining_ms()
+    )
+    chosen = sorted(committed) if partitions is None else list(dict.fromkeys(partitions))
+    results: Results[TopicPartition, int] = Results()
+    found: list[dict[TopicPartition, int]] = []
+    for at in (EARLIEST, LATEST, -1 if target.timestamp_ms is None else target.timestamp_ms):
+        listed = await list_offsets(
+            calls, dict.fromkeys(chosen, at), read_committed=False, timeout_ms=deadline.remaining_ms()
+        )
+        results.update(listed.errors)
+        found.append({key: item.offset for key, item in listed.items() if not isinstance(item, KlammError)})
+    start, end, timed = found
+    wanted: dict[TopicPartition, CommittedOffset] = {}
+    for key in chosen:
+        if key in results:
+            continue
+        current = committed[key].offset if key in committed else None
+        offset = target.offset(current, start[key], end[key], timed[key])
+        if offset is None:
+            results[key] = KlammError(
+                f"{group_id} has committed nothing for {key}: there is nothing to shift"
+            )
+        else:
+            wanted[key] = CommittedOffset(offset)
+    if wanted:
+        altered = await alter_group_offsets(calls, group_id, wanted, timeout_ms=deadline.remaining_ms())
+        for key, error in altered.items():
+            results[key] = wanted[key].offset if error is None else error
+    return results
