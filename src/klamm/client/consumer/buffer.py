@@ -49,25 +49,19 @@ class FetchBuffer:
         """At most `limit` records. `on_room` is told when there is room for another fetch.
 
         An error is raised by the first call that has nothing to give before it. Decoding happens without the
-        lock, and room is announced before the last of it: the next fetch is under way meanwhile.
+        lock, and room is announced before it: the next fetch is under way meanwhile.
         """
+        with self._state.lock:
+            readable, has_room = self._readable(limit)
+        if has_room:
+            on_room()
         chunks: list[Chunk] = []
         has_moved = False
-        while limit > 0:
-            with self._state.lock:
-                found = self._next_readable(on_room)
-                if found is None:
-                    break
-                fetched, state = found
-                is_last_of_it = fetched.is_clean and fetched.left_count <= limit
-                if is_last_of_it:
-                    state.ahead_offset = fetched.end_offset
-            if is_last_of_it:
-                on_room()
+        for fetched, state in readable:
             try:
                 read = fetched.read(limit)
             except KlammError as error:
-                state.ahead_offset = -1
+                self._look_back(readable)
                 if chunks or has_moved:
                     break
                 self._refuse(fetched, error)
@@ -78,47 +72,56 @@ class FetchBuffer:
                 state.offset = fetched.next_offset
                 if fetched.leader_epoch >= 0:
                     state.leader_epoch = fetched.leader_epoch
-                state.ahead_offset = -1
                 if fetched.is_drained:
-                    self._remove(fetched)
-            if fetched.is_drained and not is_last_of_it:
-                on_room()
-            if not read and not fetched.is_drained:
-                break  # past markers to something that cannot be read: the next call says so
+                    self._queue.remove(fetched)
             chunks += read
             limit -= sum([len(chunk.records) for chunk in read])
+            if not fetched.is_drained:
+                break  # the limit is reached, or what comes now cannot be read: the next call says so
+        self._look_back(readable)
         self.record_count += sum([len(chunk.records) for chunk in chunks])
         return Taken(chunks, has_moved)
 
-    def _next_readable(self, on_room: Callable[[], None]) -> tuple[Fetched, PartitionState] | None:
-        """The oldest fetch that may be handed out; what went out of date on the way is dropped."""
+    def _readable(self, limit: int) -> tuple[list[tuple[Fetched, PartitionState]], bool]:
+        """The fetches that `limit` records can come from, oldest first; whether they leave room for others.
+
+        What went out of date is dropped. Where all that is buffered of a partition will be handed out, the
+        next fetch may go on behind it at once.
+        """
         dropped: list[Fetched] = []
-        found: tuple[Fetched, PartitionState] | None = None
+        found: list[tuple[Fetched, PartitionState]] = []
+        reached: dict[TopicPartition, int] = {}
+        has_room = False
         for fetched in self._queue:
-            state = self._state.partitions.get(fetched.partition)
-            if state is None or state.status is not Status.FETCHING or state.offset != fetched.next_offset:
-                if state is not None and self._is_preceded(fetched, state):
-                    continue
+            partition = fetched.partition
+            state = self._state.partitions.get(partition)
+            if (
+                state is None
+                or state.status is not Status.FETCHING
+                or state.is_pending_revocation
+                or fetched.next_offset != reached.get(partition, state.offset)
+            ):
                 dropped.append(fetched)
-            elif state.is_pending_revocation:
-                dropped.append(fetched)
-            elif not state.is_paused:
-                found = fetched, state
-                break
+                continue
+            reached[partition] = fetched.end_offset
+            if state.is_paused or limit <= 0:
+                continue
+            found.append((fetched, state))
+            if fetched.is_clean and fetched.left_count <= limit:
+                state.ahead_offset = fetched.end_offset
+                has_room = True
+            else:
+                state.ahead_offset = -1
+            limit -= max(1, fetched.left_count)
         for fetched in dropped:
             self._queue.remove(fetched)
-        if dropped:
-            on_room()
-        return found
+        return found, has_room or bool(dropped)
 
-    def _is_preceded(self, fetched: Fetched, state: PartitionState) -> bool:
-        """Whether an older fetch of the partition leads up to this one."""
-        for earlier in self._queue:
-            if earlier is fetched:
-                return False
-            if earlier.partition == fetched.partition and earlier.next_offset == state.offset:
-                return earlier.end_offset == fetched.next_offset
-        return False
+    def _look_back(self, readable: list[tuple[Fetched, PartitionState]]) -> None:
+        """Positions are where they are; what lies ahead of them is fetched from there."""
+        with self._state.lock:
+            for _, state in readable:
+                state.ahead_offset = -1
 
     def _refuse(self, fetched: Fetched, error: KlammError) -> None:
         # A record that does not deserialize stays until somebody seeks; damage is fetched again.
