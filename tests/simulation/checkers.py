@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -15,6 +14,8 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 Place = tuple[str, int]
+
+_LONGEST_WAIT_MS: Final = 30_000  # longer than any timeout in these worlds
 
 
 class Checker:
@@ -73,10 +74,12 @@ class WireChecker(Checker):
         if exchange in self.joins:
             self.endings[exchange] += 1
 
-    def waiting_longer_than(self, duration_ms: int) -> Iterable[Exchange]:
-        """Requests that the broker has had for so long."""
-        since_ms = self.world.clock.now_ms() - duration_ms
-        return [each for each in self._open if each.sent_at_ms < since_ms]
+    def at_the_end(self) -> None:
+        """Nobody waits for ever: what is parked now came lately."""
+        since_ms = self.world.clock.now_ms() - _LONGEST_WAIT_MS
+        for exchange in self._open:
+            if exchange.sent_at_ms < since_ms:
+                self.world.broken(f"{exchange.api_key.name} of {exchange.link} never ended")
 
 
 class Ledger:

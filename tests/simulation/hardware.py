@@ -28,6 +28,7 @@ class Disk(SimulatedFiles):
 
     def __init__(self, random: Random, clock: ManualClock, on_loss: Callable[[], None]) -> None:
         super().__init__(random, clock)
+        self.clock = clock
         self.rates = Faults()
         self._on_loss = on_loss
 

@@ -27,6 +27,7 @@ from simulation.machine import Machine
 from simulation.members import Member, at_rest
 from simulation.network import DisconnectedError, Exchange, Network
 from simulation.offset_checker import OffsetChecker
+from simulation.reopening import complaint_about
 
 SETTINGS: Final[Mapping[str, str]] = {
     "offsets.topic.num.partitions": "2",
@@ -150,6 +151,8 @@ class World:
         self._check_consumed()
         self.is_over = True
         self._check()
+        self._check_disk()
+        self._check()
 
     def _restless(self) -> Sequence[str]:
         if not self.machine.is_serving:
@@ -185,6 +188,15 @@ class World:
             if next_offset < history.log.high_watermark:
                 self.broken(f"{group} never got {topic}-{partition} from {next_offset} on")
 
+    def _check_disk(self) -> None:
+        """What is on disk says the same to everybody who opens it."""
+        self.machine.stop()
+        while self.machine.is_on:
+            self.pass_ms(100)
+        complaint = complaint_about(self.machine)
+        if complaint is not None:
+            self.broken(complaint)
+
     async def _weather(self) -> None:
         while True:
             await asyncio.sleep(1)
@@ -197,8 +209,9 @@ class World:
             how = self.machine.bury()
             self.network.host_died()
             self.deaths.append(how)
-            delay_ms = 50 if self.is_calm else self.random.choice(_RESTART_AFTER_MS)
-            self.loop.call_later(delay_ms / 1000, self.machine.start)
+            if not self.is_over:
+                delay_ms = 50 if self.is_calm else self.random.choice(_RESTART_AFTER_MS)
+                self.loop.call_later(delay_ms / 1000, self.machine.start)
         if self._violations:
             raise BrokenPromiseError(self._story())
 
