@@ -10,21 +10,152 @@ from klamm.version import __version__
 if TYPE_CHECKING:
     from klamm.broker.embedded import Broker as Broker
     from klamm.client.admin.face import Admin as Admin
+    from klamm.client.admin.model import NewTopic as NewTopic
     from klamm.client.consumer.face import Consumer as Consumer
+    from klamm.client.consumer.listener import RebalanceListener as RebalanceListener
+    from klamm.client.consumer.listener import StatefulListener as StatefulListener
+    from klamm.client.consumer.offset_stores import FileOffsetStore as FileOffsetStore
+    from klamm.client.consumer.offset_stores import SqliteOffsetStore as SqliteOffsetStore
+    from klamm.client.consumer.positions import Committed as Committed
+    from klamm.client.consumer.records import ConsumerRecord as ConsumerRecord
+    from klamm.client.consumer.records import Records as Records
+    from klamm.client.errors import BrokerError as BrokerError
+    from klamm.client.errors import BufferExhaustedError as BufferExhaustedError
+    from klamm.client.errors import CommitFailedError as CommitFailedError
+    from klamm.client.errors import ConcurrentAccessError as ConcurrentAccessError
+    from klamm.client.errors import DeliveryError as DeliveryError
+    from klamm.client.errors import DisconnectedError as DisconnectedError
+    from klamm.client.errors import FencedInstanceIdError as FencedInstanceIdError
+    from klamm.client.errors import GroupAuthorizationError as GroupAuthorizationError
+    from klamm.client.errors import GroupMaxSizeReachedError as GroupMaxSizeReachedError
+    from klamm.client.errors import IllegalStateError as IllegalStateError
+    from klamm.client.errors import InconsistentGroupProtocolError as InconsistentGroupProtocolError
+    from klamm.client.errors import InvalidGroupIdError as InvalidGroupIdError
+    from klamm.client.errors import InvalidSessionTimeoutError as InvalidSessionTimeoutError
     from klamm.client.errors import KlammError as KlammError
+    from klamm.client.errors import KlammTimeoutError as KlammTimeoutError
+    from klamm.client.errors import LogTruncationError as LogTruncationError
+    from klamm.client.errors import NoBrokersError as NoBrokersError
+    from klamm.client.errors import NoOffsetForPartitionError as NoOffsetForPartitionError
+    from klamm.client.errors import OffsetOutOfRangeError as OffsetOutOfRangeError
+    from klamm.client.errors import ProducerFencedError as ProducerFencedError
+    from klamm.client.errors import ProtocolError as ProtocolError
+    from klamm.client.errors import RebalanceInProgressError as RebalanceInProgressError
+    from klamm.client.errors import RebalanceListenerError as RebalanceListenerError
+    from klamm.client.errors import RecordDeserializationError as RecordDeserializationError
+    from klamm.client.errors import RecordTooLargeError as RecordTooLargeError
+    from klamm.client.errors import RetriableCommitFailedError as RetriableCommitFailedError
+    from klamm.client.errors import TopicAuthorizationError as TopicAuthorizationError
+    from klamm.client.errors import UnsupportedVersionError as UnsupportedVersionError
+    from klamm.client.errors import WakeupError as WakeupError
+    from klamm.client.producer.delivery import RecordMetadata as RecordMetadata
     from klamm.client.producer.face import Producer as Producer
+    from klamm.config import ConfigError as ConfigError
     from klamm.protocol.types import TopicPartition as TopicPartition
 
-# Name -> the module that has it. Imported when asked for: `import klamm` alone stays cheap.
-_HOMES = {
-    "Admin": "klamm.client.admin.face",
-    "Broker": "klamm.broker.embedded",
-    "Consumer": "klamm.client.consumer.face",
-    "KlammError": "klamm.client.errors",
-    "Producer": "klamm.client.producer.face",
-    "TopicPartition": "klamm.protocol.types",
+# Module -> what is to be had from it. Imported when asked for: `import klamm` alone stays cheap.
+_OFFERED = {
+    "klamm.broker.embedded": ("Broker",),
+    "klamm.client.admin.face": ("Admin",),
+    "klamm.client.admin.model": ("NewTopic",),
+    "klamm.client.consumer.face": ("Consumer",),
+    "klamm.client.consumer.listener": (
+        "RebalanceListener",
+        "StatefulListener",
+    ),
+    "klamm.client.consumer.offset_stores": (
+        "FileOffsetStore",
+        "SqliteOffsetStore",
+    ),
+    "klamm.client.consumer.positions": ("Committed",),
+    "klamm.client.consumer.records": (
+        "ConsumerRecord",
+        "Records",
+    ),
+    "klamm.client.errors": (
+        "BrokerError",
+        "BufferExhaustedError",
+        "CommitFailedError",
+        "ConcurrentAccessError",
+        "DeliveryError",
+        "DisconnectedError",
+        "FencedInstanceIdError",
+        "GroupAuthorizationError",
+        "GroupMaxSizeReachedError",
+        "IllegalStateError",
+        "InconsistentGroupProtocolError",
+        "InvalidGroupIdError",
+        "InvalidSessionTimeoutError",
+        "KlammError",
+        "KlammTimeoutError",
+        "LogTruncationError",
+        "NoBrokersError",
+        "NoOffsetForPartitionError",
+        "OffsetOutOfRangeError",
+        "ProducerFencedError",
+        "ProtocolError",
+        "RebalanceInProgressError",
+        "RebalanceListenerError",
+        "RecordDeserializationError",
+        "RecordTooLargeError",
+        "RetriableCommitFailedError",
+        "TopicAuthorizationError",
+        "UnsupportedVersionError",
+        "WakeupError",
+    ),
+    "klamm.client.producer.delivery": ("RecordMetadata",),
+    "klamm.client.producer.face": ("Producer",),
+    "klamm.config": ("ConfigError",),
+    "klamm.protocol.types": ("TopicPartition",),
 }
-__all__ = ["Admin", "Broker", "Consumer", "KlammError", "Producer", "TopicPartition", "__version__"]
+_HOMES = {name: module for module, names in _OFFERED.items() for name in names}
+__all__ = [
+    "Admin",
+    "Broker",
+    "BrokerError",
+    "BufferExhaustedError",
+    "CommitFailedError",
+    "Committed",
+    "ConcurrentAccessError",
+    "ConfigError",
+    "Consumer",
+    "ConsumerRecord",
+    "DeliveryError",
+    "DisconnectedError",
+    "FencedInstanceIdError",
+    "FileOffsetStore",
+    "GroupAuthorizationError",
+    "GroupMaxSizeReachedError",
+    "IllegalStateError",
+    "InconsistentGroupProtocolError",
+    "InvalidGroupIdError",
+    "InvalidSessionTimeoutError",
+    "KlammError",
+    "KlammTimeoutError",
+    "LogTruncationError",
+    "NewTopic",
+    "NoBrokersError",
+    "NoOffsetForPartitionError",
+    "OffsetOutOfRangeError",
+    "Producer",
+    "ProducerFencedError",
+    "ProtocolError",
+    "RebalanceInProgressError",
+    "RebalanceListener",
+    "RebalanceListenerError",
+    "RecordDeserializationError",
+    "RecordMetadata",
+    "RecordTooLargeError",
+    "Records",
+    "RetriableCommitFailedError",
+    "SqliteOffsetStore",
+    "StatefulListener",
+    "TopicAuthorizationError",
+    "TopicPartition",
+    "UnsupportedVersionError",
+    "WakeupError",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> object:
@@ -34,3 +165,7 @@ def __getattr__(name: str) -> object:
     value: object = getattr(import_module(home), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return __all__
