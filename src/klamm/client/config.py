@@ -106,6 +106,10 @@ PRODUCER: Final = Definition(
 
 ADMIN: Final = Definition((*_COMMON, _API_TIMEOUT))
 
+# The metadata of a million partitions fits; a consumer takes more, since records come to it.
+MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
+MAX_FETCH_BYTES: Final = 256 * 1024 * 1024
+
 _ADDRESS: Final = re.compile(r"\[?([0-9A-Za-z._:%-]+?)\]?:([0-9]{1,5})")
 
 
@@ -162,7 +166,7 @@ class ClientConfig:
             raise ConfigError("bootstrap.servers", "bootstrap.servers is empty: write host:port, ...")
         return tuple(addresses)
 
-    def network(self, client_id: str, max_response_bytes: int = 256 * 1024 * 1024) -> NetworkConfig:
+    def network(self, client_id: str, max_response_bytes: int = MAX_RESPONSE_BYTES) -> NetworkConfig:
         values = self.values
         return NetworkConfig(
             bootstrap=self.bootstrap(),

@@ -30,6 +30,10 @@ class FrameReader:
         self._parts: list[bytes | bytearray | memoryview] = []  # what came of it, joined once it is whole
         self._came = 0
 
+    def allow(self, max_bytes: int) -> None:
+        """Take frames of this size from the next one on."""
+        self._max_bytes = max_bytes
+
     @property
     def buffered_bytes(self) -> int:
         """What has come and belongs to no frame yet."""
@@ -87,6 +91,10 @@ class FrameReader:
             raise DecodeError("a TLS handshake on a plain-text listener: set security.protocol=PLAINTEXT")
         if start in (b"GET ", b"POST", b"PUT ", b"HEAD"):
             raise DecodeError("an HTTP request: this port speaks the Kafka protocol")
+        if start == b"HTTP":
+            raise DecodeError("a web server, no Kafka broker")
+        if start[:2] == b"\x15\x03":
+            raise DecodeError("a TLS listener, spoken to in plain text")
         if size < self._smallest:
             raise DecodeError(f"a frame of {size} bytes")
         if size > self._max_bytes:

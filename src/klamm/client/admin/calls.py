@@ -43,11 +43,13 @@ class Deadline:
         """What is left; raises when nothing is."""
         left_ms = self._due_at_ms - self._core.now_ms
         if left_ms <= 0:
-            cause = self.last_error or self._core.metadata.error
-            reason = f"; last error: {cause}" if cause else ""
+            # An item may have failed only because nobody told us of the cluster: say that too.
+            causes = [error for error in (self.last_error, self._core.metadata.error) if error is not None]
+            reasons = dict.fromkeys(map(str, causes))
+            tail = f"; last error: {', since '.join(reasons)}" if reasons else ""
             raise KlammTimeoutError(
-                f"{self._what} took longer than {self._policy.timeout_ms} ms{reason}"
-            ) from cause
+                f"{self._what} took longer than {self._policy.timeout_ms} ms{tail}"
+            ) from (causes[0] if causes else None)
         return left_ms
 
     async def pause(self, error: KlammError) -> None:

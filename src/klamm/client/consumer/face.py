@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from klamm.client.assignors.base import GroupMetadata
-from klamm.client.config import ClientConfig
+from klamm.client.config import MAX_FETCH_BYTES, MAX_RESPONSE_BYTES, ClientConfig
 from klamm.client.consumer import report
 from klamm.client.consumer.claims import ThreadClaim
 from klamm.client.consumer.commits import Callback
@@ -371,8 +371,10 @@ def client_thread(
     parsed: ClientConfig, settings: ConsumerSettings, clock: Clock, random: Random
 ) -> ClientThread:
     """The thread of a consumer, not started yet."""
+    # The first batch of an answer comes whole, whatever its size: there must be room beside the limit.
+    largest = max(MAX_FETCH_BYTES, settings.fetch_max_bytes + MAX_RESPONSE_BYTES)
     return ClientThread(
-        parsed.network(settings.client_id),
+        parsed.network(settings.client_id, largest),
         parsed.metadata(allow_auto_topic_creation=parsed.values.boolean("allow.auto.create.topics")),
         clock=clock,
         random=random,

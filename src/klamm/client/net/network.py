@@ -14,7 +14,7 @@ from enum import Enum
 from random import Random
 from typing import Final, Protocol
 
-from klamm.client.errors import DisconnectedError, KlammError, KlammTimeoutError
+from klamm.client.errors import DisconnectedError, KlammError, KlammTimeoutError, ProtocolError
 from klamm.client.net.wire import Call, Wire
 from klamm.protocol.api import ApiKey
 from klamm.protocol.types import Buffer
@@ -132,6 +132,9 @@ class _Connection:
         self.last_used_ms = self.network.now_ms
         try:
             answered, to_send = wire.receive(data, self.network.now_ms)
+        except ProtocolError as error:
+            self.close(ProtocolError(f"{self._place()}: {error}"))
+            return
         except KlammError as error:
             self.close(error)
             return
@@ -170,13 +173,15 @@ class _Connection:
     def lost(self, error: OSError | None) -> None:
         if self.state is _State.CLOSED:
             return
-        address = self.network.address_of(self.node)
-        place = f"{address[0]}:{address[1]}" if address else f"broker {self.node.number}"
         if error is None and self.state is _State.OPENING:
             cause = "it closed the connection at once; is this a Kafka listener without TLS?"
         else:
             cause = str(error or "the broker closed the connection")
-        self.close(DisconnectedError(f"{place}: {cause}"))
+        self.close(DisconnectedError(f"{self._place()}: {cause}"))
+
+    def _place(self) -> str:
+        address = self.network.address_of(self.node)
+        return f"{address[0]}:{address[1]}" if address else f"broker {self.node.number}"
 
     def close(self, error: KlammError) -> None:
         """Drop the connection; everything under way fails with this error."""
@@ -206,6 +211,8 @@ class _Connection:
 
     def tick(self, now_ms: int) -> int | None:
         """Time out what is due; when to look again."""
+        if self.state is _State.OPENING and now_ms >= self._opened_by_ms():
+            self._give_up_opening()
         self._expire_waiting(now_ms)
         if self.wire is not None and self.wire.in_flight:
             _, oldest = self.wire.in_flight[0]
@@ -213,12 +220,26 @@ class _Connection:
             late = next((call for _, call in self.wire.in_flight if call.due_at_ms <= now_ms), None)
             if late is not None:
                 asked = ApiKey(oldest.api_key).name
-                self.close(KlammTimeoutError(f"no answer to {asked} within {late.timeout_ms} ms"))
+                self.close(
+                    KlammTimeoutError(f"{self._place()}: no answer to {asked} within {late.timeout_ms} ms")
+                )
         idle_ms = self.network.config.connections_max_idle_ms
         if self.state is _State.READY and not self.load and now_ms - self.last_used_ms >= idle_ms:
             self._close_idle()
         self.open_if_due(now_ms)
         return self._next_due()
+
+    def _opened_by_ms(self) -> int:
+        return self.opened_at_ms + self.network.config.request_timeout_ms
+
+    def _give_up_opening(self) -> None:
+        """Nobody is there, or somebody who takes connections and says nothing: try elsewhere, or anew."""
+        is_connected = self.wire is not None and bool(self.wire.in_flight)
+        missing = (
+            "it took the connection, but gave no answer to API_VERSIONS" if is_connected else "no connection"
+        )
+        limit_ms = self.network.config.request_timeout_ms
+        self.close(KlammTimeoutError(f"{self._place()}: {missing} within {limit_ms} ms"))
 
     def _close_idle(self) -> None:
         link, self.link, self.wire = self.link, None, None
@@ -246,6 +267,8 @@ class _Connection:
             dues.append(self.retry_at_ms)
         if self.wire is not None:
             dues += [call.due_at_ms for _, call in self.wire.in_flight]
+        if self.state is _State.OPENING:
+            dues.append(self._opened_by_ms())
         if self.state is _State.READY:
             dues.append(self.last_used_ms + self.network.config.connections_max_idle_ms)
         return min(dues, default=None)

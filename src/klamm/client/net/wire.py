@@ -19,6 +19,8 @@ from klamm.protocol.types import Buffer
 from klamm.version import __version__
 
 NEGOTIATION_VERSION: Final = 4
+# Nobody has proved to be a broker before the versions are known, and they take a kilobyte.
+NEGOTIATION_BYTES: Final = 1024 * 1024
 
 Done = Callable[[Any, KlammError | None], None]
 
@@ -49,7 +51,8 @@ class Wire:
 
     def __init__(self, client_id: str, max_response_bytes: int) -> None:
         self._client_id = client_id
-        self._frames = FrameReader(max_response_bytes, smallest=4, are_requests=False)
+        self._max_response_bytes = max_response_bytes
+        self._frames = FrameReader(min(NEGOTIATION_BYTES, max_response_bytes), smallest=4, are_requests=False)
         self._correlation_id = 0
         self._versions: dict[int, tuple[int, int]] = {}
         self.features: Mapping[str, int] = {}
@@ -142,4 +145,5 @@ class Wire:
         }
         self.features = {item.name: item.max_version_level for item in response.finalized_features}
         self.is_ready = True
+        self._frames.allow(self._max_response_bytes)
         return []
