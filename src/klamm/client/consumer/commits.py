@@ -111,6 +111,7 @@ class Commits:
                 error = failure
             if isinstance(error, FencedInstanceIdError):
                 self.fenced = error
+                self._inbox.ring()
             if error is not None:
                 log.log(logging.DEBUG if callback else logging.WARNING, "commit of %s: %s", offsets, error)
             if callback is not None:

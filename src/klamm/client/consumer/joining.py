@@ -249,6 +249,10 @@ class Joining:
                 raise _AgainError(after_a_pause=False)
             case ErrorCode.rebalance_in_progress:
                 raise _AgainError(after_a_pause=False)
+            case ErrorCode.unsupported_version:
+                raise UnsupportedVersionError(
+                    f"{error}: this broker may know no static members, try without group.instance.id"
+                )
             case _:
                 raise error
 

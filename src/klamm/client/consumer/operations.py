@@ -247,6 +247,8 @@ class Operations:
 
         The next poll finds out where that is.
         """
+        if timestamp is None:
+            self._check_group()
         wanted = arguments.partitions_of(partitions) or list(self.state.partitions)
         with self.state.lock:
             for state in [self.state[partition] for partition in wanted]:

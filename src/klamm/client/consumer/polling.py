@@ -46,6 +46,7 @@ class Poller:
 
     def poll_nowait(self, limit: int) -> Records | None:
         """What is buffered, without a word to the client's thread; None when there is more to do."""
+        self._host.check()
         engine = self._engine
         now_ms = self._host.clock.now_ms()
         engine.last_poll_ms = now_ms

@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from klamm.client.assignors.base import Assignor, RebalanceProtocol
@@ -111,6 +112,7 @@ def parse(
         offset_store=parsed.objects.get("offset.store"),
         start_at=parsed.objects.get("start.at"),
     )
+    _check_objects(settings)
     _check_broadcast(parsed, settings)
     return parsed, settings
 
@@ -167,6 +169,40 @@ def _is_auto_commit(parsed: ClientConfig, group_id: str | None) -> bool:
         "enable.auto.commit=true commits for a group: set group.id too",
     )
     return False
+
+
+def _check_objects(settings: ConsumerSettings) -> None:
+    """Values that are no text say no less clearly what they have to be."""
+    for name, function in (
+        ("key.deserializer", settings.key_deserializer),
+        ("value.deserializer", settings.value_deserializer),
+    ):
+        check_together(
+            function is None or callable(function), name, f"{name}: give a function of bytes or None"
+        )
+    handler = settings.on_deserialize_error
+    check_together(
+        handler in ("raise", "skip") or callable(handler),
+        "on.deserialize.error",
+        f"on.deserialize.error={handler!r}: write raise or skip, or give a function of the error",
+    )
+    store = settings.offset_store
+    check_together(
+        store is None or (hasattr(store, "load") and hasattr(store, "save")),
+        "offset.store",
+        f"offset.store={store!r}: give FileOffsetStore(directory), SqliteOffsetStore(file) or one like them",
+    )
+    start = settings.start_at
+    for place in start.values() if isinstance(start, Mapping) else (start,):
+        check_together(
+            place is None
+            or place in ("earliest", "latest")
+            or isinstance(place, datetime)
+            or (isinstance(place, int) and place >= 0),
+            "start.at",
+            f"start.at={place!r}: write earliest, latest, an offset from 0 on or a datetime, "
+            "or a dictionary of them by TopicPartition",
+        )
 
 
 def _check_broadcast(parsed: ClientConfig, settings: ConsumerSettings) -> None:

@@ -182,7 +182,7 @@ def test_a_join_of_an_unknown_member_joins_anew_at_once(world: World) -> None:
         (ErrorCode.inconsistent_group_protocol, InconsistentGroupProtocolError),
         (ErrorCode.group_max_size_reached, GroupMaxSizeReachedError),
         (ErrorCode.invalid_group_id, BrokerError),
-        (ErrorCode.unsupported_version, BrokerError),
+        (ErrorCode.unsupported_version, UnsupportedVersionError),
         (ErrorCode.unknown_server_error, KlammError),
     ],
 )
