@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from klamm.version import __version__
 
 if TYPE_CHECKING:
+    from klamm import aio as aio
     from klamm.broker.embedded import Broker as Broker
     from klamm.client.admin.face import Admin as Admin
     from klamm.client.admin.model import NewTopic as NewTopic
@@ -155,10 +156,13 @@ __all__ = [
     "UnsupportedVersionError",
     "WakeupError",
     "__version__",
+    "aio",
 ]
 
 
 def __getattr__(name: str) -> object:
+    if name == "aio":
+        return import_module("klamm.aio")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'klamm' has no attribute {name!r}")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from random import Random
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Generic, Self
 
 from klamm.client.assignors.base import GroupMetadata
 from klamm.client.consumer import report
@@ -21,14 +21,14 @@ from klamm.client.consumer.offset_lookup import FoundOffset
 from klamm.client.consumer.operations import Operations
 from klamm.client.consumer.positions import Committed
 from klamm.client.consumer.rebalance_log import Rebalance
-from klamm.client.consumer.records import ConsumerRecord, Records
+from klamm.client.consumer.records import ConsumerRecord, K, Records, V
 from klamm.client.consumer.settings import parse
 from klamm.client.errors import IllegalStateError
 from klamm.clock import Clock, SystemClock
 from klamm.protocol.types import TopicPartition
 
 
-class Consumer:
+class Consumer(Generic[K, V]):
     """As `klamm.Consumer`, with `await`, `async with` and `async for`.
 
     A thread of its own sends heartbeats: a loop that is blocked for a while loses no membership. Rebalance
@@ -41,9 +41,17 @@ class Consumer:
         config: Mapping[str, Any] | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
+        key_deserializer: Callable[[bytes | None], K] | None = None,
+        value_deserializer: Callable[[bytes | None], V] | None = None,
         **settings: Any,
     ) -> None:
         names, config = split_arguments(topics, config)
+        for name, given in (
+            ("key_deserializer", key_deserializer),
+            ("value_deserializer", value_deserializer),
+        ):
+            if given is not None:
+                settings[name] = given
         parsed, checked = parse(config, settings, next(numbers))
         clock = clock or SystemClock()
         host = ThreadHost(client_thread(parsed, checked, clock, random or Random()), LoopSignal(clock))
@@ -127,7 +135,7 @@ class Consumer:
 
     # --- records ----------------------------------------------------------------------------------------
 
-    async def poll(self, timeout: float | None = None, *, max_records: int | None = None) -> Records:
+    async def poll(self, timeout: float | None = None, *, max_records: int | None = None) -> Records[K, V]:
         """Records, as soon as there are any; none after `timeout` seconds (None: wait for ever)."""
         with self._claim:
             self._enter()
@@ -141,7 +149,7 @@ class Consumer:
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
-    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
         """Records by partition; of these partitions alone, if any are named."""
         with self._claim:
             self._enter()
@@ -155,7 +163,7 @@ class Consumer:
                 self._operations.set_paused(still, is_paused=False)
             return records.by_partition()
 
-    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         """Records, one after the other, for ever. Positions move with each."""
         handout, inbox = self._handout, self._inbox
         while True:
@@ -166,7 +174,7 @@ class Consumer:
                     break
             handout.start(await self.poll())
 
-    async def getone(self, timeout: float | None = None) -> ConsumerRecord | None:
+    async def getone(self, timeout: float | None = None) -> ConsumerRecord[K, V] | None:
         """The next record; None when none came in time."""
         handout = self._handout
         with self._claim:

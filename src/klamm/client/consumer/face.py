@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 from random import Random
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Generic, Self
 
 from klamm.client.assignors.base import GroupMetadata
 from klamm.client.config import MAX_FETCH_BYTES, MAX_RESPONSE_BYTES, ClientConfig
@@ -21,7 +21,7 @@ from klamm.client.consumer.offset_lookup import FoundOffset
 from klamm.client.consumer.operations import Operations
 from klamm.client.consumer.positions import Committed
 from klamm.client.consumer.rebalance_log import Rebalance
-from klamm.client.consumer.records import ConsumerRecord, Records
+from klamm.client.consumer.records import ConsumerRecord, K, Records, V
 from klamm.client.consumer.settings import ConsumerSettings, parse
 from klamm.client.errors import IllegalStateError
 from klamm.client.runtime import ClientThread
@@ -31,7 +31,7 @@ from klamm.protocol.types import TopicPartition
 numbers = count(1)
 
 
-class Consumer:
+class Consumer(Generic[K, V]):
     """Reads records; settings by Kafka's names, as a dictionary or keywords.
 
     Given topics, it subscribes to them. One thread at a time may use it; others may call `wakeup()`.
@@ -44,9 +44,17 @@ class Consumer:
         config: Mapping[str, Any] | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
+        key_deserializer: Callable[[bytes | None], K] | None = None,
+        value_deserializer: Callable[[bytes | None], V] | None = None,
         **settings: Any,
     ) -> None:
         names, config = split_arguments(topics, config)
+        for name, given in (
+            ("key_deserializer", key_deserializer),
+            ("value_deserializer", value_deserializer),
+        ):
+            if given is not None:
+                settings[name] = given
         parsed, checked = parse(config, settings, next(numbers))
         clock = clock or SystemClock()
         thread = client_thread(parsed, checked, clock, random or Random())
@@ -141,7 +149,7 @@ class Consumer:
 
     # --- records ----------------------------------------------------------------------------------------
 
-    def poll(self, timeout: float | None = None, *, max_records: int | None = None) -> Records:
+    def poll(self, timeout: float | None = None, *, max_records: int | None = None) -> Records[K, V]:
         """Records, as soon as there are any; none after `timeout` seconds (None: wait for ever)."""
         with self._claim:
             self._enter()
@@ -155,7 +163,7 @@ class Consumer:
 
     def getmany(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
-    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
         """Records by partition; of these partitions alone, if any are named."""
         with self._claim:
             self._enter()
@@ -168,7 +176,7 @@ class Consumer:
                 still = others.intersection(self._operations.state.partitions)
                 self._operations.set_paused(still, is_paused=False)
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         """Records, one after the other, for ever. Positions move with each."""
         handout, inbox = self._handout, self._inbox
         while True:
@@ -179,7 +187,7 @@ class Consumer:
                     break
             handout.start(self.poll())
 
-    def getone(self, timeout: float | None = None) -> ConsumerRecord | None:
+    def getone(self, timeout: float | None = None) -> ConsumerRecord[K, V] | None:
         """The next record; None when none came in time."""
         handout = self._handout
         if not self._inbox.needs_attention and not self._operations.is_closed:
@@ -192,7 +200,7 @@ class Consumer:
             return record
         return None
 
-    def __next__(self) -> ConsumerRecord:
+    def __next__(self) -> ConsumerRecord[K, V]:
         while (record := self.getone()) is None:
             continue
         return record

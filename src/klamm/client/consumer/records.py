@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from klamm.client.consumer.settings import ConsumerSettings
 from klamm.client.errors import RecordDeserializationError
 from klamm.protocol.types import TopicPartition
 from klamm.records.record import Record
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
 
-class ConsumerRecord(NamedTuple):
+    # What the deserializers give. Not named: anything.
+    K = TypeVar("K", default=Any)
+    V = TypeVar("V", default=Any)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
+
+
+class ConsumerRecord(NamedTuple, Generic[K, V]):
     """One record, with where it came from."""
 
     topic: str
@@ -20,8 +32,8 @@ class ConsumerRecord(NamedTuple):
     offset: int
     timestamp_ms: int
     timestamp_type: int  # 0: the producer's clock, 1: the broker's
-    key: Any
-    value: Any
+    key: K
+    value: V
     headers: tuple[tuple[str, bytes | None], ...]
     leader_epoch: int
 
@@ -44,7 +56,7 @@ class Chunk(NamedTuple):
     timestamp_type: int
 
 
-class Records:
+class Records(Generic[K, V]):
     """The records of one poll. Iterating makes each record as it comes; `chunks` has them as decoded."""
 
     __slots__ = ("chunks",)
@@ -65,11 +77,11 @@ class Records:
         """The partitions that have records here, in order of their first."""
         return list(dict.fromkeys(chunk.partition for chunk in self.chunks))
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         for chunk in self.chunks:
             yield from consumer_records(chunk)
 
-    def of(self, partition: TopicPartition) -> list[ConsumerRecord]:
+    def of(self, partition: TopicPartition) -> list[ConsumerRecord[K, V]]:
         """The records of one partition."""
         return [
             record
@@ -78,7 +90,7 @@ class Records:
             for record in consumer_records(chunk)
         ]
 
-    def by_partition(self) -> dict[TopicPartition, list[ConsumerRecord]]:
+    def by_partition(self) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
         """All records, in a list per partition."""
         return {partition: self.of(partition) for partition in self.partitions()}
 
