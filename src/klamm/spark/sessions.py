@@ -59,22 +59,26 @@ def session(
     """
     check_versions()
     given = {**(conf or {})}
-    where = master or given.get("spark.master") or os.environ.get("SPARK_MASTER") or "local[*]"
-    is_local = where.startswith("local")
+    where = master or given.get("spark.master") or default_master(os.environ)
+    is_local = where is not None and where.startswith("local")
     prepare_environment(is_local=is_local)
     from pyspark.sql import SparkSession  # noqa: PLC0415 - absent until the extra is installed
 
-    settings = {
-        **SETTINGS,
-        **(local_settings(where) if is_local else {}),
-        **(QUICK_SETTINGS if quick else {}),
-    }
-    builder = SparkSession.builder.appName(app).master(where)
+    builder = SparkSession.builder.appName(app)
+    settings = {**SETTINGS, **(QUICK_SETTINGS if quick else {})}
+    if where is not None:
+        builder = builder.master(where)
+        settings |= local_settings(where) if is_local else {}
     for name, value in {**settings, **given}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel(log_level)
     return spark
+
+
+def default_master(environ: Mapping[str, str]) -> str | None:
+    """All cores of this machine; None under spark-submit, which has been told where to run."""
+    return None if "PYSPARK_GATEWAY_PORT" in environ else "local[*]"
 
 
 def local_settings(master: str) -> dict[str, str]:

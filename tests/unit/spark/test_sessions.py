@@ -69,3 +69,8 @@ def test_workers_get_this_python_and_find_klamm(monkeypatch: pytest.MonkeyPatch,
     assert "/other" in folders
     sessions.prepare_environment(is_local=True)
     assert os.environ["PYTHONPATH"].split(os.pathsep) == folders
+
+
+def test_a_program_given_to_spark_submit_runs_where_that_was_told() -> None:
+    assert sessions.default_master({}) == "local[*]"
+    assert sessions.default_master({"PYSPARK_GATEWAY_PORT": "4711"}) is None
