@@ -66,5 +66,13 @@ class Cluster:
             key.partition: found.offset for key, found in self.admin.list_offsets(wanted).unwrap().items()
         }
 
+    def until_stable(self, topic: str) -> None:
+        """Wait until every transaction in a topic has its marker."""
+        wanted = dict.fromkeys((TopicPartition(topic, number) for number in self.ends(topic)), -1)
+        while True:
+            stable = self.admin.list_offsets(wanted, read_committed=True).unwrap()
+            if {key.partition: found.offset for key, found in stable.items()} == self.ends(topic):
+                return
+
     def committed(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
         return self.admin.list_group_offsets(group_id)

@@ -36,6 +36,8 @@ def transaction(cluster: Cluster, topic: str, values: list[bytes], *, commits: b
         producer.commit_transaction(30)
     else:
         producer.abort_transaction(30)
+    # The producer is answered when the end is decided; its marker reaches the partition a little later.
+    cluster.until_stable(topic)
 
 
 @pytest.mark.parametrize("fetch_bytes", ["60", "1000000"])
@@ -74,5 +76,6 @@ def test_an_open_transaction_is_waited_for_by_nobody(kafka: Cluster, topic: str)
     assert read(kafka, topic, **{"kafka.isolation.level": "read_committed"}) == [(0, b"before")]
     assert [value for _, value in read(kafka, topic)] == [b"before", b"open", b"after"]
     producer.abort_transaction(30)
-    until_stable = read(kafka, topic, **{"kafka.isolation.level": "read_committed"})
-    assert [value for _, value in until_stable] == [b"before", b"after"]
+    kafka.until_stable(topic)
+    committed = read(kafka, topic, **{"kafka.isolation.level": "read_committed"})
+    assert [value for _, value in committed] == [b"before", b"after"]
