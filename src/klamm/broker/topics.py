@@ -91,7 +91,7 @@ class TopicManager:
 
         if validate_only:
             return plan(None)
-        return await self._alone(self._carry_out(plan, self._store_topic, self._show_topic))
+        return await self._alone(lambda: self._carry_out(plan, self._store_topic, self._show_topic))
 
     async def ensure(self, names: Sequence[str]) -> Mapping[str, Refusal]:
         """Topics that somebody needs: those that are missing are created; the refusals, if any."""
@@ -102,7 +102,7 @@ class TopicManager:
             chosen = missing if retried is None else [name for name in missing if name in retried]
             return plan_auto_creation(self._image, self._config, chosen, self._random)
 
-        outcomes = await self._alone(self._carry_out(plan, self._store_topic, self._show_topic))
+        outcomes = await self._alone(lambda: self._carry_out(plan, self._store_topic, self._show_topic))
         return {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Refusal)}
 
     async def grow(
@@ -117,34 +117,34 @@ class TopicManager:
 
         if validate_only:
             return plan(None)
-        return await self._alone(self._carry_out(plan, self._store_partitions, self._show_partitions))
+        return await self._alone(lambda: self._carry_out(plan, self._store_partitions, self._show_partitions))
 
     async def delete(self, topics: Sequence[TopicState]) -> Mapping[str, Refusal]:
         """These topics go, with their logs and configurations; the refusals, if any."""
-        return await self._alone(self._delete(topics))
+        return await self._alone(lambda: self._delete(topics))
 
     async def alter_topic(
         self, name: str, decide: Callable[[Mapping[str, str]], dict[str, str]]
     ) -> Refusal | None:
         """`decide` makes new overrides of a topic's present ones; they hold from the next append on."""
-        return await self._alone(self._alter_topic(name, decide))
+        return await self._alone(lambda: self._alter_topic(name, decide))
 
     async def alter_broker(
         self, name: str, decide: Callable[[BrokerConfig], dict[str, str]]
     ) -> Refusal | None:
         """New settings made while running, of this broker or (name "") of all."""
-        return await self._alone(self._alter_broker(name, decide))
+        return await self._alone(lambda: self._alter_broker(name, decide))
 
     async def close(self) -> None:
         """Wait for the changes that have begun."""
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    async def _alone(self, change: Coroutine[Any, Any, Result]) -> Result:
+    async def _alone(self, change: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         """Run one change after the other, each to its end."""
 
         async def take_turn() -> Result:
             async with self._turn:
-                return await change
+                return await change()
 
         task = asyncio.ensure_future(take_turn())
         self._running.add(task)
