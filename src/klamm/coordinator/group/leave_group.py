@@ -77,8 +77,10 @@ def _leave(
         return ErrorCode.none, member_id
     if member_id in removed or member_id in forgotten:
         return ErrorCode.unknown_member_id, ""
-    if leaver.group_instance_id is None and member_id in live.pending:
+    if member_id in live.pending:
         return ErrorCode.none, member_id
+    if live.static_members.get(leaver.group_instance_id or "") in removed:
+        return ErrorCode.unknown_member_id, ""  # the instance went before, in this request
     error_code = membership_error(live, member_id, leaver.group_instance_id)
     return error_code, "" if error_code is not ErrorCode.none else member_id
 

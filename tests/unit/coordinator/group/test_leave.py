@@ -104,3 +104,21 @@ def test_an_empty_group_that_cannot_be_written_is_empty_all_the_same() -> None:
     assert world.leave(member_id).members[0].error_code == ErrorCode.none
     assert world.phase() is Phase.EMPTY
     assert world.live().generation == 2
+
+
+def test_an_instance_that_went_in_the_same_request_is_unknown_to_who_comes_after() -> None:
+    world = World()
+    world.statics("a", "b")
+    response = world.leave(("", "a"), ("another", "a"))
+    assert [answer.error_code for answer in response.members] == [
+        ErrorCode.none,
+        ErrorCode.unknown_member_id,
+    ]
+
+
+def test_an_id_that_was_only_handed_out_may_be_given_back_under_any_instance() -> None:
+    world = World()
+    pending_id = world.join(version=4).response.member_id
+    response = world.leave((pending_id, "a"))
+    assert [answer.error_code for answer in response.members] == [ErrorCode.none]
+    assert not world.live().pending
