@@ -47,6 +47,9 @@ class Answer:
         return None if self.response.cancelled() else self.response.result()
 
     def cancel(self) -> None:
-        """Nobody wants to know any more."""
-        if isinstance(self.response, asyncio.Future):
+        """Nobody wants to know any more; told as any other outcome, a little later."""
+        if isinstance(self.response, Promise):
+            self.response.drop()
+            self.connection.answer_is_ready_soon(self)
+        else:
             self.response.cancel()

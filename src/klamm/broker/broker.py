@@ -30,6 +30,7 @@ from klamm.storage.log import LogError
 if TYPE_CHECKING:
     from klamm.broker.config import BrokerConfig
     from klamm.broker.storage import Storage
+    from klamm.storage.engines.segments.kernel_sync import KernelSync
 
 _THREADS: Final = LANES + 4  # those that flush, and some for the cluster's store and the cleaner
 
@@ -128,7 +129,7 @@ class Broker:
             image=image,
             topics=topics,
             partitions=partitions,
-            flusher=Flusher(loop, self._clock, run_blocking),
+            flusher=Flusher(loop, self._clock, run_blocking, self._open_kernel_sync),
             producer_ids=ProducerIds(self._cluster, run_blocking),
             fetch_sessions=FetchSessions(
                 self._clock, self._random, config.max_incremental_fetch_session_cache_slots
@@ -162,10 +163,19 @@ class Broker:
             if self._chores is not None:
                 await self._chores.stop()
             await self._services.flusher.drain()
+            self._services.flusher.close()
         if self._threads is not None:
             self._threads.close()
         self._logs.close()
         self._cluster.close()
+
+    def _open_kernel_sync(self) -> KernelSync | None:
+        if self._run_blocking is not None or not self._storage.is_on_disk:
+            return None
+        # Imported here: a broker serves before it flushes.
+        from klamm.storage.engines.segments.kernel_sync import KernelSync  # noqa: PLC0415
+
+        return KernelSync.open()
 
     def _join_cluster(self) -> tuple[ClusterImage, BrokerConfig]:
         """Register, take leadership at the next epoch, and take over what was configured while running."""

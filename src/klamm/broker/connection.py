@@ -10,17 +10,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from dataclasses import replace
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from klamm.broker.answer import Answer
-from klamm.broker.context import CloseConnectionError, Held, Promise, RequestContext
+from klamm.broker.context import CloseConnectionError, Held, Parked, Promise, RequestContext
 from klamm.broker.dispatch import Dispatcher, Endpoint, RefusalLog
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import DecodeError, ErrorCode
 from klamm.protocol.framing import FrameReader
-from klamm.protocol.headers import read_request_header
+from klamm.protocol.headers import RequestHeaders
 from klamm.protocol.types import Buffer
 
 if TYPE_CHECKING:
@@ -64,6 +63,7 @@ class Connection(asyncio.Protocol):
         self._on_made = on_made
         self._on_lost = on_lost
         self._reader = FrameReader(services.config.socket_request_max_bytes)
+        self._headers = RequestHeaders()
         self._transport: asyncio.Transport | None = None
         self._undecided: deque[bytes] = deque()
         self._undecided_bytes = 0
@@ -73,6 +73,7 @@ class Connection(asyncio.Protocol):
         self._out_bytes = 0
         self._flush_is_due = False
         self._is_pumping = False
+        self._pump_is_due = False
         self._reading_is_paused = False
         self._writing_is_paused = False
         self._broken: str | None = None  # why nothing after the last whole frame can be read
@@ -162,22 +163,20 @@ class Connection(asyncio.Protocol):
             if endpoint is None:
                 return
         try:
-            header = read_request_header(frame, has_tags=endpoint.header_has_tags)
-            request = endpoint.decode(frame, header.body_position)
+            correlation_id, client_id, position = self._headers.read(frame, has_tags=endpoint.header_has_tags)
+            request = endpoint.decode(frame, position)
         except DecodeError as error:
             self._refuse(f"{endpoint}: {error}")
             return
         context = self._context
-        if context.api_version != endpoint.version or context.client_id != header.client_id:
-            context = self._context = replace(
-                context, api_version=endpoint.version, client_id=header.client_id
-            )
+        if context.api_version != endpoint.version or context.client_id != client_id:
+            context = self._context = context.of(client_id, endpoint.version)
         try:
             result = endpoint.handle(self._services, context, request)
         except Exception as error:
             # Whatever a handler raises, its client gets an answer and the others notice nothing.
             result = self._failure(endpoint, request, error)
-        self._take_result(endpoint, header.correlation_id, request, result)
+        self._take_result(endpoint, correlation_id, request, result)
 
     def _new_endpoint(self, frame: bytes) -> Endpoint | None:
         """What serves an API that nobody asked for before; None when nothing does, and the client knows."""
@@ -195,20 +194,25 @@ class Connection(asyncio.Protocol):
         if isinstance(result, Held):
             answer = Answer(self, endpoint, correlation_id, request, result.response, started_at_ms)
             self._unanswered.append(answer)
+        elif isinstance(result, Parked):
+            self._park(Answer(self, endpoint, correlation_id, request, result.response, started_at_ms))
         elif result is None:
             self._observe(endpoint, None, started_at_ms)
         elif hasattr(result, "__await__"):
             future = asyncio.ensure_future(result, loop=self._loop)
-            self._parked = Answer(self, endpoint, correlation_id, request, future, started_at_ms)
-            self._unanswered.append(self._parked)
-            if self._is_lost:
-                future.cancel()
+            self._park(Answer(self, endpoint, correlation_id, request, future, started_at_ms))
         elif self._unanswered:
             ready: Promise[Any] = Promise()
             ready.keep(result)
             self._unanswered.append(Answer(self, endpoint, correlation_id, request, ready, started_at_ms))
         else:
             self._write(endpoint, correlation_id, result, started_at_ms)
+
+    def _park(self, answer: Answer) -> None:
+        self._parked = answer
+        self._unanswered.append(answer)
+        if self._is_lost:
+            answer.cancel()
 
     def _failure(self, endpoint: Endpoint, request: Any, error: BaseException) -> Any:
         """What a handler that raised answers: its API's error shape, or nothing and a closed connection."""
@@ -243,12 +247,17 @@ class Connection(asyncio.Protocol):
         unanswered = self._unanswered
         while unanswered and unanswered[0].response.done():
             self._finish(unanswered.popleft())
-        if (self._undecided or self._broken is not None) and self._parked is None:
-            self._pump()
-            self._mind_reading()
+        if (self._undecided or self._broken is not None) and self._parked is None and not self._pump_is_due:
+            # Not at once: the answer may come in the middle of a decision.
+            self._pump_is_due = True
+            self._loop.call_soon(self._pump_and_flush)
         if self._out:
             self._flush_soon()
-        self._close_if_finished()
+        if self._takes_no_more:
+            self._close_if_finished()
+
+    def answer_is_ready_soon(self, answer: Answer) -> None:
+        self._loop.call_soon(self.answer_is_ready, answer)
 
     def _finish(self, answer: Answer) -> None:
         try:
@@ -276,7 +285,7 @@ class Connection(asyncio.Protocol):
         if endpoint.is_large:
             size_bytes = 4 + has_tags + sum(map(len, parts))
         else:
-            parts = [b"".join(parts)]
+            parts = [parts[0] if len(parts) == 1 else b"".join(parts)]
             size_bytes = 4 + has_tags + len(parts[0])
         head = _START.pack(size_bytes, correlation_id)
         self._out.append(head + b"\0" if has_tags else head)
@@ -309,6 +318,7 @@ class Connection(asyncio.Protocol):
             self._transport.writelines(out)
 
     def _pump_and_flush(self) -> None:
+        self._pump_is_due = False
         self._pump()
         if self._out:
             self._flush_out()

@@ -24,6 +24,17 @@ class RequestContext:
     software_name: str = ""  # what the client said of itself in ApiVersions, if it did
     software_version: str = ""
 
+    def of(self, client_id: str, api_version: int) -> RequestContext:
+        """The same client with another name, or another version of an API."""
+        return RequestContext(
+            client_id,
+            self.client_host,
+            self.listener,
+            api_version,
+            self.software_name,
+            self.software_version,
+        )
+
 
 class CloseConnectionError(Exception):
     """A handler's last resort where the protocol has no answer: close, with one line that says why."""
@@ -32,28 +43,35 @@ class CloseConnectionError(Exception):
 class Promise(Generic[Response]):
     """A response to come, heard by one listener in the moment it comes.
 
-    What a Future does beyond that (callbacks in a later turn of the loop, cancelling, awaiting) costs more
-    than deciding a small produce.
+    What a Future does beyond that (callbacks in a later turn of the loop, awaiting) costs more than deciding
+    a small produce. Whoever listens is called in the middle of somebody else's work: it may put the response
+    down, and must leave everything else for later.
     """
 
-    __slots__ = ("_listener", "_response")
+    __slots__ = ("_is_dropped", "_listener", "_response")
 
     def __init__(self) -> None:
         self._listener: Callable[[], object] | None = None
         self._response: Response | None = None
+        self._is_dropped = False
 
     def done(self) -> bool:
-        return self._response is not None
+        return self._response is not None or self._is_dropped
 
     def keep(self, response: Response) -> None:
         """Here it is. Once is enough: what comes later is not heard."""
-        if self._response is None:
+        if self._response is None and not self._is_dropped:
             self._response = response
             if self._listener is not None:
                 self._listener()
 
-    def outcome(self) -> Response:
-        assert self._response is not None, "nothing has come yet"
+    def drop(self) -> None:
+        """Nobody wants to know any more."""
+        if self._response is None:
+            self._is_dropped = True
+
+    def outcome(self) -> Response | None:
+        """The response, if there is one; None when it was dropped."""
         return self._response
 
     def listen(self, listener: Callable[[], object]) -> None:
@@ -70,7 +88,14 @@ class Held(Generic[Response]):
     response: Promise[Response] | Future[Response]
 
 
-# What a handler gives back: an answer to be sent at once; an awaitable, which is parked, and nothing behind
-# it on its connection is decided meanwhile; a held answer; or None, when the client wants no answer.
-Answer: TypeAlias = Response | Awaitable[Response] | Held[Response] | None
+@dataclass(slots=True)
+class Parked(Generic[Response]):
+    """The answer waits for something to happen, and behind it nothing of its connection is decided."""
+
+    response: Promise[Response]
+
+
+# What a handler gives back: an answer to be sent at once; an awaitable, which is parked; a parked or a held
+# answer; or None, when the client wants no answer.
+Answer: TypeAlias = Response | Awaitable[Response] | Parked[Response] | Held[Response] | None
 Handler: TypeAlias = Callable[["Services", RequestContext, Any], Answer[Any]]

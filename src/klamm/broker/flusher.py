@@ -1,14 +1,17 @@
-"""Group commit: all that was appended since the last round shares the next round of fdatasync.
+"""Group commit: all that was appended to a log while one fdatasync of it runs shares the next.
 
-While one round runs on its worker threads, the next one gathers.
+Logs go to the disk side by side, and no log waits for another: what became dirty while a log was on its way
+sets out again as soon as it has arrived. The kernel does the waiting where it can (`KernelSync`), threads do
+it elsewhere and for whatever is more than bytes of a file.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from asyncio import AbstractEventLoop, Future, ensure_future
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from klamm.clock import Clock
 from klamm.protocol.errors import ErrorCode
@@ -17,6 +20,7 @@ from klamm.storage.log import PartitionLog, SyncTicket
 if TYPE_CHECKING:
     from klamm.broker.partitions import Partition
     from klamm.broker.services import RunBlocking
+    from klamm.storage.engines.segments.kernel_sync import KernelSync
 
 # Files are flushed side by side: the disk writes its journal once for all that ask at the same time. On one
 # SSD, 32 files took 78 ms one after the other and 4 ms in eight lanes.
@@ -25,10 +29,17 @@ LANES: Final = 8
 _log = logging.getLogger(__name__)
 
 
-class _Flush(NamedTuple):
-    partition: Partition
-    log: PartitionLog
-    ticket: SyncTicket
+class _Flush:
+    """One log on its way to the disk."""
+
+    __slots__ = ("error", "files_left", "log", "partition", "ticket")
+
+    def __init__(self, partition: Partition, log: PartitionLog, ticket: SyncTicket) -> None:
+        self.partition = partition
+        self.log = log
+        self.ticket = ticket
+        self.files_left = 0
+        self.error: Exception | None = None
 
 
 def _run(tickets: Sequence[SyncTicket]) -> list[Exception | None]:
@@ -45,15 +56,26 @@ def _run(tickets: Sequence[SyncTicket]) -> list[Exception | None]:
 
 
 class Flusher:
-    """Takes dirty partitions to the disk, one round after the other."""
+    """Takes dirty partitions to the disk."""
 
-    def __init__(self, loop: AbstractEventLoop, clock: Clock, run_blocking: RunBlocking) -> None:
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        clock: Clock,
+        run_blocking: RunBlocking,
+        open_kernel: Callable[[], KernelSync | None] = lambda: None,
+    ) -> None:
         self._loop = loop
         self._clock = clock
         self._run_blocking = run_blocking
+        self._open_kernel = open_kernel
+        self._kernel: KernelSync | None = None
         self._dirty: dict[Partition, None] = {}
+        self._under_way: dict[Partition, _Flush] = {}
+        self._by_tag: dict[int, _Flush] = {}  # what the kernel has
+        self._next_tag = 0
         self._lanes: set[Future[list[Exception | None]]] = set()
-        self._is_busy = False  # a round runs, or will start before the loop turns again
+        self._starts_soon = False
         self._idle: Future[None] | None = None
         self.rounds = 0
 
@@ -65,28 +87,54 @@ class Flusher:
     def mark(self, partition: Partition) -> None:
         """Flush a partition with everything else that waits."""
         self._dirty[partition] = None
-        if not self._is_busy:
+        if not self._starts_soon and partition not in self._under_way:
             # Not at once: what else this turn of the loop brings comes along.
-            self._is_busy = True
-            self._loop.call_soon(self._start_round)
+            self._starts_soon = True
+            self._loop.call_soon(self._start)
 
     async def drain(self) -> None:
         """Until nothing waits for the disk any more."""
-        while self._is_busy:
+        while self._dirty or self._under_way or self._starts_soon:
             if self._idle is None:
                 self._idle = self._loop.create_future()
             await self._idle
 
-    def _start_round(self) -> None:
-        dirty, self._dirty = self._dirty, {}
-        flushes = [flush for flush in map(self._begin, dirty) if flush is not None]
-        if not flushes:
-            self._end_round()
-            return
-        self.rounds += 1
-        lanes = min(len(flushes), LANES)
-        for lane in range(lanes):
-            self._start_lane(flushes[lane::lanes])
+    def close(self) -> None:
+        """Give back what the kernel lent; nothing is flushed any more."""
+        if self._kernel is not None:
+            self._loop.remove_reader(self._kernel.fileno())
+            self._kernel.close()
+            self._kernel = None
+
+    def _start(self) -> None:
+        self._starts_soon = False
+        if len(self._lanes) < LANES:
+            flushes = self._begin_all()
+            if flushes:
+                if not self.rounds and (kernel := self._open_kernel()) is not None:
+                    self._kernel = kernel
+                    self._loop.add_reader(kernel.fileno(), self._kernel_is_done)
+                self.rounds += 1
+                if self._kernel is not None:
+                    flushes = self._give_to_kernel(self._kernel, flushes)
+                lanes = min(len(flushes), LANES - len(self._lanes))
+                for lane in range(lanes):
+                    self._start_lane(flushes[lane::lanes])
+        if self._idle is not None and not self._dirty and not self._under_way:
+            self._idle.set_result(None)
+            self._idle = None
+
+    def _begin_all(self) -> list[_Flush]:
+        """What can set out now; who is under way comes along next time."""
+        waiting, self._dirty = self._dirty, {}
+        flushes: list[_Flush] = []
+        for partition in waiting:
+            if partition in self._under_way:
+                self._dirty[partition] = None
+            elif (flush := self._begin(partition)) is not None:
+                self._under_way[partition] = flush
+                flushes.append(flush)
+        return flushes
 
     def _begin(self, partition: Partition) -> _Flush | None:
         if partition.error_code is not ErrorCode.none:
@@ -98,6 +146,53 @@ class Flusher:
             return None
         return None if ticket is None else _Flush(partition, partition.log, ticket)
 
+    # --- by the kernel ---------------------------------------------------------------------------------
+
+    def _give_to_kernel(self, kernel: KernelSync, flushes: Sequence[_Flush]) -> list[_Flush]:
+        """Hand over what is nothing but files; the rest, and what the kernel does not take, is given back."""
+        room = kernel.room
+        refused: list[_Flush] = []
+        handles: list[int] = []
+        owners: list[_Flush] = []
+        for flush in flushes:
+            files = flush.ticket.files_only()
+            if files is None or len(handles) + len(files) > room:
+                refused.append(flush)
+                continue
+            flush.files_left = len(files)
+            handles += files
+            owners += [flush] * len(files)
+        if not handles:
+            return refused
+        tags = range(self._next_tag, self._next_tag + len(handles))
+        self._next_tag += len(handles)
+        taken = kernel.submit(handles, tags)
+        self._by_tag.update(zip(tags[:taken], owners[:taken], strict=True))
+        for flush in owners[taken:]:
+            flush.files_left -= 1
+            if flush not in refused:
+                refused.append(flush)
+        # Half taken is not taken: a thread flushes all of it, and the kernel's answers count no more.
+        for flush in refused:
+            if flush.files_left:
+                flush.files_left = -1
+        return refused
+
+    def _kernel_is_done(self) -> None:
+        assert self._kernel is not None
+        for tag, error_number in self._kernel.arrived():
+            flush = self._by_tag.pop(tag)
+            if flush.files_left < 0:
+                continue
+            if error_number:
+                flush.error = OSError(error_number, os.strerror(error_number))
+            flush.files_left -= 1
+            if not flush.files_left:
+                self._finish(flush, flush.error)
+        self._start()
+
+    # --- by threads ------------------------------------------------------------------------------------
+
     def _start_lane(self, flushes: list[_Flush]) -> None:
         outcome = ensure_future(self._run_blocking(_run, [flush.ticket for flush in flushes]))
         self._lanes.add(outcome)
@@ -106,18 +201,23 @@ class Flusher:
             self._lanes.discard(outcome)
             for flush, error in zip(flushes, outcome.result(), strict=True):
                 self._finish(flush, error)
-            if not self._lanes:
-                self._end_round()
+            if not self._starts_soon:
+                # Lanes that end in the same turn of the loop set out together again.
+                self._starts_soon = True
+                self._loop.call_soon(self._start)
 
         outcome.add_done_callback(finish)
 
+    # --- what becomes of it ----------------------------------------------------------------------------
+
     def _finish(self, flush: _Flush, error: Exception | None) -> None:
-        partition, log, ticket = flush
+        partition, log = flush.partition, flush.log
+        del self._under_way[partition]
         try:
             if error is None:
-                log.finish_sync(ticket)
+                log.finish_sync(flush.ticket)
             else:
-                self._fail(partition, log, ticket, error)
+                self._fail(partition, log, flush.ticket, error)
         except Exception:
             self._lose(partition)
 
@@ -130,12 +230,3 @@ class Flusher:
         _log.error("%s cannot be flushed, cut back to what is on disk: %s", partition.name, error)
         partition.flush_failed()
         log.fail_sync(ticket)
-
-    def _end_round(self) -> None:
-        if self._dirty:
-            self._start_round()
-            return
-        self._is_busy = False
-        if self._idle is not None:
-            self._idle.set_result(None)
-            self._idle = None

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from asyncio import Future, Task, TimerHandle
+from asyncio import Task, TimerHandle
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
-from uuid import UUID
 
-from klamm.broker.context import Held, Promise, RequestContext
+from klamm.broker.context import Held, Parked, Promise, RequestContext
 from klamm.broker.group_events import EventWriter
 from klamm.broker.group_logs import PartitionCoordinatorLog
 from klamm.broker.topic_names import OFFSETS_TOPIC
@@ -22,6 +21,8 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.join_group import JoinGroupRequest
 
 if TYPE_CHECKING:
+    from random import Random
+
     from klamm.broker.config import BrokerConfig
     from klamm.broker.image import ClusterImage
     from klamm.broker.partitions import Partition
@@ -32,19 +33,6 @@ if TYPE_CHECKING:
 LOAD_BYTES: Final = 256 * 1024  # of the log per turn of the loop: loading must not hold up anybody else
 
 _log = logging.getLogger(__name__)
-
-
-class _Parked:
-    """A request whose connection waits for its answer."""
-
-    __slots__ = ("future",)
-
-    def __init__(self, future: Future[Any]) -> None:
-        self.future = future
-
-    def keep(self, response: Any) -> None:
-        if not self.future.done():
-            self.future.set_result(response)
 
 
 class _Topics:
@@ -113,27 +101,28 @@ class Groups:
     def ask(self, request: Any, context: RequestContext) -> Any:
         """Decide; the answer, or a held one when it waits for the disk."""
         promise: Promise[Any] = Promise()
-        self._coordinator.handle(request, self._context(context, promise))
-        return promise.outcome() if promise.done() else Held(promise)
+        clock = self._services.clock
+        self._coordinator.handle(
+            request,
+            Context(
+                clock.now_ms(), clock.timestamp_ms(), context.client_id, context.client_host, "", promise
+            ),
+        )
+        response = promise.outcome()
+        return Held(promise) if response is None else response
 
     def ask_parked(self, request: Any, context: RequestContext) -> Any:
-        """Decide; the answer, or an awaitable when it waits for other members."""
-        future: Future[Any] = self._services.loop.create_future()
-        asked = self._context(context, _Parked(future))
-        if type(request) is JoinGroupRequest and not request.member_id:
-            asked.fresh_id = str(UUID(int=self._services.random.getrandbits(128), version=4))
-        self._coordinator.handle(request, asked)
-        return future.result() if future.done() else future
-
-    def _context(self, context: RequestContext, token: object) -> Context:
+        """Decide; the answer, or a parked one when it waits for other members."""
+        promise: Promise[Any] = Promise()
         clock = self._services.clock
-        return Context(
-            now_ms=clock.now_ms(),
-            timestamp_ms=clock.timestamp_ms(),
-            client_id=context.client_id,
-            client_host=context.client_host,
-            token=token,
+        asked = Context(
+            clock.now_ms(), clock.timestamp_ms(), context.client_id, context.client_host, "", promise
         )
+        if type(request) is JoinGroupRequest and not request.member_id:
+            asked.fresh_id = fresh_uuid(self._services.random)
+        self._coordinator.handle(request, asked)
+        response = promise.outcome()
+        return Parked(promise) if response is None else response
 
     def _now(self) -> Context:
         clock = self._services.clock
@@ -239,3 +228,10 @@ class _Watch:
 def group_config(config: BrokerConfig) -> GroupConfig:
     """The broker's settings that concern groups."""
     return GroupConfig(**{field.name: getattr(config, field.name) for field in fields(GroupConfig)})
+
+
+def fresh_uuid(random: Random) -> str:
+    """A random UUID (version 4) as text; the standard library takes four times as long over it."""
+    bits = random.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62
+    digits = f"{bits:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

@@ -28,6 +28,7 @@ class Storage:
     logs: LogStore
     cluster: ClusterStore
     files: Files | None = None  # the disk behind the logs, if there is one: what can be compacted
+    is_on_disk: bool = False  # those files are the system's own
 
 
 def open_storage(config: BrokerConfig, *, clock: Clock, random: Random, in_memory: bool = False) -> Storage:
@@ -100,7 +101,7 @@ def _folders(config: BrokerConfig, clock: Clock, random: Random) -> Storage:
             store.close()
         cluster.close()
         raise StartError(str(error)) from error
-    return Storage(logs, cluster, files)
+    return Storage(logs, cluster, files, is_on_disk=True)
 
 
 def _locked(

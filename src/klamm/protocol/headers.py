@@ -14,6 +14,7 @@ from klamm.protocol.schema import load_struct
 from klamm.protocol.types import Buffer
 
 _START: Final = struct.Struct(">hhih")  # api key, version, correlation id, length of the client id
+_NAME_AT: Final = 8
 _INT32: Final = struct.Struct(">i")
 
 
@@ -59,6 +60,32 @@ def read_request_header(frame: bytes, *, has_tags: bool) -> RequestHeader:
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise DecodeError(f"request header: {error}") from error
     return RequestHeader(api_key, version, correlation_id, client_id, position)
+
+
+class RequestHeaders:
+    """The headers of one stream of requests, whose client mostly calls itself the same."""
+
+    __slots__ = ("_client_id", "_name_end", "_written_name")
+
+    def __init__(self) -> None:
+        self._written_name = b"\xff\xff"  # the client id as it stood in the last request: here none
+        self._client_id = ""
+        self._name_end = _START.size
+
+    def read(self, frame: bytes, *, has_tags: bool) -> tuple[int, str, int]:
+        """(correlation id, client id, where the message begins). Raises DecodeError."""
+        position = self._name_end
+        if frame.startswith(self._written_name, _NAME_AT):
+            if not has_tags:
+                return int.from_bytes(frame[4:8], "big", signed=True), self._client_id, position
+            if frame[position : position + 1] == b"\0":
+                return int.from_bytes(frame[4:8], "big", signed=True), self._client_id, position + 1
+        header = read_request_header(frame, has_tags=has_tags)
+        self._client_id = header.client_id
+        length = int.from_bytes(frame[_NAME_AT : _START.size], "big", signed=True)
+        self._name_end = _START.size + max(length, 0)
+        self._written_name = frame[_NAME_AT : self._name_end]
+        return header.correlation_id, header.client_id, header.body_position
 
 
 def skip_tags(buffer: bytes, position: int) -> int:

@@ -85,6 +85,10 @@ class SyncTicket(Protocol):
         """Flush; blocks. Raises OSError when the disk refuses."""
         ...
 
+    def files_only(self) -> Sequence[int] | None:
+        """The files whose fdatasync is all that `run` would do; None when there is more to it."""
+        ...
+
 
 class PartitionLog(Protocol):
     """One partition's log at one leader epoch."""

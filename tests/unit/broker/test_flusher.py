@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import errno
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
 
 import pytest
 
+from klamm.broker.flusher import Flusher
 from klamm.broker.partitions import Partition
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
+from klamm.storage.engines.segments.kernel_sync import KernelSync
 from klamm.storage.engines.simulated_disk import Fault
 from support.jar import Jar, JarClient
 from support.requests import a_batch, a_produce
@@ -143,3 +147,111 @@ def test_internal_topics_wait_for_the_disk_also_then() -> None:
     jar.pass_ms(20)
     assert errors(client) == [0]
     jar.close()
+
+
+# --- with the kernel's help ------------------------------------------------------------------------------
+
+
+class Kernel:
+    """A kernel that flushes when it is told to."""
+
+    def __init__(self) -> None:
+        self.readers: list[Callable[[], None]] = []
+        self.tags: list[int] = []
+        self.done: list[tuple[int, int]] = []
+        self.room = 256
+        self.is_closed = False
+
+    def fileno(self) -> int:
+        return 99
+
+    def submit(self, handles: Sequence[int], tags: Sequence[int]) -> int:
+        self.tags += tags
+        return len(handles)
+
+    def arrived(self) -> list[tuple[int, int]]:
+        done, self.done = self.done, []
+        return done
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def finish(self, *error_numbers: int) -> None:
+        """Let everything arrive that is under way, in order; 0 or an error number for each."""
+        self.done = list(zip(self.tags, error_numbers, strict=True))
+        self.tags = []
+        for reader in self.readers:
+            reader()
+
+
+@pytest.fixture
+def kernel(jar: Jar, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
+    """The jar's logs are written once, so that there is nothing but files to flush, then get a kernel."""
+    client = jar.connect()
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, batches={("t", index): a_batch(jar) for index in range(3)}))
+    jar.pass_ms(30)
+    kernel = Kernel()
+    # A loop without sockets watches nothing: the kernel itself says when there is something to read.
+    monkeypatch.setattr(jar.loop, "add_reader", lambda _, callback: kernel.readers.append(callback))
+    monkeypatch.setattr(jar.loop, "remove_reader", lambda _: kernel.readers.clear())
+    flusher = Flusher(jar.loop, jar.clock, jar.disk, lambda: cast(KernelSync, kernel))
+    jar.services.flusher = flusher
+    yield kernel
+    flusher.close()
+    assert kernel.is_closed
+
+
+def test_the_kernel_gets_what_is_nothing_but_files(jar: Jar, kernel: Kernel) -> None:
+    client = jar.connect()
+    calls = jar.disk.calls
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, batches={("t", index): a_batch(jar) for index in range(3)}))
+    jar.loop.settle()
+    assert len(kernel.tags) == 3
+    assert errors(client) == []
+    kernel.finish(0, 0, 0)
+    jar.loop.settle()
+    assert errors(client) == [0, 0, 0]
+    assert jar.disk.calls == calls
+
+
+def test_a_log_sets_out_again_when_it_has_arrived_and_waits_for_no_other(jar: Jar, kernel: Kernel) -> None:
+    client = jar.connect()
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, partition=0))
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, partition=1))
+    jar.loop.settle()
+    slow, quick = kernel.tags
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, partition=1))
+    jar.loop.settle()
+    assert kernel.tags == [slow, quick]
+    kernel.tags = [quick]
+    kernel.finish(0)
+    jar.loop.settle()
+    assert len(kernel.tags) == 1
+    assert partition_of(jar, 0).log.high_watermark == 1
+    assert partition_of(jar, 1).log.high_watermark == 2
+    kernel.tags.append(slow)
+    kernel.finish(0, 0)
+    jar.loop.settle()
+    assert errors(client) == [0, 0, 0]
+
+
+def test_what_the_kernel_could_not_flush_is_cut_back(jar: Jar, kernel: Kernel) -> None:
+    client = jar.connect()
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, batches={("t", index): a_batch(jar) for index in range(2)}))
+    jar.loop.settle()
+    kernel.finish(0, errno.EIO)
+    jar.loop.settle()
+    assert errors(client) == [0, 56]
+    assert [partition_of(jar, index).log.log_end_offset for index in range(2)] == [2, 1]
+
+
+@pytest.mark.parametrize("room", [0, 1])
+def test_what_the_kernel_has_no_room_for_goes_by_threads(jar: Jar, kernel: Kernel, room: int) -> None:
+    client = jar.connect()
+    kernel.room = room
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, batches={("t", index): a_batch(jar) for index in range(3)}))
+    jar.pass_ms(30)
+    assert len(kernel.tags) == room
+    kernel.finish(*[0] * room)
+    jar.loop.settle()
+    assert errors(client) == [0, 0, 0]

@@ -72,6 +72,10 @@ class SegmentSyncTicket:
         finally:
             self.release()
 
+    def files_only(self) -> Sequence[int] | None:
+        is_more = self._failure is not None or self.epochs is not None or self.paths or self.directories
+        return None if is_more else self._handles
+
     def release(self) -> None:
         """Give the handles back; harmless when done before."""
         handles, self._handles = self._handles, []
