@@ -103,10 +103,13 @@ class Member(Client):
         )  # fmt: skip
         self.session_ms = random.choice(_SESSION_MS)
         self.rebalance_ms = random.choice(_REBALANCE_MS)
-        self.reader = Reader(world, f"{name}-reader", group)
+        self.reader = self.make_reader()
         self.offsets = Offsets(self, group, lowest_version=7 if instance_id else 2)
         self._heartbeat_at_ms = 0
         self._moods = count()
+
+    def make_reader(self) -> Reader:
+        return Reader(self.world, f"{self.name}-reader", self.group)
 
     # -- life
 
@@ -139,7 +142,7 @@ class Member(Client):
         async def replace() -> None:
             await self.pause(self.random.choice((10, 1_000, 6_000)))
             name = f"{self.name.partition('.')[0]}.{self.world.moment()}"
-            self.world.add(Member(self.world, name, self.group, self.topics, self.instance_id))
+            self.world.add(type(self)(self.world, name, self.group, self.topics, self.instance_id))
 
         self.world.later(replace())
 
@@ -224,7 +227,10 @@ class Member(Client):
 
     async def _work(self) -> None:
         assert self.assigned is not None
-        self.reader.begin_at(await self.offsets.fetch(self.assigned, EXPECTED))
+        positions = await self.offsets.fetch(self.assigned, EXPECTED)
+        if positions is None:
+            raise OutOfGroupError
+        self.reader.begin_at(positions)
         self._heartbeat_at_ms = self.world.clock.now_ms() + _HEARTBEAT_MS
         while not self.world.is_over:
             await self._read()

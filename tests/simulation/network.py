@@ -46,7 +46,7 @@ class Host(Protocol):
 class Exchange:
     """One request and what became of it. Moments are numbers that only grow."""
 
-    link: Link
+    link: Any  # what it travels on, for people
     correlation_id: int
     api_key: ApiKey
     version: int
@@ -63,7 +63,7 @@ class Exchange:
 
     @property
     def client(self) -> str:
-        return self.link.client
+        return str(self.link.client)
 
 
 class Watcher(Protocol):

@@ -59,8 +59,10 @@ class Offsets:
             self.committed.update(offsets)
         return errors[0] if errors else 0
 
-    async def fetch(self, places: Iterable[Place], passing: Mapping[ErrorCode, object]) -> dict[Place, int]:
-        """Where to go on, 0 where nobody has committed. Patient with what passes; DisconnectedError."""
+    async def fetch(
+        self, places: Iterable[Place], passing: Mapping[ErrorCode, object]
+    ) -> dict[Place, int] | None:
+        """Where to go on, 0 where nobody has committed. None: ask another coordinator. DisconnectedError."""
         client, version = self._client, self._fetch_version
         places = list(places)
         while True:
@@ -81,6 +83,8 @@ class Offsets:
                 return positions
             for error_code in filter(None, errors):
                 client.refused("committed offsets", error_code, passing)
+                if error_code != ErrorCode.coordinator_load_in_progress:
+                    return None
             await client.back_off()
 
     def _fetch_request(self, places: list[Place]) -> OffsetFetchRequest:

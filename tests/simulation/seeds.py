@@ -1,0 +1,21 @@
+"""Which worlds are tried: the same as always, and a few that nobody has seen."""
+
+from __future__ import annotations
+
+import os
+from random import SystemRandom
+from typing import Final
+
+import pytest
+from _pytest.mark import ParameterSet
+
+FRESH: Final = 4
+
+
+def seeds(fixed: int) -> list[ParameterSet]:
+    """KLAMM_SEED alone when it is set; otherwise the same as always, and a few that nobody has seen."""
+    if "KLAMM_SEED" in os.environ:
+        seed = int(os.environ["KLAMM_SEED"])
+        return [pytest.param(seed, id=f"seed-{seed}")]
+    fresh = [SystemRandom().randrange(fixed, 2**31) for _ in range(FRESH)]
+    return [pytest.param(seed, id=f"seed-{seed}") for seed in (*range(fixed), *fresh)]
