@@ -29,6 +29,7 @@ class Member(ClientProcess):
         assignor: str = "range",
         instance_id: str | None = None,
         session_timeout_ms: int = 6_000,
+        joins_at_once: bool = True,
     ) -> None:
         super().__init__(name, bootstrap, stderr_path=stderr_path)
         self.partitions: frozenset[int] = frozenset()
@@ -36,7 +37,7 @@ class Member(ClientProcess):
         self.records: list[tuple[int, int]] = []
         self.left = False
         self._cooperative = assignor == "cooperative-sticky"
-        command = {
+        self._command = {
             "do": "member",
             "group": group,
             "topic": topic,
@@ -44,7 +45,12 @@ class Member(ClientProcess):
             "instance_id": instance_id,
             "session_timeout_ms": session_timeout_ms,
         }
-        self.write_line(json.dumps(command))
+        if joins_at_once:
+            self.enter()
+
+    def enter(self) -> None:
+        """Join the group; for those who were started only to be ready."""
+        self.write_line(json.dumps(self._command))
 
     def catch_up(self) -> None:
         """Take in all that the member has told since last time."""

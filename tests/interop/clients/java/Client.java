@@ -213,6 +213,7 @@ public final class Client {
         Map<String, String> assignors = Map.of(
             "range", "org.apache.kafka.clients.consumer.RangeAssignor",
             "roundrobin", "org.apache.kafka.clients.consumer.RoundRobinAssignor",
+            "sticky", "org.apache.kafka.clients.consumer.StickyAssignor",
             "cooperative-sticky", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor");
         properties.put("group.id", command.get("group").asText());
         properties.put("group.protocol", "classic");
