@@ -1,9 +1,10 @@
 """How many records a second does klamm's client read and send, beside the other clients for Python?
 
-Run: PYTHONPATH=src python bench/client.py --bootstrap HOST:PORT [--rounds 3] [--records 200000]
+Run: PYTHONPATH=src python -m bench.client --bootstrap HOST:PORT [--rounds 3] [--records 200000] [--write]
 Every measurement is a process of its own, the clients take turns, and each round goes through all of them
 before the next begins. Shown is the median of the rounds: records a second by the clock on the wall, and by
 processor time of the client, which says the same on a busy machine. Ratios are klamm over the other.
+`--write` keeps the samples, with their circumstances, in bench/results.
 """
 
 # ruff: noqa: PLC0415 - a process imports only the client that it measures
@@ -12,7 +13,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib.metadata
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -20,6 +23,8 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
+
+from bench.report import Figure, Report
 
 SIZES = (100, 1024)
 PARTITIONS = 4
@@ -291,7 +296,17 @@ def missing(bootstrap: str, size: int, count: int) -> int:
 
 def measure(client: str, task: str, size: int, count: int, bootstrap: str) -> dict[str, float]:
     """One measurement, in a process of its own."""
-    command = [sys.executable, __file__, "--measure", client, task, str(size), str(count), bootstrap]
+    command = [
+        sys.executable,
+        "-m",
+        "bench.client",
+        "--measure",
+        client,
+        task,
+        str(size),
+        str(count),
+        bootstrap,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     if done.returncode:
         raise RuntimeError(f"{client}, {task}: {done.stderr[-2000:]}")
@@ -323,12 +338,14 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=200_000)
     parser.add_argument("--clients", nargs="*", default=list(CLIENTS))
     parser.add_argument("--tasks", nargs="*", default=list(TASKS))
+    parser.add_argument("--write", action="store_true")
     parser.add_argument("--measure", nargs=5, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure:
         client, task, size, count, bootstrap = arguments.measure
         print(json.dumps(one(client, task, int(size), int(count), bootstrap)))
         return
+    load_before = os.getloadavg()
     prepare(arguments.bootstrap, arguments.records)
     found: dict[tuple[str, int, str], list[dict[str, float]]] = defaultdict(list)
     for _ in range(arguments.rounds):
@@ -338,6 +355,8 @@ def main() -> None:
                     count = arguments.records // (4 if client in SLOW else 1)
                     found[task, size, client].append(measure(client, task, size, count, arguments.bootstrap))
     show(found, arguments.tasks, arguments.clients)
+    if arguments.write:
+        keep(found, arguments.clients, load_before)
 
 
 def show(
@@ -359,6 +378,34 @@ def show(
                 rows.append(row)
         print(f"\nrecords/s by {'the clock on the wall' if kind == 'wall' else 'processor time'}")
         table(["", *clients], rows)
+
+
+def keep(
+    found: dict[tuple[str, int, str], list[dict[str, float]]],
+    clients: list[str],
+    load_before: tuple[float, float, float],
+) -> None:
+    report = Report(
+        "How many records a second does klamm's client read and send, beside the others for Python?",
+        clients[0],
+        {client: f"{client} {version(client)}" for client in clients},
+        load_before=load_before,
+    )
+    for kind, unit in (("wall", "records/s"), ("processor", "records/s of processor time")):
+        for (task, size, client), samples in found.items():
+            figure = Figure(f"{task}, {size} B", unit, more_is_better=True)
+            for sample in samples:
+                report.samples.setdefault(figure, {}).setdefault(client, []).append(sample[kind])
+    report.note("aiokafka and kafka-python were given a quarter of the records")
+    print(report.write("client"))
+
+
+def version(client: str) -> str:
+    if client == "klamm":
+        from klamm import __version__
+
+        return __version__
+    return importlib.metadata.version(client)
 
 
 if __name__ == "__main__":
