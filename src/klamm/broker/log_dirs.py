@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from klamm.storage.log import LogDirStatus, LogStore, PartitionLog
+from klamm.storage.log import LogDirStatus, LogError, LogStore, PartitionLog, Work
 from klamm.storage.topic_config import TopicConfig
 
 
@@ -46,14 +46,33 @@ class LogDirs:
     def status(self) -> Sequence[LogDirStatus]:
         return [status for store in self._stores for status in store.status()]
 
-    def checkpoint(self) -> None:
-        for store in self._stores:
-            store.checkpoint()
+    def start_checkpoint(self) -> Work:
+        return _all_of([store.start_checkpoint() for store in self._stores])
 
-    def housekeeping(self, now_ms: int, timestamp_ms: int) -> None:
-        for store in self._stores:
-            store.housekeeping(now_ms, timestamp_ms)
+    def start_saving_log_starts(self) -> Work:
+        return _all_of([store.start_saving_log_starts() for store in self._stores])
+
+    def start_housekeeping(self, now_ms: int) -> Work | None:
+        started = [store.start_housekeeping(now_ms) for store in self._stores]
+        due = [work for work in started if work is not None]
+        return _all_of(due) if due else None
 
     def close(self) -> None:
         for store in self._stores:
             store.close()
+
+
+def _all_of(works: Sequence[Work]) -> Work:
+    """Each directory's, whatever becomes of the others."""
+
+    def work() -> None:
+        failure: LogError | None = None
+        for each in works:
+            try:
+                each()
+            except LogError as error:
+                failure = error
+        if failure is not None:
+            raise failure
+
+    return work

@@ -101,7 +101,7 @@ class PartitionRegistry:
     """Opens, finds and removes partitions. All of it happens on the event loop."""
 
     def __init__(self, logs: LogStore, loop: AbstractEventLoop) -> None:
-        self._logs = logs
+        self.logs = logs
         self._loop = loop
         self._topics: dict[str, dict[int, Partition]] = {}
         self.opening_watchers: list[Callable[[Partition], None]] = []  # told of each partition opened
@@ -124,7 +124,7 @@ class PartitionRegistry:
         name = TopicPartition(topic, partition)
         log: PartitionLog | None = None
         try:
-            log = self._logs.open(topic, topic_id, partition, leader_epoch=leader_epoch, config=config)
+            log = self.logs.open(topic, topic_id, partition, leader_epoch=leader_epoch, config=config)
         except (LogError, OSError) as error:
             _log.error("%s is offline: %s", name, error)
         opened = Partition(self, name, topic_id, leader_epoch, log)
@@ -148,7 +148,7 @@ class PartitionRegistry:
         if gone is not None:
             gone.fail(ErrorCode.unknown_topic_or_partition)
         try:
-            self._logs.delete(topic, partition)
+            self.logs.delete(topic, partition)
         except (LogError, OSError) as error:
             # The topic is gone all the same; the next start finds the files and sets them aside.
             _log.error("%s-%d: %s", topic, partition, error)

@@ -137,7 +137,7 @@ class Chores:
                 _log.error("%s: retention failed: %s", partition.name, error)
 
     async def checkpoint(self) -> None:
-        self._services.logs.checkpoint()
+        await self._services.run_blocking(self._services.logs.start_checkpoint())
 
     async def expire_producers(self) -> None:
         timestamp_ms = self._services.clock.timestamp_ms()
@@ -146,8 +146,9 @@ class Chores:
             partition.log.expire_producers(timestamp_ms, expiration_ms)
 
     async def keep_house(self) -> None:
-        clock = self._services.clock
-        self._services.logs.housekeeping(clock.now_ms(), clock.timestamp_ms())
+        work = self._services.logs.start_housekeeping(self._services.clock.now_ms())
+        if work is not None:
+            await self._services.run_blocking(work)
 
     async def flush_by_time(self) -> None:
         """Appends look at `flush.ms` themselves; a log that nobody appends to is looked at here."""

@@ -30,6 +30,7 @@ from klamm.storage.cluster import (
     ResourceType,
     TopicState,
 )
+from klamm.storage.log import LogError
 from klamm.storage.topic_config import TopicConfig
 
 if TYPE_CHECKING:
@@ -237,6 +238,7 @@ class TopicManager:
             else:
                 refusals[topic.name] = _not_stored(failure)
         self._hide(gone)
+        await self._forget_offsets(gone)
         return refusals
 
     def _hide(self, gone: Sequence[TopicState]) -> None:
@@ -250,6 +252,14 @@ class TopicManager:
         if gone:
             for watcher in self.deletion_watchers:
                 watcher(gone)
+
+    async def _forget_offsets(self, gone: Sequence[TopicState]) -> None:
+        """Before their names are free: what checkpoints say of a log is not true of its successor."""
+        if gone:
+            try:
+                await self._run_blocking(self._partitions.logs.start_checkpoint())
+            except LogError as error:
+                _log.error("checkpoints still tell of deleted topics: %s", error)
 
     def _forget_topic(self, topic: TopicState) -> None:
         self._cluster.delete_topic(topic.name, topic.topic_id)

@@ -1,7 +1,7 @@
 """The two faces of log storage: a store of partition logs, and one partition's log.
 
 All methods are called from the owner's thread (the event loop), except `SyncTicket.run`, which blocks on
-the disk and may run anywhere. Reads and appends touch the page cache only.
+the disk and may run anywhere, as may `Work`. Reads and appends touch the page cache only.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from klamm.protocol.errors import ErrorCode
 from klamm.storage.topic_config import TopicConfig
@@ -74,6 +74,11 @@ class EpochEnd:
 
     leader_epoch: int = -1
     end_offset: int = -1
+
+
+# What there is to do on a disk. It blocks, runs on any thread, and raises LogError when the disk refuses. Two
+# may run in any order, or at once: what is older never replaces what is newer.
+Work: TypeAlias = Callable[[], None]
 
 
 class SyncTicket(Protocol):
@@ -158,7 +163,10 @@ class PartitionLog(Protocol):
 
     def end_of_epoch(self, leader_epoch: int) -> EpochEnd: ...
     def delete_records(self, before_offset: int) -> int:
-        """Raise the log start (never lowers it), durably; the log start after it."""
+        """Raise the log start (never lowers it); the log start after it.
+
+        A crash can take it back until the store has saved its log starts.
+        """
         ...
 
     def truncate(self, to_offset: int) -> None:
@@ -228,12 +236,16 @@ class LogStore(Protocol):
         ...
 
     def status(self) -> Sequence[LogDirStatus]: ...
-    def checkpoint(self) -> None:
-        """Write recovery points, log starts and high watermarks; blocks shortly."""
+    def start_checkpoint(self) -> Work:
+        """Recovery points, log starts and high watermarks as they are now, to be written."""
         ...
 
-    def housekeeping(self, now_ms: int, timestamp_ms: int) -> None:
-        """Remove files whose delete delay has passed."""
+    def start_saving_log_starts(self) -> Work:
+        """The log starts as they are now, to be made durable."""
+        ...
+
+    def start_housekeeping(self, now_ms: int) -> Work | None:
+        """Files whose delete delay has passed, to be removed; None when there are none."""
         ...
 
     def close(self) -> None:

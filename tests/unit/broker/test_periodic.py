@@ -12,6 +12,7 @@ from klamm.clock import ManualClock
 from klamm.protocol.api import ApiKey
 from klamm.records.batch import iter_headers
 from klamm.records.record import decode_records
+from klamm.storage.engines.segments import names
 from support.jar import Jar
 from support.requests import a_batch, a_produce
 from support.virtual_loop import VirtualLoop
@@ -158,3 +159,23 @@ def test_stopping_waits_for_the_chore_that_is_under_way() -> None:
     loop.run(every.stop())
     assert ended == [True]
     loop.close()
+
+
+def test_checkpoints_and_the_removal_of_files_keep_nobody_waiting(jar: Jar) -> None:
+    jar.create_topic("t", file_delete_delay_ms=0)
+    jar.create_topic("gone", file_delete_delay_ms=0)
+    jar.delete_topic("gone")
+    jar.disk.delay_ms = 10_000_000
+    jar.pass_ms(120_000)  # both have begun, and the disk takes its time
+    jar.disk.delay_ms = 0
+    fill(jar, "t", a_batch(jar))
+
+
+def test_checkpoints_know_nothing_of_a_topic_when_its_deletion_is_answered(jar: Jar) -> None:
+    jar.create_topic("t")
+    fill(jar, "t", a_batch(jar))
+    jar.pass_ms(61_000)
+    recovery_points = f"/logs/{names.RECOVERY_POINT_CHECKPOINT}"
+    assert b"t 0 1\n" in jar.files.read_file(recovery_points)
+    jar.delete_topic("t")
+    assert jar.files.read_file(recovery_points) == b"0\n0\n"

@@ -86,8 +86,12 @@ def test_several_folders_share_the_partitions_and_remember_who_has_which(tmp_pat
     assert sorted(storage.logs.existing()) == [("t", partition, TOPIC_ID) for partition in range(4)]
     storage.logs.open("t", TOPIC_ID, 3, leader_epoch=1, config=TopicConfig())
     storage.logs.delete("t", 3)
-    storage.logs.checkpoint()
-    storage.logs.housekeeping(10**9, 0)
+    storage.logs.start_checkpoint()()
+    storage.logs.start_saving_log_starts()()
+    remove = storage.logs.start_housekeeping(10**9)
+    assert remove is not None
+    remove()
+    assert storage.logs.start_housekeeping(10**9) is None
     assert [len(list(folder.glob("t-[0-9]"))) for folder in folders] == [2, 1]
     closed(storage)
 

@@ -646,7 +646,9 @@ class LogContract:
         again = store.open("t", b"\2" * 16, 0, leader_epoch=0, config=TopicConfig())
         assert again.log_end_offset == 0
         clock.advance(60_000)
-        store.housekeeping(clock.now_ms(), clock.timestamp_ms())
+        remove = store.start_housekeeping(clock.now_ms())
+        assert remove is not None
+        remove()
         assert sorted(store.existing()) == [("a-b", 12, b"\1" * 16), ("t", 0, b"\2" * 16)]
 
     def test_another_topics_id_is_refused(self, store: LogStore, log: PartitionLog) -> None:
@@ -665,7 +667,7 @@ class LogContract:
         sync(log)
         log.delete_records(3)
         whole, producers = read_all(log), log.producers()
-        store.checkpoint()
+        store.start_checkpoint()()
         log.close()
         again = open_log(TopicConfig(segment_bytes=1024), leader_epoch=1)
         assert (again.log_start_offset, again.log_end_offset, again.high_watermark) == (3, 81, 81)

@@ -353,7 +353,9 @@ def test_small_segments_become_one_and_keep_the_newest_date() -> None:
         entry for entry in world.files.scan(world.log.directory) if entry.name == f"{names.file_stem(0)}.log"
     ]
     assert entry.modified_at_ms == world.log.segments[0].modified_at_ms == newest_ms
-    world.store.housekeeping(world.clock.now_ms() + DAY_MS, 0)
+    remove = world.store.start_housekeeping(world.clock.now_ms() + DAY_MS)
+    assert remove is not None
+    remove()
     world.restart()
     assert world.pairs() == [(number, b"%d" % number, b"v") for number in range(3)]
 

@@ -216,7 +216,7 @@ def test_a_power_loss_at_any_step_leaves_old_or_new_and_never_both(
         # Given a log that is on disk, and a pass that the power cuts short at this step
         world = build()
         world.sync()
-        world.store.checkpoint()
+        world.store.start_checkpoint()()
         view, end_offset, old = world.committed_view(), world.log.log_end_offset, world.pairs()
         world.files._random.seed(seed * 1000 + step)
         world.files.power_fails_at = world.files.counters.total + step

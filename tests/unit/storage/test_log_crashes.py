@@ -67,10 +67,12 @@ class World:
                 sync(log)
                 self.durable_end = log.log_end_offset
             if n == 17:
-                self.start_promised = log.delete_records(7)
+                start = log.delete_records(7)
+                self.store.start_saving_log_starts()()
+                self.start_promised = start
                 log.delete_old_segments(0, T)
             if n == 25:
-                self.store.checkpoint()
+                self.store.start_checkpoint()()
         self.store.close()
         self.durable_end = len(self.appended)
 
@@ -370,18 +372,35 @@ def test_when_even_the_cut_fails_the_log_refuses_until_it_is_opened_again() -> N
     assert reopened.log_end_offset in (1, 2)
 
 
-def test_deleting_records_fails_whole_when_the_disk_refuses() -> None:
+def test_log_starts_that_the_disk_refused_are_saved_when_it_takes_them_again() -> None:
     world = World(1)
     log = world.start()
     for _ in range(5):
         append(log)
     sync(log)
+    log.delete_records(3)
     world.files.faults = [Fault("sync")]
     with pytest.raises(LogError) as refused:
-        log.delete_records(3)
+        world.store.start_saving_log_starts()()
     assert refused.value.error_code is ErrorCode.kafka_storage_error
-    assert log.log_start_offset == 0
     assert log.delete_records(3) == 3
+    world.store.start_saving_log_starts()()
+    world.files.crash()
+    assert world.start().log_start_offset == 3
+
+
+def test_a_checkpoint_that_was_held_up_replaces_none_that_came_later() -> None:
+    world = World(1)
+    log = world.start()
+    for _ in range(5):
+        append(log)
+    sync(log)
+    held_up = world.store.start_checkpoint()
+    log.delete_records(3)
+    world.store.start_saving_log_starts()()
+    held_up()
+    world.files.crash()
+    assert world.start().log_start_offset == 3
 
 
 @pytest.mark.parametrize("kind", [ControlType.COMMIT, ControlType.ABORT])

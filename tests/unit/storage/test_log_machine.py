@@ -163,17 +163,19 @@ class LogMachine(RuleBasedStateMachine):
     def delete_records(self, data: st.DataObject) -> None:
         before = data.draw(st.integers(0, self.log.last_stable_offset), label="before")
         assert self.log.delete_records(before) == max(before, self.start_offset)
+        self.store.start_saving_log_starts()()
         self.start_offset = max(before, self.start_offset)
 
     @rule()
     def retention_runs(self) -> None:
         self.log.delete_old_segments(self.clock.now_ms(), self.clock.timestamp_ms())
         self.clock.advance(700)
-        self.store.housekeeping(self.clock.now_ms(), self.clock.timestamp_ms())
+        if (work := self.store.start_housekeeping(self.clock.now_ms())) is not None:
+            work()
 
     @rule()
     def checkpoint(self) -> None:
-        self.store.checkpoint()
+        self.store.start_checkpoint()()
 
     @rule()
     def stop_and_start(self) -> None:

@@ -234,7 +234,7 @@ def test_a_checkpoint_cut_short_costs_a_scan_and_no_data(machine: Machine) -> No
     fill(log)
     sync(log)
     before = facts(log)
-    machine.store.checkpoint()
+    machine.store.start_checkpoint()()
     for name in (
         names.RECOVERY_POINT_CHECKPOINT,
         names.LOG_START_CHECKPOINT,
@@ -318,11 +318,12 @@ def test_without_timestamps_a_segment_rolls_by_its_age(machine: Machine) -> None
     assert [int(path.stem) for path in machine.paths("*.log")] == [0, 2]
 
 
-def test_deleting_records_is_durable_before_it_returns(machine: Machine) -> None:
+def test_deleting_records_is_durable_when_the_log_starts_are_saved(machine: Machine) -> None:
     log = machine.open()
     fill(log)
     sync(log)
     log.delete_records(31)
+    machine.store.start_saving_log_starts()()
     machine.kill()
     log = machine.open()
     assert log.log_start_offset == 31
@@ -334,6 +335,7 @@ def test_a_log_that_ends_below_its_start_begins_anew_there(machine: Machine) -> 
     fill(log)
     sync(log)
     log.delete_records(70)
+    machine.store.start_saving_log_starts()()
     machine.kill()
     for path in machine.paths("*.log"):
         path.write_bytes(b"")
@@ -350,10 +352,11 @@ def test_old_and_deleted_files_wait_for_their_delay_and_go_at_a_start(machine: M
     assert log.delete_old_segments(0, T) > 0
     assert machine.paths("*.deleted")
     machine.clock.advance(59_999)
-    machine.store.housekeeping(machine.clock.now_ms(), T)
-    assert machine.paths("*.deleted")
+    assert machine.store.start_housekeeping(machine.clock.now_ms()) is None
     machine.clock.advance(1)
-    machine.store.housekeeping(machine.clock.now_ms(), T)
+    remove = machine.store.start_housekeeping(machine.clock.now_ms())
+    assert remove is not None
+    remove()
     assert not machine.paths("*.deleted")
     log.truncate(62)
     assert machine.paths("*.deleted")

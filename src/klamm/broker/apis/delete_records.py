@@ -1,8 +1,9 @@
-"""DeleteRecords: raise the start of logs; it never falls."""
+"""DeleteRecords: raise the start of logs; it never falls. Durable before it is answered."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from klamm.broker.context import Answer, RequestContext
@@ -26,8 +27,8 @@ _log = logging.getLogger(__name__)
 def handle(
     services: Services, context: RequestContext, request: DeleteRecordsRequest
 ) -> Answer[DeleteRecordsResponse]:
-    """Each partition for itself."""
-    return DeleteRecordsResponse(
+    """Each partition for itself, then the disk for all of them."""
+    response = DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
                 topic.name, [_delete(services, topic.name, asked) for asked in topic.partitions]
@@ -36,6 +37,21 @@ def handle(
             if topic.partitions
         ]
     )
+    done = [each for topic in response.topics for each in topic.partitions if not each.error_code]
+    # Also where no start rose: it may have risen before, and the disk refused.
+    return _when_saved(services, response, done) if done else response
+
+
+async def _when_saved(
+    services: Services, response: DeleteRecordsResponse, done: Sequence[DeleteRecordsPartitionResult]
+) -> DeleteRecordsResponse:
+    try:
+        await services.run_blocking(services.logs.start_saving_log_starts())
+    except LogError as error:
+        _log.error("log starts cannot be made durable: %s", error)
+        for each in done:
+            each.error_code, each.low_watermark = int(error.error_code), -1
+    return response
 
 
 def _delete(services: Services, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
@@ -57,9 +73,6 @@ def _delete(services: Services, topic: str, asked: DeleteRecordsPartition) -> De
         start = log.delete_records(wanted)
     except LogError as error:
         return _refused(asked, error.error_code)
-    except OSError as error:
-        _log.error("%s: the log start cannot be made durable: %s", partition.name, error)
-        return _refused(asked, ErrorCode.kafka_storage_error)
     return DeleteRecordsPartitionResult(asked.partition_index, start, 0)
 
 

@@ -30,6 +30,7 @@ from klamm.protocol.messages.offset_for_leader_epoch import (
 )
 from klamm.records.compression import Codec
 from klamm.storage.cluster import ClusterStoreError
+from klamm.storage.engines.simulated_disk import Fault
 from support.jar import Jar, JarClient
 from support.requests import a_batch, a_fetch, a_produce
 
@@ -194,6 +195,34 @@ def test_deleting_records_raises_the_start_of_the_log_for_good() -> None:
     again = Jar(clock=jar.clock, files=jar.files, cluster=jar.cluster)
     assert partition_of(again).log.log_start_offset == 5
     assert delete(again.connect(), -1).low_watermark == 10
+    again.close()
+
+
+def test_while_the_disk_learns_of_a_deletion_others_are_served(jar: Jar, client: JarClient) -> None:
+    fill(jar, a_batch(jar), a_batch(jar))
+    jar.disk.delay_ms = 50
+    request = DeleteRecordsRequest([DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 1)])])
+    client.send(ApiKey.DELETE_RECORDS, 2, request)
+    fetched = jar.connect().ask(ApiKey.FETCH, 12, a_fetch(jar, offset=1))
+    assert fetched.responses[0].partitions[0].log_start_offset == 1
+    jar.pass_ms(40)
+    assert client.frames() == []
+    jar.pass_ms(20)
+    assert client.new_answers()[0].topics[0].partitions[0].low_watermark == 1
+
+
+def test_a_deletion_that_the_disk_refused_can_be_asked_for_again() -> None:
+    jar = Jar()
+    jar.create_topic("t")
+    fill(jar, a_batch(jar), a_batch(jar))
+    client = jar.connect()
+    jar.files.faults.append(Fault("sync"))
+    answer = delete(client, 1)
+    assert (answer.error_code, answer.low_watermark) == (56, -1)
+    assert delete(client, 1).low_watermark == 1
+    jar.files.crash()
+    again = Jar(clock=jar.clock, files=jar.files, cluster=jar.cluster)
+    assert partition_of(again).log.log_start_offset == 1
     again.close()
 
 

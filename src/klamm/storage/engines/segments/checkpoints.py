@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from threading import Lock
 from typing import Final, NamedTuple
 
 from klamm.protocol.errors import DecodeError
@@ -19,11 +21,19 @@ class ForeignDirectoryError(Exception):
 
 
 class OffsetCheckpoint:
-    """One of the directory's checkpoint files: an offset for each partition."""
+    """One of the directory's checkpoint files: an offset for each partition.
+
+    What it is to hold is decided on one thread and written on any: contents are numbered, so that an older
+    one that was held up never replaces a newer one.
+    """
 
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
         self._path = path
+        self._writing = Lock()
+        self._last_number = 0
+        self._written_number = 0
+        self._written: bytes | None = None  # what is known to be on disk
 
     def create(self) -> None:
         """Make the file, empty, unless there is one."""
@@ -38,9 +48,21 @@ class OffsetCheckpoint:
             return {}
         return decode_offsets(data)
 
-    def write(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace it, durably but for its name: the caller syncs the directory when that matters."""
-        write_aside(self._files, self._path, encode_offsets(offsets), sync=True)
+    def start_write(self, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
+        """What to call, on any thread, to have these offsets on disk; it blocks and raises OSError."""
+        self._last_number += 1
+        return partial(self._write, self._last_number, encode_offsets(offsets))
+
+    def _write(self, number: int, content: bytes) -> None:
+        with self._writing:
+            if number <= self._written_number:
+                return
+            if content != self._written:
+                self._written = None
+                write_aside(self._files, self._path, content, sync=True)
+                self._files.sync_directory(self._path.rpartition("/")[0])
+                self._written = content
+            self._written_number = number
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:

@@ -35,10 +35,6 @@ _STAMP_BYTES: Final = _STAMP.size
 class LogKeeper(Protocol):
     """What a log asks of the store it belongs to."""
 
-    def save_log_starts(self) -> None:
-        """Make the log starts of all logs durable; blocks. Raises OSError."""
-        ...
-
     def recovery_point_fell(self, log: SegmentLog) -> None:
         """Make durable that less of a log can be trusted than was said before. Raises OSError."""
         ...
@@ -237,12 +233,7 @@ class SegmentLog(ReadableLog):
                 f"records can go up to the high watermark {self._high_watermark}, not to {before_offset}",
             )
         if before_offset > self._log_start:
-            old_start, self._log_start = self._log_start, before_offset
-            try:
-                self._keeper.save_log_starts()
-            except OSError as error:
-                self._log_start = old_start
-                raise storage_error(self.directory, error) from error
+            self._log_start = before_offset
             self._epochs.truncate_start(before_offset)
             _logger.info(
                 "%s-%d: log start raised to %d on request", self.topic, self.partition, before_offset

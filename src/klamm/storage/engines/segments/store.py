@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
@@ -31,7 +30,7 @@ from klamm.storage.engines.segments.files import (
 from klamm.storage.engines.segments.handles import HandlePool
 from klamm.storage.engines.segments.loading import LoadSettings, load_parts
 from klamm.storage.engines.segments.log import SegmentLog
-from klamm.storage.log import LogDirStatus, LogError, PartitionLog
+from klamm.storage.log import LogDirStatus, LogError, PartitionLog, Work
 from klamm.storage.topic_config import TopicConfig
 
 _logger = logging.getLogger(__name__)
@@ -69,7 +68,7 @@ class SegmentStore:
         # The other half of what the process may open is for connections and flushes.
         self._pool = HandlePool(self.files, max_open_files or max(self.files.handle_limit() // 2, 16))
         self._logs: dict[TopicPartition, SegmentLog] = {}
-        self._doomed: deque[tuple[int, Callable[[], None]]] = deque()  # (due at, what to do then)
+        self._doomed: list[tuple[int, Callable[[], None]]] = []  # (due at, what to do then)
         self._is_closed = False
         if not self.files.exists(self.directory):
             self.files.make_directory(self.directory)
@@ -276,20 +275,12 @@ class SegmentStore:
 
     # -- what logs ask of their keeper
 
-    def save_log_starts(self) -> None:
-        """Make the log starts of all logs durable; blocks. Raises OSError."""
-        for place, log in self._logs.items():
-            self._note_log_start(place, log)
-        self._log_starts_file.write(self._log_starts)
-        self.files.sync_directory(self.directory)
-
     def recovery_point_fell(self, log: SegmentLog) -> None:
         """Make durable that less of a log can be trusted than was said before. Raises OSError."""
         place = TopicPartition(log.topic, log.partition)
         if self._recovery_points.get(place, 0) > log.recovery_point:
             self._recovery_points[place] = log.recovery_point
-            self._recovery_points_file.write(self._recovery_points)
-            self.files.sync_directory(self.directory)
+            self._recovery_points_file.start_write(self._recovery_points)()
 
     def remove_later(self, paths: Sequence[str], delay_ms: int) -> None:
         """Remove files once a delay has passed."""
@@ -324,30 +315,47 @@ class SegmentStore:
 
     # -- checkpoints and the end
 
-    def checkpoint(self) -> None:
-        """Write recovery points, log starts and high watermarks; blocks shortly."""
+    def start_checkpoint(self) -> Work:
+        """Recovery points, log starts and high watermarks as they are now, to be written."""
         for place, log in self._logs.items():
             self._note_offsets(place, log)
-        try:
-            self._recovery_points_file.write(self._recovery_points)
-            self._high_watermarks_file.write(self._high_watermarks)
-            self.save_log_starts()
-        except OSError as error:
-            raise LogError(ErrorCode.kafka_storage_error, f"{self.directory}: {error}") from error
+        return self._all_of(
+            self._recovery_points_file.start_write(self._recovery_points),
+            self._high_watermarks_file.start_write(self._high_watermarks),
+            self._log_starts_file.start_write(self._log_starts),
+        )
 
-    def housekeeping(self, now_ms: int, timestamp_ms: int) -> None:
-        """Remove files whose delete delay has passed."""
-        waiting: deque[tuple[int, Callable[[], None]]] = deque()
-        while self._doomed:
-            due_at_ms, action = self._doomed.popleft()
-            if due_at_ms > now_ms:
-                waiting.append((due_at_ms, action))
-                continue
+    def start_saving_log_starts(self) -> Work:
+        """The log starts as they are now, to be made durable."""
+        for place, log in self._logs.items():
+            self._note_log_start(place, log)
+        return self._all_of(self._log_starts_file.start_write(self._log_starts))
+
+    def _all_of(self, *writes: Callable[[], None]) -> Work:
+        def work() -> None:
             try:
-                action()
+                for write in writes:
+                    write()
             except OSError as error:
-                _logger.warning("%s: cannot remove what is deleted: %s", self.directory, error)
-        self._doomed = waiting
+                raise LogError(ErrorCode.kafka_storage_error, f"{self.directory}: {error}") from error
+
+        return work
+
+    def start_housekeeping(self, now_ms: int) -> Work | None:
+        """Files whose delete delay has passed, to be removed; None when there are none."""
+        due = [action for due_at_ms, action in self._doomed if due_at_ms <= now_ms]
+        if not due:
+            return None
+        self._doomed = [(due_at_ms, action) for due_at_ms, action in self._doomed if due_at_ms > now_ms]
+
+        def work() -> None:
+            for action in due:
+                try:
+                    action()
+                except OSError as error:
+                    _logger.warning("%s: cannot remove what is deleted: %s", self.directory, error)
+
+        return work
 
     def status(self) -> Sequence[LogDirStatus]:
         try:
@@ -367,7 +375,7 @@ class SegmentStore:
             except LogError as error:
                 _logger.error("%s could not be closed in good order: %s", place, error)
         try:
-            self.checkpoint()
+            self.start_checkpoint()()
             if all(place in self._clean for place, _ in self._found()):
                 write_clean_shutdown(self.files, self._path(names.CLEAN_SHUTDOWN_MARKER))
                 self.files.sync_directory(self.directory)
