@@ -18,6 +18,7 @@ INCLUDED = [
     "_crc32c.h",
     "_offsets.h",
     "_wire.h",
+    "_builder.pxi",
     "_columns_in.pxi",
     "_columns_out.pxi",
     "_offsets.pxi",

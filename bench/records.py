@@ -87,6 +87,14 @@ def cases() -> list[tuple[str, str, int, Callable[[Any], Callable[[], Any]]]]:
         decode = columns(core, region)
         return lambda: (core.crc32c(region), decode())
 
+    def one_by_one(core: Any) -> Callable[[], Any]:
+        def add_all() -> None:
+            add = core.BatchBuilder(1 << 30).append
+            for record in records:
+                add(record.timestamp_ms, record.key, record.value)
+
+        return add_all
+
     return [
         ("decode to records", "M records/s", BATCH_RECORDS,
          lambda core: lambda: core.decode_region(region, BATCH_RECORDS, 0, TIME_MS)),
@@ -96,6 +104,7 @@ def cases() -> list[tuple[str, str, int, Callable[[Any], Callable[[], Any]]]]:
          lambda core: lambda: core.encode_region(records, 0, TIME_MS)),
         ("encode records, 1 header", "M records/s", BATCH_RECORDS,
          lambda core: lambda: core.encode_region(with_header, 0, TIME_MS)),
+        ("add records one by one", "M records/s", BATCH_RECORDS, one_by_one),
         ("decode to columns", "M records/s", BATCH_RECORDS, lambda core: columns(core, region)),
         ("decode to columns, with checksum", "M records/s", BATCH_RECORDS, checked_columns),
         ("decode to columns, 1 header", "M records/s", BATCH_RECORDS,

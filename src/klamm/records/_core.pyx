@@ -25,6 +25,7 @@ cdef extern from "Python.h":
     void PyTuple_SET_ITEM(object of_tuple, Py_ssize_t at, object item)
     object PyUnicode_DecodeUTF8(const char *data, Py_ssize_t size, const char *errors)
     void PyObject_GC_UnTrack(object tracked)
+    const Py_ssize_t PY_SSIZE_T_MAX
 
 cdef extern from *:
     """
@@ -121,6 +122,7 @@ cdef inline void put(object of_tuple, Py_ssize_t at, object item):
 
 include "_walk.pxi"
 include "_region.pxi"
+include "_builder.pxi"
 include "_columns_in.pxi"
 include "_columns_out.pxi"
 include "_offsets.pxi"

@@ -142,13 +142,7 @@ def encode_region(records, int64_t base_offset, int64_t base_timestamp_ms):
 
 
 cdef int put_record(Out *out, tuple record, int64_t base_offset, int64_t base_timestamp_ms) except -1:
-    cdef object key = as_bytes(record[2])
-    cdef object value = as_bytes(record[3])
-    cdef object headers = record[4]
-    cdef list named = None
     cdef int64_t offset, delta_ms
-    cdef Py_ssize_t size
-    cdef uint8_t *at
     try:
         offset = record[0]
         delta_ms = klamm_wrapping_difference(record[1], base_timestamp_ms)
@@ -156,7 +150,26 @@ cdef int put_record(Out *out, tuple record, int64_t base_offset, int64_t base_ti
         raise ValueError("an offset or a timestamp has more than 64 bits") from None
     if offset < base_offset or <uint64_t>offset - <uint64_t>base_offset > INT32_MAX:
         raise ValueError(f"offset {offset} does not fit a batch that starts at {base_offset}")
-    size = 1 + klamm_varint_size(delta_ms) + klamm_varint_size(offset - base_offset)
+    put_fields(
+        out, PY_SSIZE_T_MAX, delta_ms, offset - base_offset, as_bytes(record[2]), as_bytes(record[3]), record[4]
+    )
+    return 0
+
+
+cdef bint put_fields(
+    Out *out,
+    Py_ssize_t room,
+    int64_t delta_ms,
+    int64_t offset_delta,
+    object key,
+    object value,
+    object headers,
+) except -1:
+    """Append one record, if it takes no more than `room` bytes; whether it did."""
+    cdef list named = None
+    cdef Py_ssize_t size
+    cdef uint8_t *at
+    size = 1 + klamm_varint_size(delta_ms) + klamm_varint_size(offset_delta)
     size += field_bytes(key) + field_bytes(value)
     if headers:
         named = [((<str?>name).encode(), as_bytes(header_value)) for name, header_value in headers]
@@ -165,11 +178,13 @@ cdef int put_record(Out *out, tuple record, int64_t base_offset, int64_t base_ti
             size += field_bytes(name) + field_bytes(header_value)
     else:
         size += 1
+    if size + klamm_varint_size(size) > room:
+        return False
     at = room_for(out, size + klamm_varint_size(size))
     at = klamm_put_varint(at, size)
     at[0] = 0  # attributes: no bit of them is in use
     at = klamm_put_varint(at + 1, delta_ms)
-    at = klamm_put_varint(at, offset - base_offset)
+    at = klamm_put_varint(at, offset_delta)
     at = put_field(at, key)
     at = put_field(at, value)
     at = klamm_put_varint(at, len(named) if named is not None else 0)
@@ -178,4 +193,4 @@ cdef int put_record(Out *out, tuple record, int64_t base_offset, int64_t base_ti
             at = put_field(at, name)
             at = put_field(at, header_value)
     out.size = at - out.data
-    return 0
+    return True

@@ -26,6 +26,7 @@ else:
 
 __all__ = [
     "COMPILED",
+    "BatchBuilder",
     "crc32c",
     "decode_columns",
     "decode_offset_commits",
@@ -55,3 +56,4 @@ decode_columns = _chosen.decode_columns
 partition_rows = _chosen.partition_rows
 encode_columns = _chosen.encode_columns
 decode_offset_commits = _chosen.decode_offset_commits
+BatchBuilder = _chosen.BatchBuilder

@@ -166,29 +166,26 @@ def encode_region_into_batch(
     batch_length = HEADER_BYTES - LENGTH_OVERHEAD_BYTES + len(region)
     if batch_length > MAX_INT32 - LENGTH_OVERHEAD_BYTES:
         raise ValueError(f"a batch of {batch_length} bytes does not fit its length field")
-    batch = bytearray(HEADER_BYTES)
-    HEADER.pack_into(
-        batch,
-        0,
-        base_offset,
-        batch_length,
-        leader_epoch,
-        MAGIC,
-        0,
-        attributes | codec,
-        last_offset_delta,
-        base_timestamp_ms,
-        max_timestamp_ms,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        record_count,
+    head = bytearray(
+        HEADER.pack(
+            base_offset,
+            batch_length,
+            leader_epoch,
+            MAGIC,
+            0,
+            attributes | codec,
+            last_offset_delta,
+            base_timestamp_ms,
+            max_timestamp_ms,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            record_count,
+        )
     )
-    batch += region
-    with memoryview(batch) as view, view[ATTRIBUTES_AT:] as covered:
-        checksum = crc32c(covered)
-    batch[CRC_AT:ATTRIBUTES_AT] = checksum.to_bytes(4, "big")
-    return bytes(batch)
+    checksum = crc32c(region, crc32c(head[ATTRIBUTES_AT:]))
+    head[CRC_AT:ATTRIBUTES_AT] = checksum.to_bytes(4, "big")
+    return b"".join((head, region))
 
 
 def record_size_bound(

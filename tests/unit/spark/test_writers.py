@@ -304,5 +304,5 @@ def test_a_split_region_keeps_its_records_and_their_times(world: World) -> None:
         (batch,) = producer.send_regions(topic, [region])
         producer.wait([batch])
         halves = batch.split(0)
-    assert [len(half.records) for half in halves] == [1, 2]
+    assert [half.record_count for half in halves] == [1, 2]
     assert json.dumps(world.end_offset(topic)) == "3"

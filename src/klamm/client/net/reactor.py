@@ -25,6 +25,20 @@ CHUNK_BYTES: Final = 1024 * 1024
 MAX_PARTS: Final = 512  # of one sendmsg; the kernel takes 1024
 
 
+class _Forks:
+    """How often this process was forked off another: its id would be a system call for every record."""
+
+    count = 0
+
+    @classmethod
+    def happened(cls) -> None:
+        cls.count += 1
+
+
+if hasattr(os, "register_at_fork"):  # not where there is no fork
+    os.register_at_fork(after_in_child=_Forks.happened)
+
+
 class Reactor:
     """Runs work handed to it, ticks its components, waits for sockets; all in one thread.
 
@@ -43,7 +57,7 @@ class Reactor:
         self._selector.register(self._wake_receiver, selectors.EVENT_READ, None)
         self._is_stopping = False
         self._woken = False
-        self._pid = os.getpid()
+        self._forks = _Forks.count
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.on_time: Callable[[int], None] = lambda _now_ms: None
         self.on_tick: Callable[[int], int | None] = lambda _now_ms: None
@@ -55,7 +69,7 @@ class Reactor:
 
     def check_fork(self) -> None:
         """A forked child has the object but not the thread."""
-        if os.getpid() != self._pid:
+        if _Forks.count != self._forks:
             raise IllegalStateError("this client was made before fork(); make a new one in the child process")
 
     def submit(self, work: Callable[[], None]) -> None:

@@ -5,84 +5,159 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import Final
 
-from klamm.client.errors import BufferExhaustedError, IllegalStateError
-from klamm.client.producer.batch import BATCH_OVERHEAD_BYTES, Batch
+from klamm.client.errors import BufferExhaustedError, IllegalStateError, RecordTooLargeError
+from klamm.client.net.cluster import TopicInfo
+from klamm.client.producer.batch import BATCH_OVERHEAD_BYTES, Batch, estimated_size
 from klamm.client.producer.delivery import Delivery
+from klamm.client.producer.partitioner import StickyPartitioner
 from klamm.client.producer.settings import ProducerSettings
 from klamm.clock import Clock
 from klamm.protocol.types import TopicPartition
 
+Headers = tuple[tuple[str, bytes | None], ...]
+
+KEPT_FAILURES: Final = 1000  # batches that failed before anybody flushed
+
 
 class Accumulator:
-    """Batches by partition, oldest first, within `buffer.memory`. One lock, held shortly."""
+    """Batches by partition, oldest first, within `buffer.memory`. One lock, held shortly.
 
-    def __init__(self, settings: ProducerSettings, clock: Clock, wake: Callable[[], None]) -> None:
+    Most records find an open batch with room: that way is short. Memory is reserved when a batch is
+    opened and what it did not need is given back when it is closed, so a record need not be counted.
+    """
+
+    def __init__(
+        self, settings: ProducerSettings, clock: Clock, wake: Callable[[], None], sticky: StickyPartitioner
+    ) -> None:
         self._settings = settings
         self._clock = clock
         self._wake = wake
-        self.lock = threading.Condition()
+        self._sticky = sticky
+        self._limit_bytes = min(settings.batch_size, settings.buffer_memory, settings.max_request_size)
+        self._lock = threading.Lock()
+        self._memory_came = threading.Condition(self._lock)
         self._queues: dict[TopicPartition, deque[Batch]] = {}
+        self._open: dict[tuple[str, int], Batch] = {}
+        self._stays: dict[str, Batch] = {}  # where records without a key go, by topic
         self._used_bytes = 0
         self._waiting = 0  # callers who wait for memory
         self._flushes = 0
-        self._incomplete: set[Batch] = set()
+        self._incomplete: dict[Batch, None] = {}  # oldest first
+        self._failed: deque[Batch] = deque(maxlen=KEPT_FAILURES)
         self.is_closed = False
 
     def append(
         self,
-        partition: TopicPartition,
+        topic: TopicInfo,
+        partition: int | None,
         timestamp_ms: int,
         key: bytes | None,
         value: bytes | None,
-        headers: tuple[tuple[str, bytes | None], ...],
-        size_bytes: int,
-        due_at_ms: int,
-    ) -> tuple[Delivery, bool]:
-        """Add a record, waiting for memory until `due_at_ms`; its future, and whether its batch is full."""
-        with self.lock:
-            self._reserve(size_bytes, due_at_ms)
-            queue = self._queues.get(partition)
-            if queue is None:
-                queue = self._queues[partition] = deque()
-            batch = queue[-1] if queue else None
-            limit = self._settings.batch_size
-            if batch is None or batch.is_closed or batch.size_bytes + size_bytes > limit:
-                batch = self._open(partition, queue)
-            delivery = batch.append(timestamp_ms, key, value, headers, size_bytes)
-            is_full = batch.size_bytes >= limit
-            # Linger: the first record starts the clock, a full batch ends it.
-            needs_wake = is_full or len(batch.records) == 1
-        if needs_wake:
-            self._wake()
-        return delivery, is_full
+        headers: Headers,
+        due_at_ms: int | None = None,
+    ) -> Delivery:
+        """Add a record, waiting for memory until `due_at_ms` (`max.block.ms` from now); its future."""
+        name = topic.name
+        with self._lock:
+            batch = self._stays.get(name) if partition is None else self._open.get((name, partition))
+            if batch is not None and not batch.is_closed:
+                index = batch.builder.append(timestamp_ms, key, value, headers)
+                if index >= 0:
+                    return Delivery(batch, index)
+            is_keyless = partition is None
+            if partition is None:
+                partition = self._move(topic)
+                batch = self._open.get((name, partition))
+                if batch is not None:  # records with keys have opened one there
+                    index = batch.builder.append(timestamp_ms, key, value, headers)
+                    if index >= 0:
+                        self._stays[name] = batch
+                        return Delivery(batch, index)
+            size_bytes = estimated_size(key, value, headers)
+            batch = self._open_batch(TopicPartition(name, partition), size_bytes, due_at_ms)
+            try:
+                index = batch.builder.append(timestamp_ms, key, value, headers)
+            except BaseException:
+                self._abandon(batch)  # a header of the wrong kind; an empty batch must not be sent
+                raise
+            if is_keyless:
+                self._stays[name] = batch
+        # Linger: the first record of a batch starts the clock, and ends it for the batch before.
+        self._wake()
+        return Delivery(batch, index)
+
+    def _move(self, topic: TopicInfo) -> int:
+        """Where records without a key go next: the same partition, until it had its share."""
+        stay = self._stays.pop(topic.name, None)
+        if stay is not None:
+            # Once it is closed, what it holds is its size; its bytes may be gone already.
+            size_bytes = stay.reserved_bytes if stay.is_closed else stay.size_bytes
+            self._sticky.took(topic.name, stay.partition.partition, size_bytes)
+        return self._sticky.choose(topic, lambda: self._queued(topic.name))
+
+    def _open_batch(self, partition: TopicPartition, size_bytes: int, due_at_ms: int | None) -> Batch:
+        """An empty batch for the record at hand; the one before it is closed."""
+        self.check_size(size_bytes)
+        reserved_bytes = max(self._limit_bytes, size_bytes + BATCH_OVERHEAD_BYTES)
+        self._reserve(reserved_bytes, due_at_ms)
+        self._close_open(partition)
+        batch = Batch(partition, self._clock.now_ms(), self._limit_bytes)
+        batch.reserved_bytes = reserved_bytes
+        self._queues.setdefault(partition, deque()).append(batch)
+        self._open[partition] = batch
+        self._incomplete[batch] = None
+        return batch
+
+    def _abandon(self, batch: Batch) -> None:
+        self._close_open(batch.partition)
+        self._queues[batch.partition].remove(batch)
+        del self._incomplete[batch]
+        self._give_back(batch.reserved_bytes)
+
+    def _close_open(self, partition: TopicPartition) -> None:
+        """The open batch of a partition takes no more, and gives back the memory it did not need."""
+        batch = self._open.pop(partition, None)
+        if batch is not None:
+            batch.is_closed = True
+            self._give_back(batch.reserved_bytes - batch.size_bytes)
+            batch.reserved_bytes = batch.size_bytes
+
+    def _give_back(self, size_bytes: int) -> None:
+        self._used_bytes -= size_bytes
+        if self._waiting:
+            self._memory_came.notify_all()
 
     def append_batch(self, batch: Batch, due_at_ms: int) -> None:
         """Add a batch that is closed already, waiting for memory until `due_at_ms`."""
-        with self.lock:
-            self._reserve(batch.size_bytes - BATCH_OVERHEAD_BYTES, due_at_ms)
-            queue = self._queues.setdefault(batch.partition, deque())
-            if queue:
-                queue[-1].is_closed = True
-            queue.append(batch)
-            self._incomplete.add(batch)
+        with self._lock:
+            self._reserve(batch.size_bytes, due_at_ms)
+            batch.reserved_bytes = batch.size_bytes
+            self._close_open(batch.partition)
+            self._queues.setdefault(batch.partition, deque()).append(batch)
+            self._incomplete[batch] = None
         self._wake()
 
-    def _open(self, partition: TopicPartition, queue: deque[Batch]) -> Batch:
-        if queue:
-            queue[-1].is_closed = True
-        batch = Batch(partition, self._clock.now_ms())
-        queue.append(batch)
-        self._incomplete.add(batch)
-        return batch
+    def check_size(self, size_bytes: int) -> None:
+        """Refuse a record that no batch could take."""
+        total = size_bytes + BATCH_OVERHEAD_BYTES
+        for name, limit in (
+            ("max.request.size", self._settings.max_request_size),
+            ("buffer.memory", self._settings.buffer_memory),
+        ):
+            if total > limit:
+                raise RecordTooLargeError(f"a record of {total} bytes is larger than {name}={limit}")
 
-    def _reserve(self, size_bytes: int, due_at_ms: int) -> None:
+    def _reserve(self, size_bytes: int, due_at_ms: int | None) -> None:
         limit = self._settings.buffer_memory
         if self.is_closed:
             raise IllegalStateError("this producer is closed")
         if self._used_bytes + size_bytes <= limit:
             self._used_bytes += size_bytes
             return
+        if due_at_ms is None:
+            due_at_ms = self._clock.now_ms() + self._settings.max_block_ms
         self._waiting += 1
         self._wake()
         try:
@@ -93,7 +168,7 @@ class Accumulator:
                         f"buffer.memory of {limit} bytes stayed full for max.block.ms: "
                         "the broker is slower than the caller"
                     )
-                self.lock.wait(left_ms / 1000)
+                self._memory_came.wait(left_ms / 1000)
                 if self.is_closed:
                     raise IllegalStateError("this producer was closed while send() waited for memory")
             self._used_bytes += size_bytes
@@ -103,29 +178,29 @@ class Accumulator:
     @property
     def has_room(self) -> bool:
         """Whether a record of any allowed size would find memory at once."""
-        needed = min(self._settings.max_request_size, self._settings.buffer_memory)
-        return self._used_bytes + needed <= self._settings.buffer_memory
+        settings = self._settings
+        needed = min(max(settings.max_request_size, self._limit_bytes), settings.buffer_memory)
+        return self._used_bytes + needed <= settings.buffer_memory
 
-    def queued(self, topic: str) -> dict[int, int]:
+    def _queued(self, topic: str) -> dict[int, int]:
         """How many batches wait, by partition of a topic."""
-        with self.lock:
-            return {key.partition: len(queue) for key, queue in self._queues.items() if key.topic == topic}
+        return {key.partition: len(queue) for key, queue in self._queues.items() if key.topic == topic}
 
     # The methods below are the client thread's.
 
     def partitions(self) -> list[TopicPartition]:
         """Partitions with something to send."""
-        with self.lock:
+        with self._lock:
             return [key for key, queue in self._queues.items() if queue]
 
     def head(self, partition: TopicPartition) -> Batch | None:
-        with self.lock:
+        with self._lock:
             queue = self._queues.get(partition)
             return queue[0] if queue else None
 
     def ready_at_ms(self, partition: TopicPartition) -> int | None:
         """When the first batch of a partition may be sent; None when there is none."""
-        with self.lock:
+        with self._lock:
             queue = self._queues.get(partition)
             if not queue:
                 return None
@@ -139,19 +214,20 @@ class Accumulator:
 
     def take(self, partition: TopicPartition) -> Batch:
         """Remove the first batch of a partition, closed for good."""
-        with self.lock:
+        with self._lock:
             batch = self._queues[partition].popleft()
-            batch.is_closed = True
+            if self._open.get(partition) is batch:
+                self._close_open(partition)
             return batch
 
     def waiting_to_retry(self, partition: TopicPartition) -> list[Batch]:
         """Batches that were sent once and came back."""
-        with self.lock:
+        with self._lock:
             return [batch for batch in self._queues.get(partition, ()) if batch.was_sent]
 
     def put_back(self, batch: Batch) -> None:
         """Return a batch to its place: by sequence among those that were sent, before all others."""
-        with self.lock:
+        with self._lock:
             queue = self._queues.setdefault(batch.partition, deque())
             place = 0
             if batch.base_sequence >= 0:
@@ -164,20 +240,25 @@ class Accumulator:
 
     def replace(self, whole: Batch, parts: list[Batch]) -> None:
         """Put the parts of a batch that was too large where it belongs."""
-        with self.lock:
-            self._incomplete.discard(whole)
-            self._incomplete.update(parts)
+        with self._lock:
+            del self._incomplete[whole]
+            self._give_back(whole.reserved_bytes)
+            for part in parts:
+                self._incomplete[part] = None
+                part.reserved_bytes = part.size_bytes
+                self._used_bytes += part.reserved_bytes
             queue = self._queues.setdefault(whole.partition, deque())
             queue.extendleft(reversed(parts))
 
     def finished(self, batch: Batch) -> None:
         """A batch is settled: its memory is free."""
-        with self.lock:
-            self._incomplete.discard(batch)
-            self._used_bytes -= batch.size_bytes - BATCH_OVERHEAD_BYTES
+        with self._lock:
+            self._incomplete.pop(batch, None)
+            if batch.error is not None:
+                self._failed.append(batch)
+            self._give_back(batch.reserved_bytes)
             if not self._queues.get(batch.partition):
                 self._queues.pop(batch.partition, None)
-            self.lock.notify_all()
 
     def expired(self, now_ms: int) -> Iterator[Batch]:
         """Take out queued batches whose delivery timeout has passed."""
@@ -186,28 +267,36 @@ class Accumulator:
             while (batch := self.head(partition)) is not None and batch.created_at_ms <= oldest_ms:
                 yield self.take(partition)
 
-    def incomplete(self) -> list[Batch]:
-        """Everything appended and not settled."""
-        with self.lock:
-            return list(self._incomplete)
+    def oldest_ms(self) -> int | None:
+        """When the oldest batch that is not settled was opened."""
+        with self._lock:
+            oldest = next(iter(self._incomplete), None)
+            return None if oldest is None else oldest.created_at_ms
 
     def begin_flush(self) -> list[Batch]:
-        """From now on nothing lingers; what there is to wait for."""
-        with self.lock:
+        """From now on nothing lingers; what there is to wait for, and what failed since the last flush."""
+        with self._lock:
             self._flushes += 1
-            batches = list(self._incomplete)
+            batches = [*self._failed, *self._incomplete]
+            self._failed.clear()
         self._wake()
         return batches
 
-    def end_flush(self) -> None:
-        with self.lock:
+    def end_flush(self, batches: list[Batch]) -> None:
+        """Those who flushed know now what became of these."""
+        with self._lock:
             self._flushes -= 1
+            if self._failed:
+                told = set(batches)
+                kept = [batch for batch in self._failed if batch not in told]
+                self._failed.clear()
+                self._failed.extend(kept)
 
     def close(self) -> None:
         """No more records; those who wait for memory are told."""
-        with self.lock:
+        with self._lock:
             self.is_closed = True
-            self.lock.notify_all()
+            self._memory_came.notify_all()
 
 
 def _before(sequence: int, other: int) -> bool:

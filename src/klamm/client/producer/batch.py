@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from klamm.client.producer.delivery import Delivery, RecordMetadata, Settlement
+from klamm.client.producer.delivery import RecordMetadata, Settlement
 from klamm.protocol.types import TopicPartition
-from klamm.records.record import Record, encode_batch
+from klamm.records.core import BatchBuilder, decode_region
+from klamm.records.record import Record, encode_region_into_batch
 
 BATCH_OVERHEAD_BYTES: Final = 61
 RECORD_OVERHEAD_BYTES: Final = 21  # length, attributes, deltas and the four lengths, at their longest
@@ -24,16 +25,21 @@ def estimated_size(
 
 
 class Batch:
-    """One batch: open while it takes records, closed once it is sent, settled at the end."""
+    """One batch: open while it takes records, closed once it is sent, settled at the end.
+
+    Records are encoded as they come. A future holds its batch and its index there, nothing else; the batch
+    notes which of them somebody has looked at.
+    """
 
     __slots__ = (
         "_settlement",
         "attempts",
         "base_offset",
         "base_sequence",
+        "builder",
         "created_at_ms",
-        "deliveries",
         "error",
+        "examined",
         "first_index",
         "is_closed",
         "log_append_time_ms",
@@ -42,19 +48,17 @@ class Batch:
         "producer_epoch",
         "producer_id",
         "record_errors",
-        "records",
+        "reserved_bytes",
         "retry_at_ms",
-        "size_bytes",
         "was_sent",
         "whole",
     )
 
-    def __init__(self, partition: TopicPartition, created_at_ms: int) -> None:
+    def __init__(self, partition: TopicPartition, created_at_ms: int, limit_bytes: int) -> None:
         self.partition = partition
         self.created_at_ms = created_at_ms
-        self.records: list[Record] = []
-        self.deliveries: list[Delivery] = []
-        self.size_bytes = BATCH_OVERHEAD_BYTES
+        self.builder = BatchBuilder(limit_bytes - BATCH_OVERHEAD_BYTES)
+        self.reserved_bytes = 0  # what it holds of `buffer.memory`
         self.is_closed = False
         self.attempts = 0
         self.retry_at_ms = 0
@@ -62,6 +66,7 @@ class Batch:
         self.producer_id = -1
         self.producer_epoch = -1
         self.base_sequence = -1
+        self.examined: set[int] = set()
         self.error: Exception | None = None
         self.record_errors: dict[int, Exception] = {}
         self.base_offset = -1
@@ -71,56 +76,63 @@ class Batch:
         self.parts: list[Batch] = []
         self._settlement = Settlement()
 
-    def append(
-        self,
-        timestamp_ms: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: tuple[tuple[str, bytes | None], ...],
-        size_bytes: int,
-    ) -> Delivery:
-        index = len(self.records)
-        self.records.append(Record(index, timestamp_ms, key, value, headers))
-        self.size_bytes += size_bytes
-        delivery = Delivery(self, index)
-        self.deliveries.append(delivery)
-        return delivery
+    @property
+    def record_count(self) -> int:
+        return self.builder.record_count
+
+    @property
+    def size_bytes(self) -> int:
+        return BATCH_OVERHEAD_BYTES + self.builder.size_bytes
 
     def encoded(self, codec: int, level: int | None) -> bytes:
         """The batch as the broker wants it."""
-        return encode_batch(
-            self.records,
+        builder = self.builder
+        return encode_region_into_batch(
+            builder.region(),
+            builder.record_count,
             codec=codec,
             level=level,
+            base_offset=0,
+            last_offset_delta=builder.record_count - 1,
+            leader_epoch=-1,
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
             base_sequence=self.base_sequence,
+            attributes=0,
+            base_timestamp_ms=builder.base_timestamp_ms,
+            max_timestamp_ms=builder.max_timestamp_ms,
         )
 
     def split(self, largest_bytes: int) -> list[Batch]:
         """The same records in smaller batches. The futures stay here: this batch ends when all parts have."""
         parts: list[Batch] = []
-        for record in self.records:
-            size_bytes = estimated_size(record.key, record.value, record.headers)
-            if not parts or parts[-1].size_bytes + size_bytes > largest_bytes:
-                parts.append(Batch(self.partition, self.created_at_ms))
-                parts[-1].whole = self
+        for record in self._records():
+            if not parts or _add(parts[-1], record) < 0:
+                parts.append(Batch(self.partition, self.created_at_ms, largest_bytes))
                 parts[-1].first_index = record.offset
-            part = parts[-1]
-            part.records.append(record._replace(offset=len(part.records)))
-            part.size_bytes += size_bytes
+                _add(parts[-1], record)
+        return self._continued_by(parts)
+
+    def _records(self) -> list[Record]:
+        builder = self.builder
+        return decode_region(builder.region(), builder.record_count, 0, builder.base_timestamp_ms)
+
+    def _continued_by(self, parts: list[Batch]) -> list[Batch]:
+        """Parts take over identity, numbers and attempts."""
         sequence = self.base_sequence
         for part in parts:
+            part.whole = self
             part.is_closed = part.was_sent = True
             part.attempts = self.attempts
             part.producer_id, part.producer_epoch = self.producer_id, self.producer_epoch
             part.base_sequence = sequence
             if sequence >= 0:
-                sequence = next_sequence(sequence, len(part.records))
+                sequence = next_sequence(sequence, part.record_count)
         self.parts = parts
         return parts
 
     def _ended(self) -> list[Callable[[], None]]:
+        self.builder.release()  # a program may keep its futures; it need not keep the bytes
         callbacks = self._settlement.settle()
         whole = self.whole
         if whole is not None and all(part.is_settled for part in whole.parts):
@@ -160,6 +172,24 @@ class Batch:
             return part.error_of(within)
         return self.record_errors.get(index, self.error)
 
+    def unseen_failures(self) -> list[Exception]:
+        """The errors of records whose future nobody looked at."""
+        if not self.is_settled:
+            return []
+        if self.parts:
+            return [error for part in self.parts for error in part.unseen_failures()]
+        errors = (
+            (self.error_of(index) for index in range(self.record_count) if not self._is_examined(index))
+            if self.error is not None
+            else ()
+        )
+        return [error for error in errors if error is not None]
+
+    def _is_examined(self, index: int) -> bool:
+        if self.whole is not None:
+            return self.whole._is_examined(self.first_index + index)
+        return index in self.examined
+
     def metadata_of(self, index: int) -> RecordMetadata:
         if self.parts:
             part, within = self._part_with(index)
@@ -167,8 +197,12 @@ class Batch:
         offset = -1 if self.base_offset < 0 else self.base_offset + index
         timestamp_ms = self.log_append_time_ms
         if timestamp_ms < 0:
-            timestamp_ms = self.records[index].timestamp_ms
+            timestamp_ms = self.builder.timestamp_of(index)
         return RecordMetadata(self.partition.topic, self.partition.partition, offset, timestamp_ms)
+
+
+def _add(batch: Batch, record: Record) -> int:
+    return batch.builder.append(record.timestamp_ms, record.key, record.value, record.headers)
 
 
 def next_sequence(sequence: int, count: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from klamm.client.errors import KlammTimeoutError
@@ -25,12 +26,11 @@ class RecordMetadata(NamedTuple):
 class Delivery:
     """The future of one record. Looking at it counts as having seen its failure."""
 
-    __slots__ = ("_batch", "_index", "is_examined")
+    __slots__ = ("_batch", "_index")
 
     def __init__(self, batch: Batch, index: int) -> None:
         self._batch = batch
         self._index = index
-        self.is_examined = False
 
     def done(self) -> bool:
         return self._batch.is_settled
@@ -46,13 +46,13 @@ class Delivery:
         """What kept the record from being delivered; None if it was."""
         if not self._batch.wait(timeout):
             raise KlammTimeoutError(f"not delivered within {timeout} s; it may still be")
-        self.is_examined = True
+        self._batch.examined.add(self._index)
         return self._error()
 
     def add_done_callback(self, callback: Callable[[Delivery], None]) -> None:
         """Call back on the producer's thread, in send order per partition; at once if it is settled."""
-        self.is_examined = True
-        self._batch.when_settled(self._index, lambda: callback(self))
+        self._batch.examined.add(self._index)
+        self._batch.when_settled(self._index, partial(callback, self))
 
     def _error(self) -> Exception | None:
         return self._batch.error_of(self._index)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from klamm.client.errors import IllegalStateError, KlammTimeoutError
-from klamm.client.producer.batch import BATCH_OVERHEAD_BYTES, Batch, next_sequence
+from klamm.client.producer.batch import BATCH_OVERHEAD_BYTES, Batch
 from klamm.client.producer.face import Producer
 from klamm.protocol.types import TopicPartition
 from klamm.records.arrow import EncodedRegion
@@ -23,11 +23,17 @@ class EncodedBatch(Batch):
     __slots__ = ("region",)
 
     def __init__(self, partition: TopicPartition, created_at_ms: int, region: EncodedRegion) -> None:
-        super().__init__(partition, created_at_ms)
+        super().__init__(partition, created_at_ms, 0)
         self.region = region
-        self.records = _Count(region.record_count)  # type: ignore[assignment]  # only its length is asked for
-        self.size_bytes = BATCH_OVERHEAD_BYTES + len(region.data)
         self.is_closed = True
+
+    @property
+    def record_count(self) -> int:
+        return self.region.record_count
+
+    @property
+    def size_bytes(self) -> int:
+        return BATCH_OVERHEAD_BYTES + len(self.region.data)
 
     def encoded(self, codec: int, level: int | None) -> bytes:
         return seal(
@@ -39,26 +45,21 @@ class EncodedBatch(Batch):
             base_sequence=self.base_sequence,
         )
 
+    def unseen_failures(self) -> list[Exception]:
+        """None: who sends regions waits for them."""
+        return []
+
     def split(self, largest_bytes: int) -> list[Batch]:
         """The same records in two batches; `largest_bytes` is met by splitting again."""
         region = self.region
         records = decode_region(region.data, region.record_count, 0, region.base_timestamp_ms, None)
         middle = len(records) // 2
         parts: list[Batch] = []
-        sequence = self.base_sequence
         for first_index, chosen in ((0, records[:middle]), (middle, records[middle:])):
             part = EncodedBatch(self.partition, self.created_at_ms, _region(region.partition, chosen))
-            part.whole = self
             part.first_index = first_index
-            part.was_sent = True
-            part.attempts = self.attempts
-            part.producer_id, part.producer_epoch = self.producer_id, self.producer_epoch
-            part.base_sequence = sequence
-            if sequence >= 0:
-                sequence = next_sequence(sequence, len(chosen))
             parts.append(part)
-        self.parts = parts
-        return parts
+        return self._continued_by(parts)
 
     @property
     def failure(self) -> Exception | None:
@@ -68,18 +69,6 @@ class EncodedBatch(Batch):
                 (part.failure for part in self.parts if isinstance(part, EncodedBatch) and part.failure), None
             )
         return self.error
-
-
-class _Count:
-    """So many records."""
-
-    __slots__ = ("_count",)
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-
-    def __len__(self) -> int:
-        return self._count
 
 
 def _region(partition: int, records: Sequence[Record]) -> EncodedRegion:
@@ -107,7 +96,7 @@ class EncodedProducer(Producer):
             if self._sender.fatal is not None:
                 raise self._sender.fatal
             batch = EncodedBatch(TopicPartition(topic, region.partition), self._clock.now_ms(), region)
-            self._check_size(len(region.data) if region.record_count == 1 else 0)
+            self._accumulator.check_size(len(region.data) if region.record_count == 1 else 0)
             self._accumulator.append_batch(batch, self._due_at_ms())
             batches.append(batch)
         return batches

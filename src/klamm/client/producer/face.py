@@ -8,26 +8,25 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from random import Random
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from klamm.client.errors import (
     DeliveryError,
     IllegalStateError,
     KlammTimeoutError,
-    RecordTooLargeError,
     broker_error,
 )
 from klamm.client.net.cluster import TopicInfo
 from klamm.client.producer.accumulator import Accumulator
-from klamm.client.producer.batch import BATCH_OVERHEAD_BYTES, Batch, estimated_size
+from klamm.client.producer.batch import Batch
 from klamm.client.producer.delivery import Delivery
-from klamm.client.producer.partitioner import StickyPartitioner, partition_for_key
+from klamm.client.producer.partitioner import Partitioner, StickyPartitioner
 from klamm.client.producer.sender import Sender
 from klamm.client.producer.settings import Serializer, parse
 from klamm.client.runtime import ClientThread
 from klamm.clock import Clock, SystemClock
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.types import TopicPartition
+from klamm.records.murmur2 import murmur2
 
 log = logging.getLogger(__name__)
 _numbers = count(1)
@@ -62,12 +61,13 @@ class Producer:
             name=client_id,
         )
         core = self._thread.core
-        self._accumulator = Accumulator(self._settings, self._clock, self._wake)
-        self._sender = Sender(core, self._settings, self._accumulator)
-        self._sticky = StickyPartitioner(
+        sticky = StickyPartitioner(
             self._settings.batch_size, is_adaptive=self._settings.is_adaptive, random=self._random
         )
-        self._sticky_lock = threading.Lock()
+        self._accumulator = Accumulator(self._settings, self._clock, self._wake, sticky)
+        self._sender = Sender(core, self._settings, self._accumulator)
+        self._metadata = core.metadata
+        self._check_fork = self._thread.reactor.check_fork
         self._metadata_changed = threading.Condition()
         core.components.append(self._sender)
         core.metadata.listen(self._on_metadata)
@@ -93,26 +93,33 @@ class Producer:
         on_delivery: Callable[[Delivery], None] | None = None,
     ) -> Delivery:
         """Hand over one record; its future says where it went, or why it did not."""
-        if self._is_closed:
-            raise IllegalStateError("this producer is closed")
-        self._thread.reactor.check_fork()
-        if self._sender.fatal is not None:
-            raise self._sender.fatal
-        due_at_ms = self._clock.now_ms() + self._settings.max_block_ms
-        info = self._topic(topic, partition, due_at_ms)
-        raw_key = _serialized(key, self._settings.key_serializer, "key")
-        raw_value = _serialized(value, self._settings.value_serializer, "value")
-        pairs = tuple(headers.items() if isinstance(headers, Mapping) else headers) if headers else ()
-        size_bytes = estimated_size(raw_key, raw_value, pairs)
-        self._check_size(size_bytes)
-        chosen, is_sticky = self._partition(info, raw_key, raw_value, partition)
-        when_ms = self._clock.timestamp_ms() if timestamp_ms is None else timestamp_ms
-        delivery, is_full = self._accumulator.append(
-            TopicPartition(topic, chosen), when_ms, raw_key, raw_value, pairs, size_bytes, due_at_ms
+        if self._is_closed or self._sender.fatal is not None:
+            self._refuse()
+        self._check_fork()
+        settings = self._settings
+        info = self._metadata.cluster.topics.get(topic)
+        due_at_ms = None  # reckoned from now only if something has to be waited for
+        if info is None or (partition is not None and partition not in info.partitions):
+            due_at_ms = self._clock.now_ms() + settings.max_block_ms
+            info = self._topic(topic, partition, due_at_ms)
+        if settings.key_serializer is not None or (key is not None and type(key) is not bytes):
+            key = _serialized(key, settings.key_serializer, "key")
+        if settings.value_serializer is not None or (value is not None and type(value) is not bytes):
+            value = _serialized(value, settings.value_serializer, "value")
+        if partition is None:
+            if settings.partitioner is not None:
+                partition = self._own_choice(settings.partitioner, info, key, value)
+            elif key is not None and not settings.ignores_keys:
+                partition = (murmur2(key) & 0x7FFFFFFF) % len(info.partitions)
+        delivery = self._accumulator.append(
+            info,
+            partition,
+            self._clock.timestamp_ms() if timestamp_ms is None else timestamp_ms,
+            key,
+            value,
+            _pairs(headers) if headers else (),
+            due_at_ms,
         )
-        if is_sticky:
-            with self._sticky_lock:
-                self._sticky.took(topic, chosen, size_bytes, is_batch_full=is_full)
         if on_delivery is not None:
             delivery.add_done_callback(on_delivery)
         return delivery
@@ -125,30 +132,18 @@ class Producer:
         is_known = info is not None and (partition is None or partition in info.partitions)
         return not is_known or not self._accumulator.has_room
 
-    def _check_size(self, size_bytes: int) -> None:
-        total = size_bytes + BATCH_OVERHEAD_BYTES
-        for name, limit in (
-            ("max.request.size", self._settings.max_request_size),
-            ("buffer.memory", self._settings.buffer_memory),
-        ):
-            if total > limit:
-                raise RecordTooLargeError(f"a record of {total} bytes is larger than {name}={limit}")
+    def _refuse(self) -> NoReturn:
+        if self._is_closed or self._sender.fatal is None:
+            raise IllegalStateError("this producer is closed")
+        raise self._sender.fatal
 
-    def _partition(
-        self, info: TopicInfo, key: bytes | None, value: bytes | None, given: int | None
-    ) -> tuple[int, bool]:
+    @staticmethod
+    def _own_choice(partitioner: Partitioner, info: TopicInfo, key: bytes | None, value: bytes | None) -> int:
         partitions = len(info.partitions)
-        if given is not None:
-            return given, False
-        if self._settings.partitioner is not None:
-            chosen = self._settings.partitioner(info.name, key, value, partitions)
-            if not 0 <= chosen < partitions:
-                raise ValueError(f"the partitioner chose {chosen} of {partitions} partitions")
-            return chosen, False
-        if key is not None and not self._settings.ignores_keys:
-            return partition_for_key(key, partitions), False
-        with self._sticky_lock:
-            return self._sticky.choose(info, self._accumulator.queued(info.name)), True
+        chosen = partitioner(info.name, key, value, partitions)
+        if not 0 <= chosen < partitions:
+            raise ValueError(f"the partitioner chose {chosen} of {partitions} partitions")
+        return chosen
 
     def _topic(self, name: str, partition: int | None, due_at_ms: int) -> TopicInfo:
         """The topic's metadata, waited for if need be."""
@@ -214,8 +209,8 @@ class Producer:
         try:
             self._wait_for(batches, timeout)
         finally:
-            self._accumulator.end_flush()
-        failures = _unseen_failures(batches)
+            self._accumulator.end_flush(batches)
+        failures = [error for batch in batches for error in batch.unseen_failures()]
         if failures:
             raise DeliveryError(failures)
 
@@ -244,13 +239,17 @@ class Producer:
             else:
                 self._thread.ask(lambda: self._sender.fail_all(error)).result()
         self._thread.stop()
-        failures = _unseen_failures(batches)
+        failures = [error for batch in batches for error in batch.unseen_failures()]
         if failures:
             log.error("%d records were not delivered; the first: %s", len(failures), failures[0])
 
 
 def _nothing() -> None:
     """Waking up is all."""
+
+
+def _pairs(headers: Headers | Mapping[str, bytes | None]) -> tuple[tuple[str, bytes | None], ...]:
+    return tuple(headers.items() if isinstance(headers, Mapping) else headers)
 
 
 def _serialized(value: Any, serializer: Serializer | None, what: str) -> bytes | None:
@@ -263,14 +262,3 @@ def _serialized(value: Any, serializer: Serializer | None, what: str) -> bytes |
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
     raise TypeError(f"a {what} is bytes, text or None, not {type(value).__name__}; or set {what}_serializer")
-
-
-def _unseen_failures(batches: list[Batch]) -> list[Exception]:
-    failures: list[Exception] = []
-    for batch in batches:
-        for index, delivery in enumerate(batch.deliveries):
-            if not delivery.is_examined and batch.is_settled:
-                error = batch.error_of(index)
-                if error is not None:
-                    failures.append(error)
-    return failures

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from random import Random
 from typing import Protocol
@@ -35,25 +35,25 @@ class StickyPartitioner:
         self._random = random
         self._current: dict[str, tuple[int, int]] = {}  # topic -> (partition, bytes given to it)
 
-    def choose(self, topic: TopicInfo, queued: Mapping[int, int]) -> int:
-        """The partition for the next record; `queued` is how many batches wait per partition."""
+    def choose(self, topic: TopicInfo, queued: Callable[[], Mapping[int, int]]) -> int:
+        """The partition for the next record; `queued` tells how many batches wait per partition."""
         current = self._current.get(topic.name)
         if current is not None and current[0] in topic.partitions:
             return current[0]
-        chosen = self._draw(topic, queued)
+        chosen = self._draw(topic, queued())
         self._current[topic.name] = (chosen, 0)
         return chosen
 
-    def took(self, topic: str, partition: int, size_bytes: int, *, is_batch_full: bool) -> None:
-        """A record went there; after enough of them another partition is due.
+    def took(self, topic: str, partition: int, size_bytes: int) -> None:
+        """A batch of this size is closed there; after enough of them another partition is due.
 
-        The move waits for the end of a batch, so that no batch is cut short, but not beyond twice its size.
+        Only whole batches are counted, so none is cut short, and a stay ends before twice `batch.size`.
         """
         current = self._current.get(topic)
         if current is None or current[0] != partition:
             return
         given = current[1] + size_bytes
-        if (given >= self._batch_size and is_batch_full) or given >= 2 * self._batch_size:
+        if given >= self._batch_size:
             del self._current[topic]
         else:
             self._current[topic] = (partition, given)

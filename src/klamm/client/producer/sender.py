@@ -108,9 +108,9 @@ class Sender:
                 dues.append(now_ms + NO_METADATA_WAIT_MS)
             elif self._may_send(partition):
                 ready[info.leader_id].append(partition)
-        oldest = min((batch.created_at_ms for batch in self._accumulator.incomplete()), default=None)
-        if oldest is not None:
-            dues.append(oldest + self._settings.delivery_timeout_ms)
+        oldest_ms = self._accumulator.oldest_ms()
+        if oldest_ms is not None:
+            dues.append(oldest_ms + self._settings.delivery_timeout_ms)
         return min(dues, default=None), ready
 
     def _may_send(self, partition: TopicPartition) -> bool:
@@ -241,10 +241,10 @@ class Sender:
         if code == ErrorCode.duplicate_sequence_number:
             self._run(batch.succeed(-1, -1), batch)
             return
-        if code == ErrorCode.message_too_large and len(batch.records) > 1:
+        if code == ErrorCode.message_too_large and batch.record_count > 1:
             self._split(batch)
             return
-        what = describe(batch.partition, len(batch.records))
+        what = describe(batch.partition, batch.record_count)
         error = broker_error(code, what, item.error_message)
         if code in FATAL:
             self.fatal = error
@@ -279,7 +279,7 @@ class Sender:
         largest = min(self._settings.batch_size, max(batch.size_bytes // 2, 1))
         log.info(
             "splitting a batch of %d records for %s: the broker finds it too large",
-            len(batch.records),
+            batch.record_count,
             batch.partition,
         )
         self._accumulator.replace(batch, batch.split(largest))
@@ -302,7 +302,7 @@ class Sender:
             self._accumulator.put_back(batch)
 
     def _too_late(self, batch: Batch, cause: KlammError | None) -> KlammTimeoutError:
-        what = describe(batch.partition, len(batch.records))
+        what = describe(batch.partition, batch.record_count)
         reason = cause or self._core.metadata.error
         tail = f"; last error: {reason}" if reason else ""
         limit_ms = self._settings.delivery_timeout_ms

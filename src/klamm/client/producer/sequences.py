@@ -52,7 +52,7 @@ class Sequences:
             return True  # a retry keeps its number
         batch.producer_id, batch.producer_epoch = numbers.producer_id, numbers.epoch
         batch.base_sequence = numbers.next_sequence
-        numbers.next_sequence = next_sequence(numbers.next_sequence, len(batch.records))
+        numbers.next_sequence = next_sequence(numbers.next_sequence, batch.record_count)
         return True
 
     def is_next(self, batch: Batch, still_open: list[Batch]) -> bool:

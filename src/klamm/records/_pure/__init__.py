@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from klamm.records._pure.builder import BatchBuilder
 from klamm.records._pure.columns_in import decode_columns
 from klamm.records._pure.columns_out import encode_columns, partition_rows
 from klamm.records._pure.hashes import crc32c, murmur2
@@ -10,6 +11,7 @@ from klamm.records._pure.region import decode_region, encode_region
 from klamm.records._pure.walk import find_batch, last_whole_batch_end, parse_header, scan
 
 __all__ = [
+    "BatchBuilder",
     "crc32c",
     "decode_columns",
     "decode_offset_commits",

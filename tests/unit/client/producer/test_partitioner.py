@@ -38,34 +38,30 @@ def test_a_key_goes_where_java_puts_it(key: bytes, of_3: int, of_12: int, of_50:
     assert [partition_for_key(key, count) for count in (3, 12, 50)] == [of_3, of_12, of_50]
 
 
-def test_keyless_records_stay_until_a_batch_is_full() -> None:
+def test_keyless_records_stay_until_they_are_worth_a_batch() -> None:
+    sticky = StickyPartitioner(100, is_adaptive=False, random=Random(5))
+    topic = a_topic(64)
+    first = sticky.choose(topic, dict)
+    sticky.took("t", first, 60)
+    assert sticky.choose(topic, dict) == first, "a short batch is no reason to move"
+    sticky.took("t", first, 60)
+    assert sticky.choose(topic, dict) != first
+
+
+def test_all_partitions_have_their_turn() -> None:
     sticky = StickyPartitioner(100, is_adaptive=False, random=Random(5))
     topic = a_topic(8)
-    first = sticky.choose(topic, {})
-    sticky.took("t", first, 60, is_batch_full=False)
-    sticky.took("t", first, 60, is_batch_full=False)
-    assert sticky.choose(topic, {}) == first, "a batch is not cut short"
-    sticky.took("t", first, 10, is_batch_full=True)
-    drawn = {sticky.choose(topic, {})}
-    for _ in range(50):
-        current = sticky.choose(topic, {})
-        sticky.took("t", current, 200, is_batch_full=True)
-        drawn.add(current)
-    assert len(drawn) > 4
-
-
-def test_twice_a_batch_ends_the_stay_in_any_case() -> None:
-    sticky = StickyPartitioner(100, is_adaptive=False, random=Random(1))
-    topic = a_topic(64)
-    first = sticky.choose(topic, {})
-    sticky.took("t", first, 200, is_batch_full=False)
-    assert sticky.choose(topic, {}) != first
+    drawn = set()
+    for _ in range(100):
+        drawn.add(current := sticky.choose(topic, dict))
+        sticky.took("t", current, 100)
+    assert drawn == set(range(8))
 
 
 def test_partitions_without_a_leader_are_left_out_while_others_have_one() -> None:
     sticky = StickyPartitioner(1, is_adaptive=True, random=Random(2))
     topic = a_topic(4, frozenset({0, 1, 2}))
-    assert sticky.choose(topic, {}) == 3
+    assert sticky.choose(topic, dict) == 3
 
 
 def test_longer_queues_are_chosen_less_often() -> None:
@@ -74,7 +70,7 @@ def test_longer_queues_are_chosen_less_often() -> None:
     topic = a_topic(3)
     chosen: Counter[int] = Counter()
     for _ in range(4000):
-        partition = sticky.choose(topic, {0: 0, 1: 3, 2: 1})
+        partition = sticky.choose(topic, lambda: {0: 0, 1: 3, 2: 1})
         chosen[partition] += 1
-        sticky.took("t", partition, 2, is_batch_full=True)
+        sticky.took("t", partition, 2)
     assert [round(chosen[number] / 500) for number in range(3)] == [4, 1, 3]

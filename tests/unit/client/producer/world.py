@@ -8,8 +8,8 @@ from typing import Any
 from klamm.client.net.metadata import MetadataConfig
 from klamm.client.net.network import NetworkConfig
 from klamm.client.producer.accumulator import Accumulator
-from klamm.client.producer.batch import estimated_size
 from klamm.client.producer.delivery import Delivery
+from klamm.client.producer.partitioner import StickyPartitioner
 from klamm.client.producer.sender import Sender
 from klamm.client.producer.settings import ProducerSettings, parse
 from klamm.client.runtime import Core
@@ -53,7 +53,8 @@ class World:
             now_ms=0,
         )
         self.wakes = 0
-        self.accumulator = Accumulator(self.settings, self.clock, self._wake)
+        sticky = StickyPartitioner(self.settings.batch_size, is_adaptive=True, random=Random(3))
+        self.accumulator = Accumulator(self.settings, self.clock, self._wake, sticky)
         self.sender = Sender(self.core, self.settings, self.accumulator)
         self.core.components.append(self.sender)
         self.core.metadata.want(["t"])
@@ -86,8 +87,8 @@ class World:
 
     def send(self, value: str, partition: TopicPartition = T0, *, run: bool = True) -> Delivery:
         raw = value.encode()
-        size = estimated_size(None, raw, ())
-        delivery, _ = self.accumulator.append(partition, 1000, None, raw, (), size, due_at_ms=0)
+        topic = self.core.metadata.cluster.topics[partition.topic]
+        delivery = self.accumulator.append(topic, partition.partition, 1000, None, raw, (), due_at_ms=0)
         if run:
             self.run()
         return delivery
