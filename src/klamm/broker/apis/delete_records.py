@@ -8,6 +8,7 @@ from typing import Final
 
 from klamm.broker.context import Answer, RequestContext
 from klamm.broker.services import Services
+from klamm.broker.settled import Unsettled, settled, unsettled
 from klamm.broker.topic_names import is_internal
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.delete_records import (
@@ -28,7 +29,26 @@ def handle(
     services: Services, context: RequestContext, request: DeleteRecordsRequest
 ) -> Answer[DeleteRecordsResponse]:
     """Each partition for itself, then the disk for all of them."""
-    response = DeleteRecordsResponse(
+    waiting = unsettled(
+        services.partitions.get(topic.name, asked.partition_index)
+        for topic in request.topics
+        for asked in topic.partitions
+    )
+    if waiting and request.timeout_ms > 0:
+        return _when_settled(services, request, waiting)
+    return _saved(services, _decide(services, request))
+
+
+async def _when_settled(
+    services: Services, request: DeleteRecordsRequest, waiting: Sequence[Unsettled]
+) -> DeleteRecordsResponse:
+    """What was acknowledged before may be deleted, also if the disk has it a little later."""
+    await settled(services.loop, waiting, request.timeout_ms)
+    return await _saved(services, _decide(services, request))
+
+
+def _decide(services: Services, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
                 topic.name, [_delete(services, topic.name, asked) for asked in topic.partitions]
@@ -37,20 +57,18 @@ def handle(
             if topic.partitions
         ]
     )
-    done = [each for topic in response.topics for each in topic.partitions if not each.error_code]
+
+
+async def _saved(services: Services, response: DeleteRecordsResponse) -> DeleteRecordsResponse:
     # Also where no start rose: it may have risen before, and the disk refused.
-    return _when_saved(services, response, done) if done else response
-
-
-async def _when_saved(
-    services: Services, response: DeleteRecordsResponse, done: Sequence[DeleteRecordsPartitionResult]
-) -> DeleteRecordsResponse:
-    try:
-        await services.run_blocking(services.logs.start_saving_log_starts())
-    except LogError as error:
-        _log.error("log starts cannot be made durable: %s", error)
-        for each in done:
-            each.error_code, each.low_watermark = int(error.error_code), -1
+    done = [each for topic in response.topics for each in topic.partitions if not each.error_code]
+    if done:
+        try:
+            await services.run_blocking(services.logs.start_saving_log_starts())
+        except LogError as error:
+            _log.error("log starts cannot be made durable: %s", error)
+            for each in done:
+                each.error_code, each.low_watermark = int(error.error_code), -1
     return response
 
 

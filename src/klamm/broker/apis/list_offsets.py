@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from klamm.broker.context import Answer, RequestContext
 from klamm.broker.failures import failure_of
 from klamm.broker.fetch_read import ISOLATION_LEVELS, epoch_error
 from klamm.broker.services import Services
+from klamm.broker.settled import Unsettled, settled, unsettled
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.list_offsets import (
@@ -26,6 +27,8 @@ EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
+PATIENCE_MS: Final = 5_000  # with a disk that does not come back; clients give up later than that
+_STARTS: Final = frozenset({EARLIEST, EARLIEST_LOCAL, LATEST_TIERED})  # no flush moves these
 _SINCE_VERSION: Final[Mapping[int, int]] = {
     LATEST: 0,
     EARLIEST: 0,
@@ -42,6 +45,26 @@ def handle(
     if request.isolation_level not in ISOLATION_LEVELS:
         failed: ListOffsetsResponse = failure_of(ApiKey.LIST_OFFSETS)(request, ErrorCode.unknown_server_error)
         return failed
+    waiting = unsettled(
+        services.partitions.get(topic.name, asked.partition_index)
+        for topic in request.topics
+        for asked in topic.partitions
+        if asked.timestamp not in _STARTS
+    )
+    if waiting:
+        return _answer_later(services, context, request, waiting)
+    return _answer(services, context, request)
+
+
+async def _answer_later(
+    services: Services, context: RequestContext, request: ListOffsetsRequest, waiting: Sequence[Unsettled]
+) -> ListOffsetsResponse:
+    """What was acknowledged before the question has its place in the answer."""
+    await settled(services.loop, waiting, PATIENCE_MS)
+    return _answer(services, context, request)
+
+
+def _answer(services: Services, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     times_named = Counter(
         (topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions
     )

@@ -62,6 +62,10 @@ def fill(jar: Jar, *batches: bytes, topic: str = "t") -> None:
     jar.loop.settle()
 
 
+def a_lookup(timestamp: int) -> ListOffsetsRequest:
+    return ListOffsetsRequest(-1, 0, [ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, timestamp)])])
+
+
 def list_offset(
     client: JarClient,
     timestamp: int,
@@ -100,6 +104,59 @@ def test_a_time_stands_for_the_first_record_not_before_it(jar: Jar, client: JarC
     assert found(list_offset(client, 25)) == (0, 1, 30)
     assert found(list_offset(client, 31)) == (0, -1, -1)
     assert found(list_offset(client, -3)) == (0, 1, 30)
+
+
+@pytest.mark.parametrize(("timestamp", "expected"), [(-1, (0, 3, -1)), (-3, (0, 2, 30)), (25, (0, 2, 30))])
+def test_what_was_acknowledged_is_in_the_answer_even_if_the_disk_has_it_a_little_later(
+    jar: Jar, client: JarClient, timestamp: int, expected: tuple[int, int, int]
+) -> None:
+    fill(jar, a_batch(jar, timestamps_ms=[10]))
+    jar.disk.delay_ms = 100
+    for time in (20, 30):
+        client.ask(ApiKey.PRODUCE, 9, a_produce(jar, a_batch(jar, timestamps_ms=[time]), acks=1))
+    assert found(list_offset(client, -2)) == (0, 0, -1)
+    client.send(ApiKey.LIST_OFFSETS, 7, a_lookup(timestamp))
+    jar.loop.settle()
+    assert client.new_answers() == []
+    jar.pass_ms(250)
+    (answer,) = client.new_answers()
+    assert found(answer.topics[0].partitions[0]) == expected
+
+
+def test_a_lookup_does_not_wait_forever_for_a_disk(jar: Jar, client: JarClient) -> None:
+    fill(jar, a_batch(jar))
+    jar.disk.delay_ms = 60_000
+    client.ask(ApiKey.PRODUCE, 9, a_produce(jar, acks=1))
+    client.send(ApiKey.LIST_OFFSETS, 7, a_lookup(-1))
+    jar.pass_ms(5_010)
+    (answer,) = client.new_answers()
+    assert found(answer.topics[0].partitions[0]) == (0, 1, -1)
+    assert not partition_of(jar).watchers
+
+
+def test_a_lookup_that_nobody_waits_for_any_more_is_forgotten(jar: Jar, client: JarClient) -> None:
+    jar.disk.delay_ms = 100
+    client.ask(ApiKey.PRODUCE, 9, a_produce(jar, acks=1))
+    client.send(ApiKey.LIST_OFFSETS, 7, a_lookup(-1))
+    jar.loop.settle()
+    assert partition_of(jar).watchers
+    client.close()
+    jar.loop.settle()
+    assert not partition_of(jar).watchers
+
+
+def test_a_lookup_hears_that_its_partition_is_gone_or_cut_back(jar: Jar, client: JarClient) -> None:
+    jar.files.faults.append(Fault("sync"))
+    client.ask(ApiKey.PRODUCE, 9, a_produce(jar, acks=1))
+    assert found(list_offset(client, -1)) == (0, 0, -1)
+    jar.disk.delay_ms = 100
+    client.ask(ApiKey.PRODUCE, 9, a_produce(jar, acks=1))
+    client.send(ApiKey.LIST_OFFSETS, 7, a_lookup(-1))
+    jar.loop.settle()
+    partition_of(jar).fail(ErrorCode.not_leader_or_follower)
+    jar.loop.settle()
+    (answer,) = client.new_answers()
+    assert answer.topics[0].partitions[0].error_code == 6
 
 
 def test_a_time_inside_a_compressed_batch_finds_its_record(jar: Jar, client: JarClient) -> None:
@@ -224,6 +281,19 @@ def test_a_deletion_that_the_disk_refused_can_be_asked_for_again() -> None:
     again = Jar(clock=jar.clock, files=jar.files, cluster=jar.cluster)
     assert partition_of(again).log.log_start_offset == 1
     again.close()
+
+
+def test_records_that_were_acknowledged_can_be_deleted_at_once(jar: Jar, client: JarClient) -> None:
+    jar.disk.delay_ms = 100
+    for _ in range(3):
+        client.ask(ApiKey.PRODUCE, 9, a_produce(jar, acks=1))
+    request = DeleteRecordsRequest(
+        [DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 2)])], timeout_ms=1_000
+    )
+    client.send(ApiKey.DELETE_RECORDS, 2, request)
+    jar.pass_ms(400)
+    (answer,) = client.new_answers()
+    assert answer.topics[0].partitions[0] == DeleteRecordsPartitionResult(0, 2, 0)
 
 
 def test_records_are_deleted_only_where_the_policy_deletes(jar: Jar, client: JarClient) -> None:
