@@ -18,7 +18,7 @@ help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /:/' \
 	  | awk -F: '{ printf "  make %-11s %s\n", $$1, substr($$0, length($$1) + 2) }'
 
-demo: $(VENV)/.run ## Start a broker, talk to it, show what it does
+demo: $(VENV)/.demo ## A broker, a group that rebalances before your eyes, a Spark job on both; ends by itself
 	@$(BIN)/klamm demo
 
 test: $(VENV)/.dev ## Everything that CI runs: lint, unit, simulation, interop, faults, spark
@@ -66,10 +66,14 @@ clean: ## Remove the virtual environment and everything that was built
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # As users have it; benchmarks start brokers with this one.
-$(VENV)/.run .venv-run/.run: $(BUILD_INPUTS)
+.venv-run/.run: $(BUILD_INPUTS)
 	@tools/make_venv.sh $(PYTHON) $(@D) .
+	@touch $@
+
+$(VENV)/.demo: $(BUILD_INPUTS)
+	@tools/make_venv.sh $(PYTHON) $(VENV) '.[spark]'
 	@touch $@
 
 $(VENV)/.dev: $(BUILD_INPUTS)
 	@tools/make_venv.sh $(PYTHON) $(VENV) '.[dev]'
-	@touch $(VENV)/.run $@
+	@touch $(VENV)/.demo $@

@@ -22,8 +22,13 @@ if [ ! -x "$venv/bin/python" ]; then
   fi
 fi
 echo "installing klamm ($what) into $venv"
+[[ $what != *"["* ]] || echo "  (with Spark: 450 MB to fetch and unpack the first time)"
+# A sign of life: pip is silent while it fetches and unpacks.
+while sleep 10 >/dev/null 2>&1; do echo "  ... $SECONDS s"; done &
+beat=$!
+trap 'kill "$beat" 2>/dev/null || true' EXIT
 "$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off -e "$what" |
-  sed -unE 's/^Collecting ([^ ]+).*/  \1/p; s/^(Building .*|Successfully built .*)/  \1/p'
+  sed -unE 's/^Collecting ([^ ]+).*/  \1/p; s/^(Building .*|Successfully built .*)/  \1/p; s/^(Installing) collected.*/  \1/p'
 "$venv/bin/python" - <<'PY'
 try:
     import klamm.records._core  # noqa: F401

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -20,37 +21,65 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {**inherited_environment(), "PYTHONPATH": str(ROOT / "src"), "TMPDIR": str(tmp_path)}
 
 
-def children_of(folder: Path) -> list[str]:
-    """Processes that were started on something in a folder."""
-    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    return [line for line in listed.splitlines() if str(folder) in line and " ps " not in line]
+def start(environment: dict[str, str], *arguments: str) -> subprocess.Popen[str]:
+    """The demo in a session of its own, by which its children are known."""
+    return subprocess.Popen(
+        [*COMMAND, *arguments],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def running(session: int, folder: Path) -> list[str]:
+    """Processes of a session, and others that were started on something in a folder."""
+    listed = subprocess.run(["ps", "-eo", "sid=,args="], capture_output=True, text=True, check=True).stdout
+    lines = [line.split(None, 1) for line in listed.splitlines()]
+    return [args for sid, args in lines if int(sid) == session or str(folder) in args]
 
 
 def test_the_demo_counts_every_order_twice_over(environment: dict[str, str], tmp_path: Path) -> None:
-    done = subprocess.run(
-        [*COMMAND, "--pace", "1"], env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    sent = re.search(r"^([0-9]+) orders were sent\. The group read every one of them", done.stdout, re.M)
-    counted = re.search(r"^Spark counted ([0-9]+) orders .* its group has no lag\.$", done.stdout, re.M)
+    demo = start(environment, "--pace", "0.5")
+    said, errors = demo.communicate(timeout=300)
+    assert demo.returncode == 0, said + errors
+    sent = re.search(r"^([0-9]+) orders were sent\. The group read every one of them", said, re.M)
+    counted = re.search(r"^Spark counted ([0-9]+) orders .* its group has no lag\.", said, re.M)
     assert sent is not None
     assert counted is not None
     assert sent[1] == counted[1]
-    assert "silent for its session timeout: bert" in done.stdout, "the kill is told as what it was"
+    assert "silent for its session timeout: bert" in said, "the kill is told as what it was"
     assert list(tmp_path.glob("klamm-demo-*")) == []
-    assert children_of(tmp_path) == []
+    assert running(demo.pid, tmp_path) == []
+    assert errors == "", "neither Java nor Spark spoils the picture"
 
 
-def test_an_interrupted_demo_leaves_nothing_running(environment: dict[str, str], tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [*COMMAND, "--no-spark"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        for line in process.stdout:
-            if "generation 1" in line:
+@pytest.mark.parametrize(
+    ("number", "moment", "code"),
+    [
+        (signal.SIGINT, "starting a broker", 130),
+        (signal.SIGTERM, "generation 1", 130),
+        (signal.SIGKILL, "join the group", -signal.SIGKILL),
+    ],
+)
+def test_an_interrupted_demo_leaves_nothing_running(
+    environment: dict[str, str], tmp_path: Path, number: signal.Signals, moment: str, code: int
+) -> None:
+    with start(environment, "--no-spark") as demo:
+        assert demo.stdout is not None
+        assert demo.stderr is not None
+        for line in demo.stdout:
+            if moment in line:
                 break
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
-        assert "nothing is left running" in process.stderr.read()
-    assert children_of(tmp_path) == []
+        demo.send_signal(number)
+        assert demo.wait(60) == code
+        if code == 130:
+            assert "nothing is left running" in demo.stderr.read()
+            assert running(demo.pid, tmp_path) == []
+            assert list(tmp_path.glob("klamm-demo-*")) == []
+    # Whoever is not told to end finds that nobody is there any more.
+    deadline = time.monotonic() + 60
+    while running(demo.pid, tmp_path):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -1,8 +1,15 @@
-"""The job that `klamm demo` runs: orders in, revenue per product and minute out."""
+"""The job that `klamm demo` runs: orders in, revenue per product and minute out, from topic to topic.
+
+A process of its own, so that what Java has to say does not spoil the picture. Prints what it is at, and ends
+when its standard input does: the demo may have been killed.
+"""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+import os
+import sys
+import threading
+from typing import Final
 
 from pyspark.sql import functions as f
 
@@ -11,23 +18,15 @@ from klamm.spark.sessions import session
 SCHEMA: Final = "order long, product string, cents long, at_ms long"
 
 
-class Revenue(NamedTuple):
-    """What one product brought in one minute."""
-
-    minute: str
-    product: str
-    orders: int
-    cents: int
-
-
-def revenue_per_product(bootstrap: str, topic: str, *, group: str, checkpoint: str) -> list[Revenue]:
+def revenue_per_product(bootstrap: str, source: str, target: str, *, group: str, checkpoint: str) -> None:
     """Stream over everything in a topic of orders, with the group's offsets following the job's progress."""
-    spark = session("klamm demo", master="local[2]", quick=True)
+    spark = session("klamm demo", master="local[2]", quick=True, log_level="OFF")
+    _say("Spark is up and plans its query")
     try:
         orders = (
             spark.readStream.format("klamm")
             .option("kafka.bootstrap.servers", bootstrap)
-            .option("subscribe", topic)
+            .option("subscribe", source)
             .option("startingOffsets", "earliest")
             .option("kafka.group.id", group)
             .option("commitOffsets", "progress")
@@ -40,15 +39,33 @@ def revenue_per_product(bootstrap: str, topic: str, *, group: str, checkpoint: s
             f.count("*").alias("orders"), f.sum("cents").alias("cents")
         )
         query = (
-            revenue.writeStream.format("memory")
-            .queryName("revenue")
+            revenue.select(f.col("product").alias("key"), f.to_json(f.struct("*")).alias("value"))
+            .writeStream.format("klamm")
+            .option("kafka.bootstrap.servers", bootstrap)
+            .option("topic", target)
             .outputMode("complete")
             .option("checkpointLocation", checkpoint)
             .trigger(availableNow=True)
             .start()
         )
+        _say("Spark reads the orders")
         query.awaitTermination()
-        rows = spark.sql("select minute, product, orders, cents from revenue order by minute, product")
-        return [Revenue(*row) for row in rows.collect()]
+        _say("Spark has written its sums")
     finally:
         spark.stop()
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _end_with_the_demo() -> None:
+    sys.stdin.read()
+    os._exit(1)  # Java ends when this process has
+
+
+if __name__ == "__main__":
+    threading.Thread(target=_end_with_the_demo, daemon=True).start()
+    broker, orders_topic, revenue_topic, job_group, folder = sys.argv[1:]
+    revenue_per_product(broker, orders_topic, revenue_topic, group=job_group, checkpoint=folder)

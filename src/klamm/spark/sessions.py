@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -57,11 +57,9 @@ def session(
     `conf` has Spark's own names and wins over everything here. `quick` is for tests and demonstrations.
     Without Java on the machine a small runtime is fetched once. Raises SparkSetupError with one clear line.
     """
-    check_versions()
     given = {**(conf or {})}
     where = master or given.get("spark.master") or default_master(os.environ)
-    is_local = where is not None and where.startswith("local")
-    prepare_environment(is_local=is_local)
+    is_local = prepare(where)
     from pyspark.sql import SparkSession  # noqa: PLC0415 - absent until the extra is installed
 
     builder = SparkSession.builder.appName(app)
@@ -74,6 +72,17 @@ def session(
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel(log_level)
     return spark
+
+
+def prepare(master: str | None, *, say: Callable[[str], None] = log.warning) -> bool:
+    """Make sure that Spark can start, and start where it should; True when that is this machine.
+
+    Raises SparkSetupError when it cannot.
+    """
+    check_versions()
+    is_local = master is not None and master.startswith("local")
+    prepare_environment(is_local=is_local, say=say)
+    return is_local
 
 
 def default_master(environ: Mapping[str, str]) -> str | None:
@@ -104,9 +113,9 @@ def check_versions() -> None:
             raise SparkSetupError(f"{package} {found} does not fit, klamm needs {wanted}: {INSTALL}")
 
 
-def prepare_environment(*, is_local: bool) -> None:
+def prepare_environment(*, is_local: bool, say: Callable[[str], None] = log.warning) -> None:
     """What Spark takes from the environment: the Java, the Python of the workers, and where klamm is."""
-    home = java_home(os.environ, say=log.warning)
+    home = java_home(os.environ, say=say)
     if home is not None:
         os.environ["JAVA_HOME"] = str(home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

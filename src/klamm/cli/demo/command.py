@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import signal
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from klamm.cli.demo.pipeline import PipelineResult
+from klamm.cli.demo.pipeline import REVENUE, PipelineResult
 from klamm.cli.demo.pipeline import run as run_pipeline
 from klamm.cli.demo.play import PACE_S, DemoFailedError, GroupResult, Play
 from klamm.cli.demo.screen import screen
@@ -36,10 +36,12 @@ def demo(
     Six processes: a broker, members of a group that join, leave and are killed, and Spark. Nothing is left
     behind, not even after Ctrl-C. Spark comes with `pip install 'klamm[spark]'`.
     """
-    if spark and importlib.util.find_spec("pyspark") is None:
-        typer.echo("without Spark: pip install 'klamm[spark]' brings it", err=True)
-        spark = False
+    # Whoever tells it to end wants its children to end, too.
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.default_int_handler)
     try:
+        spark = spark and _is_spark_here()
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="klamm-demo-")))
             group, pipeline = _perform(stack, folder, with_spark=spark, plain=plain, pace_s=pace)
@@ -51,6 +53,19 @@ def demo(
         fail(error)
 
 
+def _is_spark_here() -> bool:
+    """Whether Spark can start, found out before the demo and not in its middle; says what is missing."""
+    from klamm.spark.java import SparkSetupError  # noqa: PLC0415 - half of it is needed only here
+    from klamm.spark.sessions import prepare  # noqa: PLC0415
+
+    try:
+        prepare("local", say=lambda line: typer.echo(line, err=True))
+    except SparkSetupError as error:
+        typer.echo(f"without Spark: {error}", err=True)
+        return False
+    return True
+
+
 def _perform(
     stack: ExitStack, folder: Path, *, with_spark: bool, plain: bool, pace_s: float
 ) -> tuple[GroupResult, PipelineResult | None]:
@@ -59,8 +74,8 @@ def _perform(
         group = play.run()
         if not with_spark:
             return group, None
-        shown.say("Spark starts (about ten seconds) and reads the same orders as a streaming job")
-        pipeline = run_pipeline(play.bootstrap, folder)
+        shown.say(f"Spark starts, streams over the same orders and writes to topic {REVENUE}")
+        pipeline = run_pipeline(play.bootstrap, folder, shown)
         shown.say("Spark is done")
     return group, pipeline
 
@@ -82,7 +97,7 @@ def _summary(group: GroupResult, pipeline: PipelineResult | None) -> None:
         raise DemoFailedError(f"Spark's group lags by {pipeline.lag} after its job ended")
     typer.echo(
         f"Spark counted {pipeline.orders} orders worth {pipeline.revenue_cents / 100:.2f}, to the cent what "
-        "was sent, and its group has no lag."
+        f"was sent, and its group has no lag. From topic {REVENUE}, per minute and product:"
     )
     for minute, product, orders, cents in pipeline.rows[:6]:
         typer.echo(f"  {minute}  {product:<8} {orders:>5} orders {cents / 100:>10.2f}")

@@ -1,20 +1,37 @@
-"""The demo's Spark job, and what its group shows of it."""
+"""The demo's Spark job, and what its topic and its group show of it."""
 
 from __future__ import annotations
 
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final, NamedTuple
 
 from klamm.cli.demo.orders import TOPIC
+from klamm.cli.demo.processes import DemoSpark
+from klamm.cli.demo.screen import Screen
 from klamm.client.admin.face import Admin
+from klamm.client.admin.model import NewTopic
 from klamm.client.admin.offsets import LATEST
+from klamm.client.consumer.face import Consumer
 from klamm.protocol.types import TopicPartition
 
-if TYPE_CHECKING:
-    from klamm.spark.demo_job import Revenue
+SPARK_GROUP: Final = "revenue-job"
+REVENUE: Final = "revenue"
+TICK_S: Final = 5.0
 
-SPARK_GROUP: Final = "revenue"
+
+class Revenue(NamedTuple):
+    """What one product brought in one minute."""
+
+    minute: str
+    product: str
+    orders: int
+    cents: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +50,59 @@ class PipelineResult:
         return sum(row.cents for row in self.rows)
 
 
-def run(bootstrap: str, folder: Path) -> PipelineResult:
-    """Run the streaming job over everything there is."""
-    from klamm.spark.demo_job import revenue_per_product  # noqa: PLC0415 - Spark is an extra
-
-    checkpoint = str(folder / "checkpoint")
-    rows = revenue_per_product(bootstrap, TOPIC, group=SPARK_GROUP, checkpoint=checkpoint)
-    return PipelineResult(rows, _lag(bootstrap))
-
-
-def _lag(bootstrap: str) -> int:
+def run(bootstrap: str, folder: Path, screen: Screen) -> PipelineResult:
+    """Run the streaming job over everything there is; read what it wrote."""
     with Admin(bootstrap_servers=bootstrap) as admin:
-        committed = admin.list_group_offsets(SPARK_GROUP)
-        topic = admin.describe_topics([TOPIC]).unwrap()[TOPIC]
-        keys = [TopicPartition(TOPIC, item.partition) for item in topic.partitions]
-        ends = admin.list_offsets(dict.fromkeys(keys, LATEST)).unwrap()
-    return sum(ends[key].offset - (committed[key].offset if key in committed else 0) for key in keys)
+        admin.create_topics([NewTopic(REVENUE, 2)]).unwrap()
+        job = DemoSpark(folder, bootstrap, TOPIC, REVENUE, SPARK_GROUP, str(folder / "checkpoint"))
+        try:
+            with _ticking(screen, job):
+                job.wait()
+        finally:
+            job.stop()
+        return PipelineResult(_written(bootstrap, _ends(admin, REVENUE)), _lag(admin))
+
+
+@contextmanager
+def _ticking(screen: Screen, job: DemoSpark) -> Iterator[None]:
+    """Say every few seconds that something goes on."""
+    is_done = threading.Event()
+    started = time.monotonic()
+
+    def tick() -> None:
+        while not is_done.wait(TICK_S):
+            screen.still(f"{time.monotonic() - started:.0f} s: {job.at}")
+
+    ticker = threading.Thread(target=tick, daemon=True)
+    ticker.start()
+    try:
+        yield
+    finally:
+        is_done.set()
+        ticker.join()
+
+
+def _written(bootstrap: str, ends: dict[TopicPartition, int]) -> list[Revenue]:
+    """The last word on each product and minute, as any consumer would read it."""
+    rows: dict[tuple[str, str], Revenue] = {}
+    with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign(list(ends))
+        while any(consumer.position(key) < end for key, end in ends.items()):
+            for record in consumer.poll(0.2):
+                row = Revenue(**json.loads(record.value))
+                rows[row.minute, row.product] = row
+    return sorted(rows.values())
+
+
+def _ends(admin: Admin, topic: str) -> dict[TopicPartition, int]:
+    described = admin.describe_topics([topic]).unwrap()[topic]
+    keys = [TopicPartition(topic, item.partition) for item in described.partitions]
+    return {
+        key: found.offset for key, found in admin.list_offsets(dict.fromkeys(keys, LATEST)).unwrap().items()
+    }
+
+
+def _lag(admin: Admin) -> int:
+    committed = admin.list_group_offsets(SPARK_GROUP)
+    ends = _ends(admin, TOPIC)
+    return sum(end - (committed[key].offset if key in committed else 0) for key, end in ends.items())

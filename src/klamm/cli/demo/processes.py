@@ -1,13 +1,18 @@
-"""The demo's child processes: a broker and members, all of them gone when the demo is."""
+"""The demo's child processes: a broker and members, all of them gone when the demo is.
+
+They are told to end; should the demo be killed first, their standard input ends, and they with it.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -20,7 +25,7 @@ class DemoBroker:
             [
                 sys.executable,
                 "-m",
-                "klamm",
+                "klamm.cli.demo.broker",
                 "up",
                 "--listen",
                 "127.0.0.1:0",
@@ -29,18 +34,24 @@ class DemoBroker:
                 "--set",
                 "group.initial.rebalance.delay.ms=1000",
             ],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
             env=_environment(),
         )
+        try:
+            self.bootstrap = self._address(folder / "broker.log")
+        except BaseException:  # also a Ctrl-C, or it would be left running
+            self.stop()
+            raise
+
+    def _address(self, log: Path) -> str:
         assert self.process.stdout is not None
         banner = self.process.stdout.readline().strip()
         if "listening on " not in banner:
-            self.stop()
-            raise RuntimeError(f"the broker did not start: {(folder / 'broker.log').read_text().strip()}")
-        self.bootstrap = banner.split("listening on ", 1)[1].split(",", 1)[0]
+            raise RuntimeError(f"the broker did not start: {log.read_text().strip()}")
+        return banner.split("listening on ", 1)[1].split(",", 1)[0]
 
     def stop(self) -> None:
         _end(self.process)
@@ -101,6 +112,47 @@ class DemoMember:
                 pipe.close()
 
 
+class DemoSpark:
+    """The Spark job; what it is at is in `at`."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.at = "Java starts"
+        self._log = folder / "spark.log"
+        with self._log.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "klamm.spark.demo_job", *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=_environment(),
+                start_new_session=True,  # Java is in it, and ends with it
+            )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.at = line.strip()
+
+    def wait(self) -> None:
+        """Until it is done; raises RuntimeError with what it said last when it failed."""
+        if self.process.wait():
+            said = self._log.read_text(errors="replace").strip().splitlines()
+            raise RuntimeError(f"Spark failed: {said[-1] if said else 'without a word'}")
+
+    def stop(self) -> None:
+        """End it and its Java, if they have not ended."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self._reader.join()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
 def _environment() -> dict[str, str]:
     """Ours, less what a broker would take for settings; children find the same klamm."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("KLAMM_")}
@@ -116,5 +168,6 @@ def _end(process: subprocess.Popen[str]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()

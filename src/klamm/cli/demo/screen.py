@@ -25,6 +25,10 @@ class Screen(AbstractContextManager["Screen"], Protocol):
         """A step of the demo."""
         ...
 
+    def still(self, text: str) -> None:
+        """The last step goes on, and this is how far it is."""
+        ...
+
     def show(self, view: View, counts: dict[str, int]) -> None:
         """The group as it is now, and how many orders each member has read."""
         ...
@@ -49,6 +53,9 @@ class PlainScreen:
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
 
+    def still(self, text: str) -> None:
+        self.say(f"  {text}")
+
     def show(self, view: View, counts: dict[str, int]) -> None:
         for chapter in view.story[self._told :]:
             self.say(f"  {clock_time(chapter.timestamp_ms)[11:]}  {chapter.text}")
@@ -69,6 +76,7 @@ class LiveScreen:
 
         self.console = Console()
         self._steps: list[str] = []
+        self._progress = ""
         self._view = View()
         self._counts: dict[str, int] = {}
         self._colours: dict[str, str] = {}
@@ -85,6 +93,11 @@ class LiveScreen:
 
     def say(self, text: str) -> None:
         self._steps.append(text)
+        self._progress = ""
+        self._live.update(self.picture())
+
+    def still(self, text: str) -> None:
+        self._progress = f" ({text})"
         self._live.update(self.picture())
 
     def show(self, view: View, counts: dict[str, int]) -> None:
@@ -97,7 +110,8 @@ class LiveScreen:
         from rich.panel import Panel  # noqa: PLC0415
         from rich.text import Text  # noqa: PLC0415
 
-        steps = Text("\n".join(f"▸ {step}" for step in self._steps[-5:]), style="bold")
+        lines = "\n".join(f"▸ {step}" for step in self._steps[-5:])
+        steps = Text(f"{lines}{self._progress}", style="bold")
         view = self._view
         story = Text()
         for chapter in view.story[-STORY_LINES:]:
