@@ -15,6 +15,7 @@ from klamm.protocol.api import ApiKey
 from klamm.protocol.codec import request_decoder, request_encoder, response_decoder, response_encoder
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.implied import IMPLIED
+from klamm.protocol.messages.heartbeat import HeartbeatRequest
 from klamm.protocol.schema import Direction, schema_versions
 from unit.protocol.samples import ours, plain_values, schema, theirs
 
@@ -146,3 +147,14 @@ def _heartbeat() -> Any:
     from klamm.protocol.messages.heartbeat import HeartbeatRequest
 
     return HeartbeatRequest(group_id="g", generation_id=3, member_id="m")
+
+
+@pytest.mark.parametrize(("length", "is_read"), [(0x7FFF, True), (0x8000, False)])
+def test_a_string_that_other_versions_could_not_repeat_is_refused(length: int, is_read: bool) -> None:
+    encoded = b"".join(request_encoder(ApiKey.HEARTBEAT, 4)(HeartbeatRequest("g" * length)))
+    decode = request_decoder(ApiKey.HEARTBEAT, 4)
+    if is_read:
+        assert decode(encoded, 0).group_id == "g" * length
+    else:
+        with pytest.raises(DecodeError, match="32768 bytes"):
+            decode(encoded, 0)

@@ -13,6 +13,7 @@ from klamm.protocol.implied import IMPLIED
 from klamm.protocol.schema import SchemaField, Struct
 
 MAX_ELEMENTS: Final = 200_000  # of all arrays of one message together
+MAX_STRING_BYTES: Final = 0x7FFF  # flexible versions have room for more, the others could not repeat it
 
 
 def compile_decoder(schema: Struct, classes: dict[str, type], version: int) -> Callable[[bytes, int], Any]:
@@ -141,7 +142,8 @@ class _Decoder:
         """Emit the reading of a length, -1 for null; refuses what is not allowed."""
         length = self.source.fresh("n")
         if is_flexible:
-            self._uvarint(length)
+            is_string = field.type == "string" and not is_count
+            self._uvarint(length, MAX_STRING_BYTES + 1 if is_string else None)
             self.source.add(f"{length} -= 1")
         else:
             code, size = ("h", 2) if field.type == "string" and not is_count else ("i", 4)
@@ -153,11 +155,14 @@ class _Decoder:
             self.source.add(f"raise wrong('{field.name} has length {{}}'.format({length}))")
         return length
 
-    def _uvarint(self, name: str) -> None:
+    def _uvarint(self, name: str, highest: int | None = None) -> None:
         self.source.add(f"{name} = buf[pos]")
         self.source.add("pos += 1")
         with self.source.block(f"if {name} > 127:"):
             self.source.add(f"{name}, pos = more(buf, pos, {name})")
+            if highest is not None:
+                with self.source.block(f"if {name} > {highest}:"):
+                    self.source.add(f"raise wrong('a string of {{}} bytes'.format({name} - 1))")
 
     def _sized(self, field: SchemaField, is_flexible: bool) -> str:
         length = self._length(field, is_flexible, is_count=False)
