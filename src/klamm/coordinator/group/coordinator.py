@@ -136,7 +136,7 @@ class GroupCoordinator:
         screened, refused = screen_commit(request, self._topics)
         if refused:
             if not screened.topics:
-                self.send(context.token, OffsetCommitResponse(topics=refused))
+                self.send(context.token, with_refused_commits(OffsetCommitResponse(), refused))
                 return
             context = self._gathered(context, lambda answers: with_refused_commits(answers[0], refused))
         self._to_shard(request.group_id, screened, context)

@@ -149,7 +149,7 @@ def _rejoin(
             JoinGroupResponse(
                 generation_id=live.generation,
                 protocol_type=live.protocol_type,
-                protocol_name=live.protocol_name,
+                protocol_name=live.protocol_name or None,
                 leader=live.leader_id or "",
                 member_id=member.member_id,
                 members=members_list(live.members.values(), live.protocol_name) if is_leader else (),

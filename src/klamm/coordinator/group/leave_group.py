@@ -69,9 +69,10 @@ def _leave(
     live: Live, leaver: MemberIdentity, removed: dict[str, Member], forgotten: set[str]
 ) -> tuple[ErrorCode, str]:
     """Whether somebody may go, and under which id it is known ("" if it may not)."""
-    member_id = leaver.member_id
+    member_id, instance_id = leaver.member_id, leaver.group_instance_id
+    instance_member_id = None if instance_id is None else live.static_members.get(instance_id)
     if not member_id:  # an administrator knows members by their instance
-        member_id = live.static_members.get(leaver.group_instance_id or "", "")
+        member_id = instance_member_id or ""
         if not member_id or member_id in removed:
             return ErrorCode.unknown_member_id, ""
         return ErrorCode.none, member_id
@@ -79,9 +80,9 @@ def _leave(
         return ErrorCode.unknown_member_id, ""
     if member_id in live.pending:
         return ErrorCode.none, member_id
-    if live.static_members.get(leaver.group_instance_id or "") in removed:
+    if instance_member_id in removed:
         return ErrorCode.unknown_member_id, ""  # the instance went before, in this request
-    error_code = membership_error(live, member_id, leaver.group_instance_id)
+    error_code = membership_error(live, member_id, instance_id)
     return error_code, "" if error_code is not ErrorCode.none else member_id
 
 

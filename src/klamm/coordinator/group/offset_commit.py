@@ -79,7 +79,7 @@ def _staged(
 ) -> tuple[OffsetCommitResponse, list[OffsetCommitted], Before]:
     """The answer if all goes well, the records, and what the partitions had before."""
     group_id, timestamp_ms = request.group_id, context.timestamp_ms
-    expire_ms = -1 if request.retention_time_ms == -1 else timestamp_ms + request.retention_time_ms
+    expire_ms = -1 if request.retention_time_ms == -1 else _sum(timestamp_ms, request.retention_time_ms)
     max_metadata = state.config.offset_metadata_max_bytes
     known = {} if group is None else group.memory.offsets
     topics: list[OffsetCommitResponseTopic] = []
@@ -113,6 +113,11 @@ def _staged(
             before[name, partition] = stored.get(partition)
         topics.append(OffsetCommitResponseTopic(topic_id, name, answers))
     return OffsetCommitResponse(topics=topics), records, before
+
+
+def _sum(timestamp_ms: int, retention_ms: int) -> int:
+    """As Java adds: what is kept for longer than there is time is gone at once."""
+    return (timestamp_ms + retention_ms + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _is_too_long(text: str, max_units: int) -> bool:

@@ -223,7 +223,7 @@ def _next_generation(
             JoinGroupResponse(
                 generation_id=generation,
                 protocol_type=live.protocol_type,
-                protocol_name=protocol_name,
+                protocol_name=protocol_name or None,
                 leader=leader.member_id,
                 member_id=member.member_id,
                 members=members_list(staying, protocol_name) if is_leader else (),

@@ -102,7 +102,7 @@ def _carry_on(
     response = JoinGroupResponse(
         generation_id=live.generation,
         protocol_type=live.protocol_type,
-        protocol_name=live.protocol_name,
+        protocol_name=live.protocol_name or None,
         # Without the flag a restarted leader must not think that it leads, or it would assign again.
         leader=member.member_id if is_leader and request.knows_skip_assignment else leader_id,
         skip_assignment=is_leader and request.knows_skip_assignment,

@@ -86,16 +86,13 @@ def screen_commit(request: OffsetCommitRequest, directory: TopicDirectory) -> Sc
 def with_refused_commits(
     response: OffsetCommitResponse, refused: list[OffsetCommitResponseTopic]
 ) -> OffsetCommitResponse:
-    """The whole answer: each topic once."""
-    by_topic = {(topic.topic_id, topic.name): topic for topic in response.topics}
-    topics = list(response.topics)
-    for topic in refused:
-        known = by_topic.get((topic.topic_id, topic.name))
-        if known is None:
-            topics.append(topic)
-        else:
-            known.partitions = [*known.partitions, *topic.partitions]
-    return OffsetCommitResponse(topics=topics)
+    """The whole answer as Kafka orders it: what was refused before, and each topic once."""
+    topics: dict[tuple[bytes, str], OffsetCommitResponseTopic] = {}
+    for topic in (*refused, *response.topics):
+        key = topic.topic_id, topic.name
+        known = topics.setdefault(key, OffsetCommitResponseTopic(*key))
+        known.partitions = [*known.partitions, *topic.partitions]
+    return OffsetCommitResponse(topics=list(topics.values()))
 
 
 class ScreenedDelete(NamedTuple):
@@ -120,7 +117,7 @@ def screen_delete(request: OffsetDeleteRequest, directory: TopicDirectory) -> Sc
         ]
         if there:
             accepted.append(OffsetDeleteRequestTopic(topic.name, there))
-        if answers:
+        if answers or known is None:
             refused.append(OffsetDeleteResponseTopic(topic.name, answers))
     return ScreenedDelete(OffsetDeleteRequest(request.group_id, accepted), refused)
 
@@ -131,8 +128,8 @@ def with_refused_deletes(
     """The whole answer; an error of the group replaces all of it."""
     if response.error_code:
         return response
-    topics = {topic.name: topic for topic in response.topics}
-    for topic in refused:
+    topics: dict[str, OffsetDeleteResponseTopic] = {}
+    for topic in (*refused, *response.topics):
         known = topics.setdefault(topic.name, OffsetDeleteResponseTopic(topic.name))
         known.partitions = [*known.partitions, *topic.partitions]
     return OffsetDeleteResponse(topics=list(topics.values()))

@@ -8,8 +8,13 @@ from klamm.coordinator.group.remembered import GroupForgotten, OffsetForgotten
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.delete_groups import DeleteGroupsRequest
 from klamm.protocol.messages.describe_groups import DescribeGroupsRequest
-from klamm.protocol.messages.offset_delete import OffsetDeleteResponse
-from unit.coordinator.asking import assignment, subscription
+from klamm.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from unit.coordinator.asking import Call, assignment, subscription
 from unit.coordinator.driver import World
 
 OK = ErrorCode.none
@@ -177,3 +182,16 @@ def test_groups_are_listed_by_state_and_type_in_any_case() -> None:
         found = {group.group_id for group in world.list_groups(states, types).groups}
         assert found == expected, (states, types)
     assert {group.group_type for group in world.list_groups().groups} == {"classic"}
+
+
+def test_a_topic_named_twice_loses_all_the_offsets_that_were_named() -> None:
+    world = World()
+    world.commit({("t", 0): 1, ("t", 1): 1})
+    pieces = [
+        OffsetDeleteRequestTopic("t", [OffsetDeleteRequestPartition(index) for index in indexes])
+        for indexes in ((0, 0), (1, 99))
+    ]
+    call: Call[OffsetDeleteResponse] = world.ask(OffsetDeleteRequest("g", pieces))
+    (topic,) = call.response.topics
+    assert sorted(each.partition_index for each in topic.partitions) == [0, 0, 1, 99]
+    assert world.fetch() == {}

@@ -11,7 +11,7 @@ from klamm.protocol.api import ApiKey
 from klamm.protocol.codec import response_decoder, response_encoder
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.join_group import JoinGroupResponse
-from unit.coordinator.asking import commit_errors, subscription
+from unit.coordinator.asking import DELAY_MS, commit_errors, subscription
 from unit.coordinator.driver import World
 
 
@@ -219,3 +219,11 @@ def test_group_ids_of_any_script_work_like_others() -> None:
         assert set(commit_errors(commit).values()) == {ErrorCode.none}
         assert world.fetch(("t", 0), group=group) == {("t", 0): (3, ErrorCode.none)}
     assert set(world.listed()) == {"g😀", "消费者组", "polygenelubricants"}
+
+
+def test_a_protocol_without_a_name_is_told_as_none() -> None:
+    world = World()
+    call = world.join(protocols=("",), version=7, instance="i")
+    world.pass_ms(DELAY_MS)
+    assert call.response.error_code == ErrorCode.none
+    assert call.response.protocol_name is None

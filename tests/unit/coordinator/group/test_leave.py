@@ -122,3 +122,12 @@ def test_an_id_that_was_only_handed_out_may_be_given_back_under_any_instance() -
     response = world.leave((pending_id, "a"))
     assert [answer.error_code for answer in response.members] == [ErrorCode.none]
     assert not world.live().pending
+
+
+def test_whoever_names_no_instance_is_not_the_member_whose_instance_has_an_empty_name() -> None:
+    world = World()
+    (member_id,) = world.statics("")
+    assert world.leave(("", None)).members[0].error_code == ErrorCode.unknown_member_id
+    assert world.leave("", version=2).error_code == ErrorCode.unknown_member_id
+    assert list(world.live().members) == [member_id]
+    assert world.leave(("", "")).members[0].error_code == ErrorCode.none

@@ -10,6 +10,7 @@ from klamm.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetCommitResponse,
 )
 from klamm.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -17,7 +18,7 @@ from klamm.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from klamm.protocol.types import ZERO_ID
-from unit.coordinator.asking import at_version, commit_errors
+from unit.coordinator.asking import Call, at_version, commit_errors
 from unit.coordinator.driver import World
 
 OK = ErrorCode.none
@@ -294,3 +295,26 @@ def test_topics_may_be_named_by_id() -> None:
     del world.topics.known["t"]
     only_all = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
     assert list(world.ask(at_version(only_all, 10)).response.groups[0].topics) == []
+
+
+def test_a_retention_beyond_all_time_is_over_at_once_as_in_java() -> None:
+    world = World()
+    assert world.commit_error(version=2, retention_ms=2**63 - 1) is ErrorCode.none
+    stored = world.group().memory.committed("t", 0)
+    assert stored is not None
+    assert -(2**63) <= stored[1].expire_timestamp_ms < 0
+
+
+def test_a_topic_named_twice_is_answered_once_when_part_of_it_is_unknown() -> None:
+    world = World()
+    pieces = [
+        OffsetCommitRequestTopic(name="t", partitions=[OffsetCommitRequestPartition(index, 1)])
+        for index in (0, 99, 1)
+    ]
+    call: Call[OffsetCommitResponse] = world.ask(OffsetCommitRequest("g", topics=pieces))
+    (topic,) = call.response.topics
+    assert [(each.partition_index, each.error_code) for each in topic.partitions] == [
+        (99, ErrorCode.unknown_topic_or_partition),
+        (0, ErrorCode.none),
+        (1, ErrorCode.none),
+    ]
