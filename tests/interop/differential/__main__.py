@@ -6,6 +6,8 @@ import argparse
 import time
 from collections import Counter
 
+from interop.differential.group_runner import GroupHistory
+from interop.differential.group_sides import GroupSide
 from interop.differential.runner import History
 from interop.differential.sides import Side
 
@@ -17,6 +19,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="0-9", help="one, or first-last")
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--most", type=int, default=1, help="differences shown per seed")
+    parser.add_argument("--groups", action="store_true", help="members of groups in place of data")
     parser.add_argument("--long", action="store_true", help="show request and answers")
     options = parser.parse_args()
     first, _, last = options.seeds.partition("-")
@@ -24,7 +27,12 @@ def main() -> None:
     excused: Counter[str] = Counter()
     started_at_s, differing = time.monotonic(), 0
     for seed in range(int(first), int(last or first) + 1):
-        history = History(Side("klamm", options.ours), Side("Kafka", options.kafkas), seed)
+        history: History | GroupHistory
+        if options.groups:
+            sides = GroupSide("klamm", options.ours), GroupSide("Kafka", options.kafkas)
+            history = GroupHistory(*sides, seed)
+        else:
+            history = History(Side("klamm", options.ours), Side("Kafka", options.kafkas), seed)
         found = 0
         for difference in history.run(options.steps):
             print(difference.at_length() if options.long else difference, flush=True)  # noqa: T201 - a tool

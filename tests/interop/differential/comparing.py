@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any, Final
 
 from interop.differential.sides import Side
@@ -34,7 +34,11 @@ _OWN: Final = frozenset(
 )
 # Where the order of an answer's parts means something to clients.
 _ORDERED: Final = frozenset({"DescribeTopicPartitionsResponse"})
+_MEMBERS: Final = frozenset({"member_id", "leader"})
 _NAMES: Final = (
+    "group_id",
+    "member_id",
+    "key",
     "name",
     "topic",
     "resource_type",
@@ -52,8 +56,11 @@ _WORDS: Final = {None: "null", "": "empty", 0: "nothing", -1: "nothing"}
 class Plain:
     """Makes answers of one side plain."""
 
-    def __init__(self, side: Side, rewriting: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, side: Side, rewriting: frozenset[str] = frozenset(), groups: Set[str] | None = None
+    ) -> None:
         self._side = side
+        self._groups = groups  # those that are compared; none: all
         self._own_values = frozenset({side.log_dirs})
         self._rewriting = rewriting  # topics whose batches the broker writes anew: bytes may differ
 
@@ -114,7 +121,11 @@ class Plain:
             return value if value == -1 else "a time"
         if name == "records":
             return self._batches(value, topic)
+        if name in _MEMBERS and isinstance(value, str):
+            return self._side.member_stand_in(value)
         if isinstance(value, list | tuple):
+            if name == "groups" and self._groups is not None:
+                value = [item for item in value if item.group_id in self._groups]
             items = [
                 self._structure(item, topic) if dataclasses.is_dataclass(item) else item for item in value
             ]

@@ -16,7 +16,7 @@ from interop.differential.audit import audit
 from interop.differential.comparing import Plain, differences, without_correlation
 from interop.differential.deliberate import reason
 from interop.differential.sides import CLOSED, Side
-from interop.differential.world import Step, World
+from interop.differential.world import Question, Step, World
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.api_versions import ApiVersionsRequest
 from klamm.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -58,7 +58,7 @@ class Difference:
 
     seed: int
     number: int
-    step: Step
+    step: Question
     path: str
     ours: Any
     kafkas: Any

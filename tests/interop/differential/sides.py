@@ -133,6 +133,10 @@ class Side:
                 self._stand_ins[topic.topic_id], self._real_ids[name] = name, topic.topic_id
         return answer
 
+    def member_stand_in(self, real: str) -> str:
+        """A member of a group, as both sides call it."""
+        return real
+
     def id_stand_in(self, topic_id: bytes) -> str:
         """A topic id in an answer, as both sides call it."""
         if topic_id == ZERO_ID:
@@ -184,7 +188,7 @@ class Side:
             mark = str(next(self._marks))
             change = AlterConfigsResource(_TOPIC, MARK, [AlterableConfig("retention.ms", 0, mark)])
             self.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, IncrementalAlterConfigsRequest([change]))
-            _until(lambda: self._told(wanted), mark)
+            until(lambda: self._told(wanted), mark)
 
     def _told(self, wanted: DescribeConfigsRequest) -> str | None:
         answer = self.ask(ApiKey.DESCRIBE_CONFIGS, 4, wanted)
@@ -204,14 +208,14 @@ class Side:
             5,
             CreateTopicsRequest([CreatableTopic(name=MARK, num_partitions=1, replication_factor=1)]),
         )
-        _until(lambda: MARK in {topic.name for topic in self.learn().topics}, True)
+        until(lambda: MARK in {topic.name for topic in self.learn().topics}, True)
         for broker in ("", "1"):
             self._forget_settings(broker)
         # Formatting a Kafka makes this setting, and it does not let go of it again.
         resource = AlterConfigsResource(_BROKER, "", [AlterableConfig("min.insync.replicas", 0, "1")])
         self.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, IncrementalAlterConfigsRequest([resource]))
         self.settle()
-        _until(lambda: self.ask(ApiKey.INIT_PRODUCER_ID, 0, InitProducerIdRequest()).error_code, 0)
+        until(lambda: self.ask(ApiKey.INIT_PRODUCER_ID, 0, InitProducerIdRequest()).error_code, 0)
         self._generations.clear()
         self._stand_ins.clear()
         self._real_ids.clear()
@@ -234,7 +238,8 @@ class Side:
             self.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, IncrementalAlterConfigsRequest([resource]))
 
 
-def _until(ask: Callable[[], object], expected: object, timeout_s: float = 20.0) -> None:
+def until(ask: Callable[[], object], expected: object, timeout_s: float = 20.0) -> None:
+    """Ask again until the answer is as expected."""
     deadline = time.monotonic() + timeout_s
     while (answer := ask()) != expected:
         if time.monotonic() > deadline:

@@ -1,6 +1,7 @@
 """The same random traffic to klamm and to Apache Kafka: every answer the same, but for what is meant.
 
-KLAMM_DIFFERENTIAL_SEEDS=100-199 runs other seeds; `python -m interop.differential` does so by hand.
+KLAMM_DIFFERENTIAL_SEEDS=100-199 and KLAMM_GROUP_SEEDS=100-199 run other seeds; so does
+`python -m interop.differential`, by hand.
 """
 
 from __future__ import annotations
@@ -10,14 +11,24 @@ from collections.abc import Iterator
 
 import pytest
 
+from interop.differential.group_runner import GroupHistory
+from interop.differential.group_sides import GroupSide
 from interop.differential.runner import History
 from interop.differential.sides import Side
 from interop.kafka_tools import ApacheKafka
 from interop.processes import KlammProcess
 
 STEPS = 120
+GROUP_STEPS = 200
 # Nothing may happen behind the answers: no retention, no compaction, no waiting for company.
-SETTINGS = {"log.retention.check.interval.ms": "100000000", "log.cleaner.enable": "false", "node.id": "1"}
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "100",
+    "log.cleaner.enable": "false",
+    "log.retention.check.interval.ms": "100000000",
+    "node.id": "1",
+    "offsets.retention.check.interval.ms": "100000000",
+}
 KAFKA_SETTINGS = {
     **SETTINGS,
     "controller.quorum.append.linger.ms": "0",
@@ -25,8 +36,8 @@ KAFKA_SETTINGS = {
 }
 
 
-def seeds() -> range:
-    first, _, last = os.environ.get("KLAMM_DIFFERENTIAL_SEEDS", "0-5").partition("-")
+def seeds(name: str, default: str) -> range:
+    first, _, last = os.environ.get(name, default).partition("-")
     return range(int(first), int(last or first) + 1)
 
 
@@ -43,11 +54,22 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
         yield klamm.bootstrap, kafka.bootstrap
 
 
-@pytest.mark.parametrize("seed", seeds())
+@pytest.mark.parametrize("seed", seeds("KLAMM_DIFFERENTIAL_SEEDS", "0-5"))
 def test_every_answer_is_kafkas(both: tuple[str, str], seed: int) -> None:
     ours, kafkas = Side("klamm", both[0]), Side("Kafka", both[1])
     try:
         difference = next(History(ours, kafkas, seed).run(STEPS), None)
+    finally:
+        ours.close_all()
+        kafkas.close_all()
+    assert difference is None, difference.at_length()
+
+
+@pytest.mark.parametrize("seed", seeds("KLAMM_GROUP_SEEDS", "0-3"))
+def test_every_answer_to_members_of_groups_is_kafkas(both: tuple[str, str], seed: int) -> None:
+    ours, kafkas = GroupSide("klamm", both[0]), GroupSide("Kafka", both[1])
+    try:
+        difference = next(GroupHistory(ours, kafkas, seed).run(GROUP_STEPS), None)
     finally:
         ours.close_all()
         kafkas.close_all()

@@ -76,8 +76,12 @@ def changed_frame(world: World) -> Step:
     kind = random.choice(("cut", "longer", "flipped", "client id", "size", "tag"))
     if kind == "flipped" and step.api_key is ApiKey.METADATA:
         kind = "cut"  # another name, or leave to create it, would be a change after all
-    seed = random.getrandbits(32)
-    has_tags = is_flexible(step.api_key, step.version)
+    change = changing(kind, random.getrandbits(32), is_flexible(step.api_key, step.version))
+    return Step(step.api_key, step.version, step.request, kind, frame_change=change)
+
+
+def changing(kind: str, seed: int, has_tags: bool) -> Callable[[bytes], bytes]:
+    """What to do to a frame."""
     place = _HEADER_BYTES + 2 + len("differential")
 
     def change(frame: bytes) -> bytes:
@@ -86,7 +90,7 @@ def changed_frame(world: World) -> Step:
                 return resized(frame[: 12 + seed % (len(frame) - 12)])
             case "longer":
                 return resized(frame + bytes(seed % 20))
-            case "flipped":
+            case "flipped" if len(frame) > place:
                 at = place + seed % (len(frame) - place)
                 return frame[:at] + bytes([frame[at] ^ 1 << (seed >> 16) % 8]) + frame[at + 1 :]
             case "client id":
@@ -100,4 +104,4 @@ def changed_frame(world: World) -> Step:
             case _:
                 return frame
 
-    return Step(step.api_key, step.version, step.request, kind, frame_change=change)
+    return change

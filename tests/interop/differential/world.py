@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from interop.differential.sides import MARK, stand_in
 from klamm.protocol.api import ApiKey
@@ -14,6 +14,22 @@ from klamm.protocol.messages.metadata import MetadataResponse
 NAMES: Final = ("a", "b", "c.d", "c_d", "x" * 249)
 BAD_NAMES: Final = ("", ".", "..", "a b", "x" * 250, "ü", "a/b", "\u2603", "a\n")
 MISSING: Final = "missing"
+
+
+class Question(Protocol):
+    """What was asked, as far as a difference in the answers concerns it."""
+
+    @property
+    def api_key(self) -> ApiKey: ...
+
+    @property
+    def request(self) -> Any: ...
+
+    @property
+    def says(self) -> str: ...
+
+    @property
+    def frame_change(self) -> Any: ...
 
 
 @dataclass(slots=True)
