@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from asyncio import AbstractEventLoop
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.types import TopicPartition
@@ -17,6 +18,17 @@ Watcher = Callable[[], None]
 NO_ERROR: Final = ErrorCode.none  # an enum's member is looked up slowly, and this one for every request
 
 _log = logging.getLogger(__name__)
+
+
+class HeldAppend(Protocol):
+    """Somebody who waits until what was appended is safe."""
+
+    last_offset: int
+    flush_failures: int  # of the partition when it was appended: one more, and it is cut off again
+
+    def release(self, error_code: ErrorCode) -> None:
+        """It is safe, or why it will never be."""
+        ...
 
 
 class Partition:
@@ -32,6 +44,7 @@ class Partition:
         "_told",
         "error_code",
         "flush_failures",
+        "held",
         "leader_epoch",
         "name",
         "partition",
@@ -55,6 +68,7 @@ class Partition:
         self.error_code = NO_ERROR if log is not None else ErrorCode.kafka_storage_error
         self.flush_failures = 0
         self.watchers: dict[Watcher, None] = {}
+        self.held: deque[HeldAppend] = deque()  # answers that wait for the high watermark, oldest first
         self._registry = registry
         self._log = log
         self._told = ""
@@ -83,8 +97,23 @@ class Partition:
 
     def changed(self) -> None:
         """High watermark, stable offset, log start, leadership or existence moved: wake who waits."""
-        if self.watchers:
+        if self.watchers or self.held:
             self._registry.wake_soon(self)
+
+    def release(self) -> None:
+        """Let go of those who wait for the high watermark and need not wait any longer."""
+        held, error_code = self.held, self.error_code
+        if error_code is not NO_ERROR:
+            while held:
+                held.popleft().release(error_code)
+        while held:
+            first = held[0]
+            if first.flush_failures != self.flush_failures:
+                held.popleft().release(ErrorCode.kafka_storage_error)
+            elif first.last_offset < self.log.high_watermark:
+                held.popleft().release(NO_ERROR)
+            else:
+                return
 
     def flush_failed(self) -> None:
         """What was not on disk yet is cut off again; who waits for it has lost it."""
@@ -156,14 +185,21 @@ class PartitionRegistry:
     def wake_soon(self, partition: Partition) -> None:
         """Wake the watchers once per turn of the event loop, however often a partition changed."""
         if not self._changed:
-            self._loop.call_soon(self._wake)
+            self._loop.call_soon(self.wake)
         self._changed[partition] = None
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Wake them now; nothing happens when nothing has changed."""
         changed, self._changed = self._changed, {}
         due: dict[Watcher, None] = {}
         for partition in changed:
-            due |= partition.watchers
+            if partition.watchers:
+                due |= partition.watchers
+            if partition.held:
+                try:
+                    partition.release()
+                except Exception:
+                    _log.exception("who waits for %s could not be told", partition.name)
         for watcher in due:
             try:
                 watcher()

@@ -33,8 +33,49 @@ class Appended:
         return True
 
     def refuse(self, error_code: ErrorCode) -> None:
-        self.response.error_code = int(error_code)
-        self.response.base_offset = self.response.log_start_offset = self.response.log_append_time_ms = -1
+        refuse(self.response, error_code)
+
+
+def refuse(line: PartitionProduceResponse, error_code: ErrorCode) -> None:
+    """What was appended is not safe."""
+    line.error_code = int(error_code)
+    line.base_offset = line.log_start_offset = line.log_append_time_ms = -1
+
+
+class SingleWait(Promise[ProduceResponse]):
+    """A held Produce of one batch, as most are: its partition releases it, in the order of the log."""
+
+    __slots__ = ("_deadlines", "_produced", "due_at_ms", "flush_failures", "last_offset", "line")
+
+    def __init__(
+        self,
+        deadlines: Deadlines,
+        produced: ProduceResponse,
+        line: PartitionProduceResponse,
+        partition: Partition,
+        last_offset: int,
+        due_at_ms: int,
+    ) -> None:
+        super().__init__()
+        self._deadlines = deadlines
+        self._produced = produced
+        self.line = line  # of the answer
+        self.last_offset = last_offset
+        self.flush_failures = partition.flush_failures
+        self.due_at_ms = due_at_ms
+        deadlines.add(self)
+        partition.held.append(self)
+
+    def release(self, error_code: ErrorCode) -> None:
+        self._deadlines.discard(self)
+        if error_code is not NO_ERROR:
+            refuse(self.line, error_code)
+        self.keep(self._produced)
+
+    def expire(self) -> None:
+        """Late: the data stays, a retry finds it as a duplicate. The partition releases it in vain."""
+        refuse(self.line, ErrorCode.request_timed_out)
+        self.keep(self._produced)
 
 
 class ProduceWait:

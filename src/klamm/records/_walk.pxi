@@ -3,6 +3,7 @@
 cdef Py_ssize_t HEADER_BYTES = _layout.HEADER_BYTES
 cdef Py_ssize_t LENGTH_OVERHEAD_BYTES = _layout.LENGTH_OVERHEAD_BYTES
 cdef int32_t MIN_BATCH_LENGTH = _layout.MIN_BATCH_LENGTH
+cdef int CODEC_MASK = _layout.CODEC_MASK
 cdef object Scan = _layout.Scan
 cdef object ScanEnd = _layout.ScanEnd
 
@@ -58,6 +59,36 @@ def parse_header(buffer, Py_ssize_t position=0):
     finally:
         PyBuffer_Release(&view)
     return _explain_header(buffer, position)  # raises, and says why
+
+
+def sound_header(buffer, int64_t max_bytes, int max_codec):
+    """The header of a produced batch to which nobody could object; None when somebody has to look closer."""
+    cdef Py_buffer view
+    cdef const uint8_t *at
+    cdef int attributes
+    if buffer is None:
+        return None
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        if view.len < HEADER_BYTES or view.len > max_bytes:
+            return None
+        at = <const uint8_t *>view.buf
+        attributes = klamm_i16(at + 21)
+        if (
+            not is_header(at)
+            or batch_bytes(at) != view.len
+            or klamm_i64(at) != 0
+            or klamm_i32(at + 57) <= 0
+            or klamm_i32(at + 57) - 1 != klamm_i32(at + 23)
+            or (klamm_i64(at + 43) >= 0 and klamm_i32(at + 53) < 0)
+            or attributes & ~CODEC_MASK
+            or attributes > max_codec
+            or klamm_crc32c(0, at + 21, view.len - 21) != klamm_u32(at + 17)
+        ):
+            return None
+        return read_header(at)
+    finally:
+        PyBuffer_Release(&view)
 
 
 cdef int check_position(Py_ssize_t position, Py_ssize_t end) except -1:

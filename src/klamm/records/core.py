@@ -39,6 +39,7 @@ __all__ = [
     "parse_header",
     "partition_rows",
     "scan",
+    "sound_header",
 ]
 
 COMPILED = _chosen.__name__ == "klamm.records._core"
@@ -50,6 +51,7 @@ parse_header = _chosen.parse_header
 find_batch = _chosen.find_batch
 last_whole_batch_end = _chosen.last_whole_batch_end
 scan = _chosen.scan
+sound_header = _chosen.sound_header
 decode_region = _chosen.decode_region
 encode_region = _chosen.encode_region
 decode_columns = _chosen.decode_columns

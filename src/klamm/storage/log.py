@@ -12,6 +12,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
 
 from klamm.protocol.errors import ErrorCode
+from klamm.records.batch import BatchHeader
 from klamm.storage.topic_config import TopicConfig
 
 
@@ -128,8 +129,9 @@ class PartitionLog(Protocol):
         timestamp_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         marker_bumps_epoch: bool = False,
+        header: BatchHeader | None = None,
     ) -> AppendResult:
-        """Append one validated batch, or find that it is a duplicate.
+        """Append one validated batch, or find that it is a duplicate. Who has read its header gives it along.
 
         Stamps base offset and leader epoch, rolls the segment when due, checks the producer's epoch and
         sequence, keeps indexes and producer state. Raises LogError; then nothing has changed.

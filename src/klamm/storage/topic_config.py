@@ -51,6 +51,16 @@ class TopicConfig:
     def stamps_append_time(self) -> bool:
         return self.message_timestamp_type == "LogAppendTime"
 
+    @property
+    def takes_batches_as_they_come(self) -> bool:
+        """Whether nothing of this topic makes it necessary to look at the records of a produced batch."""
+        return (
+            self.compression_type == "producer"
+            and self.message_timestamp_type == "CreateTime"
+            and self.message_timestamp_before_max_ms == LONG_MAX
+            and "compact" not in self.cleanup_policy
+        )
+
     @classmethod
     def from_settings(cls, broker_defaults: Mapping[str, str], overrides: Mapping[str, str]) -> TopicConfig:
         """The configuration of a topic with these overrides, on a broker with these settings.

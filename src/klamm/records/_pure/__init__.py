@@ -8,7 +8,7 @@ from klamm.records._pure.columns_out import encode_columns, partition_rows
 from klamm.records._pure.hashes import crc32c, murmur2
 from klamm.records._pure.offsets import decode_offset_commits
 from klamm.records._pure.region import decode_region, encode_region
-from klamm.records._pure.walk import find_batch, last_whole_batch_end, parse_header, scan
+from klamm.records._pure.walk import find_batch, last_whole_batch_end, parse_header, scan, sound_header
 
 __all__ = [
     "BatchBuilder",
@@ -24,4 +24,5 @@ __all__ = [
     "parse_header",
     "partition_rows",
     "scan",
+    "sound_header",
 ]

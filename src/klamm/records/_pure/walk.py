@@ -42,6 +42,29 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     return tuple.__new__(BatchHeader, fields)
 
 
+def sound_header(buffer: Buffer | None, max_bytes: int, max_codec: int) -> BatchHeader | None:
+    """The header of a produced batch to which nobody could object; None when somebody has to look closer.
+
+    One whole batch of at most so many bytes, at offset 0, with a true checksum and count, whose producer (if
+    it has an id) gives a sequence: no transaction, no marker, the client's own timestamps.
+    """
+    if buffer is None or not HEADER_BYTES <= len(buffer) <= max_bytes:
+        return None
+    header = BatchHeader(*HEADER.unpack_from(buffer))
+    is_sound = (
+        header.magic == MAGIC
+        and header.batch_length >= MIN_BATCH_LENGTH
+        and header.size_bytes == len(buffer)
+        and header.base_offset == 0
+        and header.record_count > 0
+        and header.record_count - 1 == header.last_offset_delta
+        and not (header.producer_id >= 0 and header.base_sequence < 0)
+        and 0 <= header.attributes <= max_codec
+        and hashes.quick_crc32c(memoryview(buffer)[ATTRIBUTES_AT:], 0) == header.crc
+    )
+    return header if is_sound else None
+
+
 def _short_header(buffer: Buffer, position: int) -> DecodeError:
     left = len(buffer) - position
     if position >= 0 and left > MAGIC_AT:

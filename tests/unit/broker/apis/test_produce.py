@@ -13,6 +13,7 @@ from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.metadata import MetadataRequest
 from klamm.protocol.messages.produce import PartitionProduceResponse
+from klamm.protocol.types import Buffer
 from klamm.records.batch import crc_is_valid, parse_header, reseal
 from klamm.records.compression import Codec
 from klamm.records.record import Record, decode_records, encode_batch
@@ -425,6 +426,22 @@ def test_sequences_are_checked(jar: Jar, client: JarClient) -> None:
         return produce_one(client, a_produce(jar, batch)).error_code
 
     assert [send(0), send(1), send(3), send(1), send(0, epoch=2), send(2)] == [0, 0, 45, 0, 0, 47]
+
+
+def test_a_batch_that_its_log_refuses_is_answered_alike_alone_and_in_company(
+    jar: Jar, client: JarClient
+) -> None:
+    def line_of(batches: dict[tuple[str, int], Buffer | None]) -> PartitionProduceResponse:
+        answer = client.ask(ApiKey.PRODUCE, 9, a_produce(jar, batches=batches))
+        found = answer.responses[0].partition_responses[0]
+        assert isinstance(found, PartitionProduceResponse)
+        return found
+
+    line_of({("t", 0): a_batch(jar, producer_id=1)})
+    late = a_batch(jar, producer_id=1, base_sequence=7)
+    alone = line_of({("t", 0): late})
+    assert (alone.error_code, alone.base_offset, alone.log_start_offset) == (45, -1, 0)
+    assert line_of({("t", 0): late, ("nobody", 0): late}) == alone
 
 
 def test_a_transactional_batch_needs_a_transactional_id_and_a_coordinator(

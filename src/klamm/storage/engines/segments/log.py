@@ -88,11 +88,13 @@ class SegmentLog(ReadableLog):
         timestamp_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         marker_bumps_epoch: bool = False,
+        header: BatchHeader | None = None,
     ) -> AppendResult:
-        try:
-            header = parse_header(batch)
-        except DecodeError as error:
-            raise LogError(ErrorCode.corrupt_message, str(error)) from error
+        if header is None:
+            try:
+                header = parse_header(batch)
+            except DecodeError as error:
+                raise LogError(ErrorCode.corrupt_message, str(error)) from error
         size_bytes = len(batch)
         if header.batch_length + LENGTH_OVERHEAD_BYTES != size_bytes:
             raise LogError(ErrorCode.corrupt_message, f"{size_bytes} bytes, and the batch claims otherwise")
