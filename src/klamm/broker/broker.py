@@ -129,7 +129,7 @@ class Broker:
             image=image,
             topics=topics,
             partitions=partitions,
-            flusher=Flusher(loop, self._clock, run_blocking, self._open_kernel_sync),
+            flusher=Flusher(loop, self._clock, run_blocking, self._open_kernel_sync, wake=partitions.wake),
             producer_ids=ProducerIds(self._cluster, run_blocking),
             fetch_sessions=FetchSessions(
                 self._clock, self._random, config.max_incremental_fetch_session_cache_slots

@@ -32,13 +32,13 @@ _log = logging.getLogger(__name__)
 class _Flush:
     """One log on its way to the disk."""
 
-    __slots__ = ("error", "files_left", "log", "partition", "ticket")
+    __slots__ = ("error", "log", "partition", "parts_left", "ticket")
 
     def __init__(self, partition: Partition, log: PartitionLog, ticket: SyncTicket) -> None:
         self.partition = partition
         self.log = log
         self.ticket = ticket
-        self.files_left = 0
+        self.parts_left = 0  # files that the kernel has, and one for a thread that has the ticket
         self.error: Exception | None = None
 
 
@@ -64,17 +64,22 @@ class Flusher:
         clock: Clock,
         run_blocking: RunBlocking,
         open_kernel: Callable[[], KernelSync | None] = lambda: None,
+        *,
+        wake: Callable[[], None] = lambda: None,
     ) -> None:
+        """`wake` tells at once those who wait for what has arrived; without it they hear a turn later."""
         self._loop = loop
         self._clock = clock
         self._run_blocking = run_blocking
         self._open_kernel = open_kernel
+        self._wake = wake
         self._kernel: KernelSync | None = None
         self._dirty: dict[Partition, None] = {}
         self._under_way: dict[Partition, _Flush] = {}
         self._by_tag: dict[int, _Flush] = {}  # what the kernel has
         self._next_tag = 0
         self._lanes: set[Future[list[Exception | None]]] = set()
+        self._for_threads: list[_Flush] = []  # for want of a free lane
         self._starts_soon = False
         self._idle: Future[None] | None = None
         self.rounds = 0
@@ -108,18 +113,20 @@ class Flusher:
 
     def _start(self) -> None:
         self._starts_soon = False
-        if len(self._lanes) < LANES:
-            flushes = self._begin_all()
-            if flushes:
-                if not self.rounds and (kernel := self._open_kernel()) is not None:
-                    self._kernel = kernel
-                    self._loop.add_reader(kernel.fileno(), self._kernel_is_done)
-                self.rounds += 1
-                if self._kernel is not None:
-                    flushes = self._give_to_kernel(self._kernel, flushes)
-                lanes = min(len(flushes), LANES - len(self._lanes))
-                for lane in range(lanes):
-                    self._start_lane(flushes[lane::lanes])
+        # Where only threads flush, what finds them all busy goes on gathering.
+        if (self._kernel is not None or len(self._lanes) < LANES) and (flushes := self._begin_all()):
+            if not self.rounds and (kernel := self._open_kernel()) is not None:
+                self._kernel = kernel
+                self._loop.add_reader(kernel.fileno(), self._kernel_is_done)
+            self.rounds += 1
+            if self._kernel is not None:
+                flushes = self._give_to_kernel(self._kernel, flushes)
+            self._for_threads += flushes
+        lanes = min(len(self._for_threads), LANES - len(self._lanes))
+        if lanes > 0:
+            flushes, self._for_threads = self._for_threads, []
+            for lane in range(lanes):
+                self._start_lane(flushes[lane::lanes])
         if self._idle is not None and not self._dirty and not self._under_way:
             self._idle.set_result(None)
             self._idle = None
@@ -156,10 +163,10 @@ class Flusher:
         owners: list[_Flush] = []
         for flush in flushes:
             files = flush.ticket.files_only()
-            if files is None or len(handles) + len(files) > room:
+            if not files or len(handles) + len(files) > room:
                 refused.append(flush)
                 continue
-            flush.files_left = len(files)
+            flush.parts_left = len(files)
             handles += files
             owners += [flush] * len(files)
         if not handles:
@@ -168,39 +175,34 @@ class Flusher:
         self._next_tag += len(handles)
         taken = kernel.submit(handles, tags)
         self._by_tag.update(zip(tags[:taken], owners[:taken], strict=True))
+        # Of a log that was taken by half, a thread flushes all, but the kernel's half is waited for too: of a
+        # failure only the first who asks is told.
         for flush in owners[taken:]:
-            flush.files_left -= 1
+            flush.parts_left -= 1
             if flush not in refused:
                 refused.append(flush)
-        # Half taken is not taken: a thread flushes all of it, and the kernel's answers count no more.
-        for flush in refused:
-            if flush.files_left:
-                flush.files_left = -1
         return refused
 
     def _kernel_is_done(self) -> None:
         assert self._kernel is not None
         for tag, error_number in self._kernel.arrived():
-            flush = self._by_tag.pop(tag)
-            if flush.files_left < 0:
-                continue
-            if error_number:
-                flush.error = OSError(error_number, os.strerror(error_number))
-            flush.files_left -= 1
-            if not flush.files_left:
-                self._finish(flush, flush.error)
+            error = OSError(error_number, os.strerror(error_number)) if error_number else None
+            self._part_is_done(self._by_tag.pop(tag), error)
+        self._wake()
         self._start()
 
     # --- by threads ------------------------------------------------------------------------------------
 
     def _start_lane(self, flushes: list[_Flush]) -> None:
+        for flush in flushes:
+            flush.parts_left += 1
         outcome = ensure_future(self._run_blocking(_run, [flush.ticket for flush in flushes]))
         self._lanes.add(outcome)
 
         def finish(_: Future[list[Exception | None]]) -> None:
             self._lanes.discard(outcome)
             for flush, error in zip(flushes, outcome.result(), strict=True):
-                self._finish(flush, error)
+                self._part_is_done(flush, error)
             if not self._starts_soon:
                 # Lanes that end in the same turn of the loop set out together again.
                 self._starts_soon = True
@@ -210,14 +212,18 @@ class Flusher:
 
     # --- what becomes of it ----------------------------------------------------------------------------
 
-    def _finish(self, flush: _Flush, error: Exception | None) -> None:
+    def _part_is_done(self, flush: _Flush, error: Exception | None) -> None:
+        flush.error = flush.error or error
+        flush.parts_left -= 1
+        if flush.parts_left:
+            return
         partition, log = flush.partition, flush.log
         del self._under_way[partition]
         try:
-            if error is None:
+            if flush.error is None:
                 log.finish_sync(flush.ticket)
             else:
-                self._fail(partition, log, flush.ticket, error)
+                self._fail(partition, log, flush.ticket, flush.error)
         except Exception:
             self._lose(partition)
 

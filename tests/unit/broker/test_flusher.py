@@ -13,6 +13,7 @@ from klamm.broker.partitions import Partition
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.storage.engines.segments.kernel_sync import KernelSync
+from klamm.storage.engines.segments.sync import SegmentSyncTicket
 from klamm.storage.engines.simulated_disk import Fault
 from support.jar import Jar, JarClient
 from support.requests import a_batch, a_produce
@@ -160,14 +161,15 @@ class Kernel:
         self.tags: list[int] = []
         self.done: list[tuple[int, int]] = []
         self.room = 256
+        self.takes = 256
         self.is_closed = False
 
     def fileno(self) -> int:
         return 99
 
     def submit(self, handles: Sequence[int], tags: Sequence[int]) -> int:
-        self.tags += tags
-        return len(handles)
+        self.tags += tags[: self.takes]
+        return min(len(handles), self.takes)
 
     def arrived(self) -> list[tuple[int, int]]:
         done, self.done = self.done, []
@@ -255,3 +257,19 @@ def test_what_the_kernel_has_no_room_for_goes_by_threads(jar: Jar, kernel: Kerne
     kernel.finish(*[0] * room)
     jar.loop.settle()
     assert errors(client) == [0, 0, 0]
+
+
+def test_of_a_log_taken_by_half_the_kernels_half_counts_too(
+    jar: Jar, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = jar.connect()
+    files_only = SegmentSyncTicket.files_only
+    monkeypatch.setattr(SegmentSyncTicket, "files_only", lambda ticket: [*(files_only(ticket) or ())] * 2)
+    kernel.takes = 1
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar))
+    jar.pass_ms(30)
+    assert errors(client) == [], "the thread has flushed all of it"
+    kernel.finish(errno.EIO)
+    jar.loop.settle()
+    assert errors(client) == [56]
+    assert partition_of(jar).log.log_end_offset == 1
