@@ -129,14 +129,15 @@ class MemoryFiles:
         if path not in self._directories:
             raise os_error(ENOENT, path)
         prefix = path.rstrip("/") + "/"
+        # Copies, made in one step each: a cleaner scans on its thread while its log gets and loses files.
         entries = [
             DirectoryEntry(name[len(prefix) :], False, len(file.content), file.modified_at_ms)
-            for name, file in self._names.items()
+            for name, file in list(self._names.items())
             if name.startswith(prefix) and "/" not in name[len(prefix) :]
         ]
         entries += [
             DirectoryEntry(name[len(prefix) :], True, 0, 0)
-            for name in self._directories
+            for name in list(self._directories)
             if name.startswith(prefix) and name != prefix and "/" not in name[len(prefix) :]
         ]
         return sorted(entries)
@@ -224,9 +225,10 @@ def move(names: dict[str, MemoryFile], directories: set[str], source: str, targe
         names[target] = names.pop(source)
         return
     prefix = source + "/"
-    for name in [name for name in names if name.startswith(prefix)]:
-        names[target + name[len(source) :]] = names.pop(name)
-    for name in [name for name in directories if name == source or name.startswith(prefix)]:
+    for name in [name for name in list(names) if name.startswith(prefix)]:
+        if (file := names.pop(name, None)) is not None:  # else a cleaner has just removed it
+            names[target + name[len(source) :]] = file
+    for name in [name for name in list(directories) if name == source or name.startswith(prefix)]:
         directories.remove(name)
         directories.add(target + name[len(source) :])
 

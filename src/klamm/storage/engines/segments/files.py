@@ -138,7 +138,10 @@ class OsFiles:
         entries = []
         with os.scandir(path) as scanned:
             for entry in scanned:
-                status = entry.stat(follow_symlinks=False)
+                try:
+                    status = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue  # another thread removed it meanwhile
                 entries.append(
                     DirectoryEntry(
                         entry.name, entry.is_dir(), status.st_size, status.st_mtime_ns // 1_000_000
