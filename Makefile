@@ -12,7 +12,7 @@ SPREAD := -n auto --dist worksteal
 BUILD_INPUTS := pyproject.toml $(wildcard setup.py $(addprefix src/klamm/records/*.,pyx pxi h))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint unit simulation interop faults spark bench clean
+.PHONY: help demo test lint unit pure simulation interop faults spark bench clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /:/' \
@@ -38,6 +38,10 @@ lint: $(VENV)/.dev ## Style, types and import contracts
 
 unit: $(VENV)/.dev ## Tests of single parts, milliseconds each
 	@$(PYTEST) $(SPREAD) tests/unit
+
+pure: $(VENV)/.dev ## What touches records once more, on the compiled core's pure twin
+	@KLAMM_PURE=1 $(PYTEST) $(SPREAD) --ignore-glob='*/test_core_*' tests/unit/records tests/unit/client/producer \
+	  tests/unit/client/consumer tests/unit/client/test_ranges.py tests/unit/storage tests/unit/spark
 
 simulation: $(VENV)/.dev ## The whole broker on virtual time, one seed per run
 	@$(PYTEST) $(SPREAD) tests/simulation

@@ -140,6 +140,19 @@ def reset(connection: HostileConnection) -> None:
     connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
+def a_byte_at_a_time(connection: HostileConnection) -> None:
+    """The connection is never quiet for long, and the answer never whole."""
+    _, _, correlation_id, _ = connection.request()
+    answer = struct.pack(">ii", 900, correlation_id) + bytes(896)
+    connection.socket.settimeout(0.03)
+    for at in range(len(answer)):
+        try:
+            if not connection.socket.recv(65536):
+                return
+        except TimeoutError:
+            connection.socket.sendall(answer[at : at + 1])
+
+
 def silence(connection: HostileConnection) -> None:
     connection.fall_silent()
 
@@ -147,6 +160,8 @@ def silence(connection: HostileConnection) -> None:
 WICKED: Final[dict[str, tuple[Behaviour, str]]] = {
     "silence": (silence, "no answer"),
     "silence after the versions": (after_versions(silence), "no answer"),
+    "a byte at a time": (a_byte_at_a_time, "no answer"),
+    "a byte at a time after the versions": (after_versions(a_byte_at_a_time), "no answer"),
     "hanging up": (hang_up, "clos"),
     "a reset": (reset, "reset|clos|pipe"),
     "a negative length": (frame(struct.pack(">i", -1)), "-1 bytes"),
