@@ -1,0 +1,36 @@
+"""The examples run as they are, without arguments, and show what they promise."""
+
+from __future__ import annotations
+
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SHOWN = {
+    "produce_and_consume": ["the last one is at offset 3", "customer 1 - order 5"],
+    "consumer_group": ["anna leaves", "  bert gets jobs-0 jobs-1", "300 jobs, each done 1 time"],
+    "asyncio_client": ["sent up to offset 19", "the warmest was 66.2"],
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_an_example_shows_what_it_promises(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in SHOWN[name] if line not in lines] == [], lines
+
+
+def test_the_example_for_tests_passes_its_own() -> None:
+    command = [sys.executable, str(EXAMPLES / "broker_in_tests.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed" in done.stdout
+
+
+def test_every_example_is_run_somewhere() -> None:
+    elsewhere = {"own_assignor", "broker_in_tests"}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == SHOWN.keys() | elsewhere
