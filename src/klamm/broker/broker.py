@@ -29,6 +29,7 @@ from klamm.storage.log import LogError
 
 if TYPE_CHECKING:
     from klamm.broker.config import BrokerConfig
+    from klamm.broker.metrics import Metrics
     from klamm.broker.storage import Storage
     from klamm.storage.engines.segments.kernel_sync import KernelSync
 
@@ -76,7 +77,9 @@ class Broker:
         self._chores: Chores | None = None
         self._services: Services | None = None
         self._server: Server | None = None
+        self._metrics: Metrics | None = None
         self.listeners: Sequence[BoundListener] = ()
+        self.metrics_listener: BoundListener | None = None
 
     @property
     def services(self) -> Services:
@@ -97,6 +100,8 @@ class Broker:
         if listen:
             self.listeners = [bind(listener) for listener in self._config.listeners]
         try:
+            if listen and self._config.klamm_metrics_listener is not None:
+                self.metrics_listener = bind(self._config.klamm_metrics_listener)
             await self._start()
         except BaseException:
             self._close_sockets()
@@ -135,6 +140,7 @@ class Broker:
                 self._clock, self._random, config.max_incremental_fetch_session_cache_slots
             ),
             deadlines=Deadlines(loop, self._clock),
+            meter=None,
             validation=Validation.of(config),
         )
         topics.config_watchers.append(self._take_config)
@@ -148,11 +154,27 @@ class Broker:
             self._chores.add_cleaning(self._storage.files)
         for bound in self.listeners:
             await self._server.listen(bound)
+        if self.metrics_listener is not None:
+            await self._server.listen_for_metrics(self.metrics_listener, self.measure().page)
+
+    def measure(self) -> Metrics:
+        """Keep figures from now on."""
+        # Imported here: a broker that nobody measures starts without.
+        from klamm.broker.metrics import Metrics  # noqa: PLC0415
+        from klamm.broker.request_meter import RequestMeter  # noqa: PLC0415
+
+        assert self._chores is not None
+        assert self._metrics is None
+        self.services.meter = RequestMeter()
+        self._metrics = Metrics(self.services, self.server, self._chores, self.services.meter)
+        return self._metrics
 
     async def stop(self) -> None:
         """Answer what can be answered, flush, and leave everything clean for the next start."""
         if self._chores is not None:
             self._chores.call_back()
+        if self._metrics is not None:
+            self._metrics.stop()
         if self._services is not None:
             self._services.stop_groups()
         if self._server is not None:
@@ -231,3 +253,5 @@ class Broker:
     def _close_sockets(self) -> None:
         for bound in self.listeners:
             bound.close()
+        if self.metrics_listener is not None:
+            self.metrics_listener.close()

@@ -22,6 +22,7 @@ class Cleaning:
     def __init__(self, services: Services, files: Files) -> None:
         self._services = services
         self._is_called_back = False
+        self.last_round_ms = 0  # the longest pass of the last round that had any
         self.cleaner = Cleaner(
             files,
             self._logs,
@@ -33,9 +34,13 @@ class Cleaning:
     async def clean(self) -> None:
         """Every pass that is due now."""
         self.cleaner.settings = _settings(self._services.config)
+        clock, passes_ms = self._services.clock, []
         while not self._is_called_back and (job := self.cleaner.plan()) is not None:
+            began_at_ms = clock.now_ms()
             await self._services.run_blocking(job.run)
             self.cleaner.finish(job)
+            passes_ms.append(clock.now_ms() - began_at_ms)
+        self.last_round_ms = max(passes_ms, default=self.last_round_ms)
 
     def call_back(self) -> None:
         """End the pass that is under way; what it did so far is dropped."""

@@ -7,7 +7,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
-from klamm.broker.listeners import Listener, advertised_listeners, bound_listeners, check_protocols
+from klamm.broker.listeners import (
+    Listener,
+    advertised_listeners,
+    bound_listeners,
+    check_protocols,
+    metrics_listener,
+)
 from klamm.broker.settings import BROKER_SETTINGS, MIB
 from klamm.config import (
     DOUBLE_MAX,
@@ -67,6 +73,7 @@ class BrokerConfig:
     klamm_flush: str = "commit"
     klamm_record_validation: str = "header"
     klamm_decompress_max_bytes: int = 64 * MIB
+    klamm_metrics_listener: Listener | None = None
 
     log_retention_check_interval_ms: int = 300_000
     log_flush_offset_checkpoint_interval_ms: int = 60_000
@@ -145,7 +152,7 @@ class BrokerConfig:
         controllers = values.words("controller.listener.names")
         bound = bound_listeners(values.words("listeners"), controllers)
         check_protocols(values.text("listener.security.protocol.map"), bound)
-        advertised = values["advertised.listeners"]
+        advertised, metrics = values["advertised.listeners"], values["klamm.metrics.listener"]
         config = cls(
             **plain,
             layers=layers,
@@ -159,6 +166,7 @@ class BrokerConfig:
                 hostname,
             ),
             log_dirs=_log_dirs(values),
+            klamm_metrics_listener=metrics_listener(None if metrics is None else str(metrics)),
         )
         config.topic_config({})  # the defaults of topics must hold together too
         return config
@@ -179,7 +187,15 @@ class BrokerConfig:
 
 # These are put together from several settings.
 _COMPOSED: Final = frozenset(
-    {"layers", "hostname", "node_id", "listeners", "advertised_listeners", "log_dirs"}
+    {
+        "layers",
+        "hostname",
+        "node_id",
+        "listeners",
+        "advertised_listeners",
+        "log_dirs",
+        "klamm_metrics_listener",
+    }
 )
 _NAMES_BY_FIELD: Final[Mapping[str, str]] = {
     field.name: field.name.replace("_", ".") for field in fields(BrokerConfig) if field.name not in _COMPOSED

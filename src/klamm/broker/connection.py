@@ -85,6 +85,15 @@ class Connection(asyncio.Protocol):
         self.peer = ""
         self.client_ip = ""
 
+    @property
+    def listener(self) -> str:
+        return self._context.listener
+
+    @property
+    def client_software(self) -> tuple[str, str]:
+        """Name and version, as the client gave them; empty when it did not."""
+        return self._context.software_name, self._context.software_version
+
     # What asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -154,7 +163,7 @@ class Connection(asyncio.Protocol):
         finally:
             self._is_pumping = False
         if self._broken is not None and not undecided and not self._takes_no_more:
-            self._refuse(self._broken)
+            self._refuse(self._broken, "frame")
 
     def _decide(self, frame: bytes) -> None:
         endpoint = self._find_endpoint(frame[:4])
@@ -166,16 +175,20 @@ class Connection(asyncio.Protocol):
             correlation_id, client_id, position = self._headers.read(frame, has_tags=endpoint.header_has_tags)
             request = endpoint.decode(frame, position)
         except DecodeError as error:
-            self._refuse(f"{endpoint}: {error}")
+            self._refuse(f"{endpoint}: {error}", "request")
             return
         context = self._context
         if context.api_version != endpoint.version or context.client_id != client_id:
             context = self._context = context.of(client_id, endpoint.version)
+        meter = self._services.meter
+        began_at_ms = 0 if meter is None else self._services.clock.now_ms()
         try:
             result = endpoint.handle(self._services, context, request)
         except Exception as error:
             # Whatever a handler raises, its client gets an answer and the others notice nothing.
             result = self._failure(endpoint, request, error)
+        if meter is not None:
+            meter.decided(endpoint, len(frame), self._services.clock.now_ms() - began_at_ms)
         self._take_result(endpoint, correlation_id, request, result)
 
     def _new_endpoint(self, frame: bytes) -> Endpoint | None:
@@ -186,7 +199,7 @@ class Connection(asyncio.Protocol):
             if frame[:2] == _API_VERSIONS_KEY:
                 self._answer_unsupported_version(frame)
             else:
-                self._refuse(str(error))
+                self._refuse(str(error), "unsupported")
             return None
 
     def _take_result(self, endpoint: Endpoint, correlation_id: int, request: Any, result: Any) -> None:
@@ -265,14 +278,25 @@ class Connection(asyncio.Protocol):
         except Exception as error:
             response = self._failure(answer.endpoint, answer.request, error)
         if response is None:
-            self._observe(answer.endpoint, None, answer.started_at_ms)
+            self._observe(answer.endpoint, None, answer.started_at_ms, has_waited=True)
         elif answer.endpoint is _RAW:
             self._send([response], len(response))
         else:
-            self._write(answer.endpoint, answer.correlation_id, response, answer.started_at_ms)
+            self._write(
+                answer.endpoint, answer.correlation_id, response, answer.started_at_ms, has_waited=True
+            )
 
-    def _write(self, endpoint: Endpoint, correlation_id: int, response: Any, started_at_ms: int) -> None:
-        self._observe(endpoint, response, started_at_ms)
+    def _write(
+        self,
+        endpoint: Endpoint,
+        correlation_id: int,
+        response: Any,
+        started_at_ms: int,
+        *,
+        has_waited: bool = False,
+    ) -> None:
+        if self._services.meter is not None:
+            self._observe(endpoint, response, started_at_ms, has_waited=has_waited)
         if self._is_lost:
             return
         try:
@@ -291,8 +315,14 @@ class Connection(asyncio.Protocol):
         self._out.append(head + b"\0" if has_tags else head)
         self._send(parts, 4 + size_bytes)
 
-    def _observe(self, endpoint: Endpoint, response: Any, started_at_ms: int) -> None:
+    def _observe(
+        self, endpoint: Endpoint, response: Any, started_at_ms: int, *, has_waited: bool = False
+    ) -> None:
         """The one place that knows of every request its API, its answer and when it began."""
+        meter = self._services.meter
+        if meter is not None:
+            total_ms = self._services.clock.now_ms() - started_at_ms
+            meter.answered(endpoint, response, total_ms, has_waited=has_waited)
 
     def _send(self, parts: list[Buffer], size_bytes: int) -> None:
         self._out += parts
@@ -345,9 +375,9 @@ class Connection(asyncio.Protocol):
 
     # Ending
 
-    def _refuse(self, reason: str) -> None:
+    def _refuse(self, reason: str, kind: str = "") -> None:
         """Answer what was decided before, then close: this client makes no sense."""
-        self._refusals.report(self.peer, reason)
+        self._refusals.report(self.peer, reason, kind)
         self._take_no_more()
 
     def _take_no_more(self) -> None:

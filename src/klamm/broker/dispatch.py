@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -83,8 +84,12 @@ class RefusalLog:
         self._window_ends_at_ms = 0
         self._reports = 0
         self._unreported = 0
+        self.decode_failures: Counter[str] = Counter()  # by kind
 
-    def report(self, peer: str, reason: str) -> None:
+    def report(self, peer: str, reason: str, kind: str = "") -> None:
+        """`kind` is what could not be read, if it was that."""
+        if kind:
+            self.decode_failures[kind] += 1
         now_ms = self._clock.now_ms()
         if now_ms >= self._window_ends_at_ms:
             if self._unreported:

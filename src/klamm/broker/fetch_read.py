@@ -137,7 +137,15 @@ def read_all(sources: Sequence[Source], limits: Limits) -> ReadResult:
     at_least_one = True
     result: ReadResult = []
     for source in sources:
-        data = _read(source, limits, left_bytes, at_least_one)
+        try:
+            data = _read(source, limits, left_bytes, at_least_one)
+        except Exception:
+            if source.partition is not None:
+                source.partition.counters.failed_fetch_requests += 1
+            raise
+        if source.partition is not None:
+            source.partition.counters.total_fetch_requests += 1
+            source.partition.counters.bytes_out += len(data.records or b"")
         if data.records:
             left_bytes = max(0, left_bytes - len(data.records))
             at_least_one = False

@@ -111,6 +111,11 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    @property
+    def target_count(self) -> int:
+        """Partitions in all of them."""
+        return sum(len(session.targets) for session in self._sessions.values())
+
     def plan(self, request: FetchRequest) -> FetchPlan:
         """What this request is about."""
         wanted = _wanted(request)

@@ -32,12 +32,15 @@ _log = logging.getLogger(__name__)
 class _Flush:
     """One log on its way to the disk."""
 
-    __slots__ = ("error", "log", "partition", "parts_left", "ticket")
+    __slots__ = ("error", "log", "partition", "parts_left", "started_at_ms", "ticket")
 
-    def __init__(self, partition: Partition, log: PartitionLog, ticket: SyncTicket) -> None:
+    def __init__(
+        self, partition: Partition, log: PartitionLog, ticket: SyncTicket, started_at_ms: int
+    ) -> None:
         self.partition = partition
         self.log = log
         self.ticket = ticket
+        self.started_at_ms = started_at_ms
         self.parts_left = 0  # files that the kernel has, and one for a thread that has the ticket
         self.error: Exception | None = None
 
@@ -83,6 +86,8 @@ class Flusher:
         self._starts_soon = False
         self._idle: Future[None] | None = None
         self.rounds = 0
+        self.flushes = 0  # of single logs
+        self.flush_ms = 0  # what they took
 
     def appended(self, partition: Partition) -> None:
         """Something was appended: flush it, if its topic's policy says so."""
@@ -151,7 +156,9 @@ class Flusher:
         except Exception:
             self._lose(partition)
             return None
-        return None if ticket is None else _Flush(partition, partition.log, ticket)
+        if ticket is None:
+            return None
+        return _Flush(partition, partition.log, ticket, self._clock.now_ms())
 
     # --- by the kernel ---------------------------------------------------------------------------------
 
@@ -219,6 +226,8 @@ class Flusher:
             return
         partition, log = flush.partition, flush.log
         del self._under_way[partition]
+        self.flushes += 1
+        self.flush_ms += self._clock.now_ms() - flush.started_at_ms
         try:
             if flush.error is None:
                 log.finish_sync(flush.ticket)

@@ -45,6 +45,15 @@ def _parse_listener(setting: str, text: str) -> Listener:
     return Listener(match[1].upper(), match[2] or match[3], int(match[4]))
 
 
+def metrics_listener(text: str | None) -> Listener | None:
+    """Where the figures are to be had, if anywhere."""
+    setting = "klamm.metrics.listener"
+    try:
+        return None if text is None else _parse_listener(setting, f"METRICS://{text}")
+    except ConfigError:
+        raise ConfigError(setting, f"{setting}={text} is no address: write host:port") from None
+
+
 def bound_listeners(texts: Sequence[str], controllers: Collection[str]) -> tuple[Listener, ...]:
     """Where to listen, without the listeners meant for Kafka's controllers."""
     names = {name.upper() for name in controllers}

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
+from klamm.broker.counters import TopicTallies
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.types import TopicPartition
 from klamm.storage.log import LogError, LogStore, PartitionLog
@@ -42,6 +43,7 @@ class Partition:
         "_log",
         "_registry",
         "_told",
+        "counters",
         "error_code",
         "flush_failures",
         "held",
@@ -67,6 +69,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.error_code = NO_ERROR if log is not None else ErrorCode.kafka_storage_error
         self.flush_failures = 0
+        self.counters = registry.tallies.of(self.topic)
         self.watchers: dict[Watcher, None] = {}
         self.held: deque[HeldAppend] = deque()  # answers that wait for the high watermark, oldest first
         self._registry = registry
@@ -135,6 +138,7 @@ class PartitionRegistry:
         self._topics: dict[str, dict[int, Partition]] = {}
         self.opening_watchers: list[Callable[[Partition], None]] = []  # told of each partition opened
         self._changed: dict[Partition, None] = {}
+        self.tallies = TopicTallies()
 
     def __iter__(self) -> Iterator[Partition]:
         return iter([partition for topic in self._topics.values() for partition in topic.values()])
@@ -174,6 +178,7 @@ class PartitionRegistry:
         gone = partitions.pop(partition, None)
         if not partitions:
             self._topics.pop(topic, None)
+            self.tallies.forget(topic)
         if gone is not None:
             gone.fail(ErrorCode.unknown_topic_or_partition)
         try:

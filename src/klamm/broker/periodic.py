@@ -74,7 +74,7 @@ class Chores:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._cleaning: Cleaning | None = None
+        self.cleaning: Cleaning | None = None  # once it has begun
         self._is_called_back = False
         loop = services.loop
         self._running = [
@@ -106,12 +106,12 @@ class Chores:
         services = self._services
 
         async def clean() -> None:
-            if self._cleaning is None:
+            if self.cleaning is None:
                 # Not before the first round: a broker's start does not pay for its cleaner.
                 module = await services.run_blocking(import_module, "klamm.broker.cleaning")
-                self._cleaning = module.Cleaning(services, files)
+                self.cleaning = module.Cleaning(services, files)
             if not self._is_called_back:
-                await self._cleaning.clean()
+                await self.cleaning.clean()
 
         self._running.append(
             Every(services.loop, "cleaning", lambda: services.config.log_cleaner_backoff_ms, clean)
@@ -120,8 +120,8 @@ class Chores:
     def call_back(self) -> None:
         """The broker is about to stop: long work ends early."""
         self._is_called_back = True
-        if self._cleaning is not None:
-            self._cleaning.call_back()
+        if self.cleaning is not None:
+            self.cleaning.call_back()
 
     async def stop(self) -> None:
         """No further rounds; waits for what is under way."""

@@ -7,7 +7,7 @@ import errno
 import logging
 import socket
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -136,6 +136,24 @@ class Server:
     @property
     def connection_count(self) -> int:
         return len(self._connections)
+
+    @property
+    def connections(self) -> Iterable[Connection]:
+        return tuple(self._connections)
+
+    @property
+    def decode_failures(self) -> Mapping[str, int]:
+        """How many connections were closed because something could not be read, by what it was."""
+        return self._refusals.decode_failures
+
+    async def listen_for_metrics(self, bound: BoundListener, page: Callable[[], bytes]) -> None:
+        """Give the page to who asks for it over HTTP."""
+        # Imported here, as all of it: a broker that nobody measures starts without.
+        from klamm.broker.metrics_http import MetricsPage  # noqa: PLC0415
+
+        loop = self._services.loop
+        for each in bound.sockets:
+            self._listening.append(await loop.create_server(lambda: MetricsPage(loop, page), sock=each))
 
     async def listen(self, bound: BoundListener) -> None:
         for each in bound.sockets:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from klamm.broker.image import ClusterImage
     from klamm.broker.partitions import PartitionRegistry
     from klamm.broker.producer_ids import ProducerIds
+    from klamm.broker.request_meter import RequestMeter
     from klamm.broker.routes import RouteTable
     from klamm.broker.topics import TopicManager
     from klamm.broker.validation import Validation
@@ -56,6 +57,7 @@ class Services:
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
     deadlines: Deadlines
+    meter: RequestMeter | None  # told of every request, while somebody wants to know
     validation: Validation  # how closely produced batches are looked at; follows `config`
     _groups: Groups | None = None
 

@@ -77,6 +77,8 @@ _SERVER: Final = (
             "header: believe a batch's header if its checksum holds. records: decode every record."),
     _broker("klamm.decompress.max.bytes", Kind.INT, 64 * MIB, at_least(MIB),
             "What one batch may decompress to."),
+    _broker("klamm.metrics.listener", Kind.STRING, None, not_empty(),
+            "Where Prometheus reads /metrics, host:port; nowhere when it is not set."),
 )  # fmt: skip
 
 _LOG: Final = (

@@ -83,6 +83,8 @@ def handle(services: Services, context: RequestContext, request: ProduceRequest)
             appended = _append(services, context, item)
             if acks == -1 and appended is not None and not appended.settle():
                 waiting.append(appended)
+        if item.response.error_code and item.partition is not None:
+            _count_refusal(item, item.partition)
     if acks == 0:
         _close_on_error(items)
         return None
@@ -130,10 +132,16 @@ def _handle_one(
         result = log.append(batch, now_ms=now_ms, timestamp_ms=timestamp_ms, header=header)
     except LogError as error:
         _tell_refusal(line, partition, error)
+        partition.counters.refused(line.error_code, len(batch))
         return response
     if log.sync_is_due(now_ms):
         services.flusher.mark(partition)
-    line.base_offset, last_offset, line.log_append_time_ms, _ = result
+    line.base_offset, last_offset, line.log_append_time_ms, is_duplicate = result
+    counters = partition.counters
+    counters.total_produce_requests += 1
+    if not is_duplicate:
+        counters.messages_in += header.record_count
+        counters.bytes_in += len(batch)
     line.log_start_offset = log.log_start_offset
     if request.acks == 1 or log.high_watermark > last_offset:
         return response
@@ -257,10 +265,24 @@ def _append(services: Services, context: RequestContext, item: Item) -> Appended
         return None
     if log.sync_is_due(now_ms):
         services.flusher.mark(partition)
+    partition.counters.total_produce_requests += 1
+    if not result.is_duplicate:
+        partition.counters.messages_in += item.header.record_count
+        partition.counters.bytes_in += len(batch)
     answer.base_offset = result.base_offset
     answer.log_append_time_ms = result.log_append_time_ms
     answer.log_start_offset = log.log_start_offset
     return Appended(partition, result.last_offset, answer, partition.flush_failures)
+
+
+def _count_refusal(item: Item, partition: Partition) -> None:
+    is_keyless = item.response.error_code == ErrorCode.invalid_record and item.header is not None
+    partition.counters.refused(
+        item.response.error_code,
+        len(item.batch),
+        keyless_records=len(item.response.record_errors) if is_keyless else 0,
+        has_bad_magic=item.is_corrupt,
+    )
 
 
 def _close_on_error(items: Iterable[Item]) -> None:

@@ -82,6 +82,10 @@ class ReadableLog:
         return self._chain.size_bytes
 
     @property
+    def segment_count(self) -> int:
+        return len(self._chain.segments)
+
+    @property
     def is_dirty(self) -> bool:
         return self._flushing.recovery_point < self._log_end
 
