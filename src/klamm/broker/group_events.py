@@ -13,39 +13,43 @@ from klamm.records.record import Record, encode_batch
 from klamm.storage.log import AppendOrigin, LogError
 
 if TYPE_CHECKING:
-    from asyncio import Task
+    from asyncio import Task, TimerHandle
 
+    from klamm.broker.partitions import Partition
     from klamm.broker.services import Services
 
 MAX_WAITING: Final = 10_000  # events kept while the topic is not there; older ones are let go
 PER_BATCH: Final = 200
+WRITE_AFTER_S: Final = 0.02  # not while the members of a rebalance wait for their answers
 
 _log = logging.getLogger(__name__)
 
 
 class EventWriter:
-    """Collects what happened and writes it once per turn of the loop. Nobody waits for it."""
+    """Collects what happened and writes it a little later. Nobody waits for it."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._waiting: deque[GroupEvent] = deque(maxlen=MAX_WAITING)
-        self._is_due = False
+        self._due: TimerHandle | None = None
         self._creating: Task[None] | None = None
 
     def tell(self, event: GroupEvent) -> None:
         _log.info("%s", line(event))
         self._waiting.append(event)
-        if not self._is_due:
-            self._is_due = True
-            self._services.loop.call_soon(self._write)
+        if self._due is None:
+            self._due = self._services.loop.call_later(WRITE_AFTER_S, self._write)
 
     def _write(self) -> None:
-        self._is_due = False
+        self._due = None
         partition = self._services.partitions.get(EVENTS_TOPIC, 0)
         if partition is None:
             if self._creating is None and self._services.image.topic(EVENTS_TOPIC) is None:
                 self._creating = self._services.loop.create_task(self._create())
             return
+        self._append(partition)
+
+    def _append(self, partition: Partition) -> None:
         clock = self._services.clock
         while self._waiting:
             count = min(len(self._waiting), PER_BATCH)
@@ -74,6 +78,12 @@ class EventWriter:
             self._write()
 
     def stop(self) -> None:
+        """Write what is left, if there is a place for it."""
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+            if (partition := self._services.partitions.get(EVENTS_TOPIC, 0)) is not None:
+                self._append(partition)
         if self._creating is not None:
             self._creating.cancel()
 

@@ -179,12 +179,30 @@ def encode_group(group: GroupRegistered) -> bytes:
     writer.raw(_string(group.protocol_type)).int32(group.generation)
     writer.raw(_nullable(group.protocol_name)).raw(_nullable(group.leader_id))
     writer.int64(group.state_timestamp_ms).int32(len(group.members))
+    parts = [writer.getvalue()]
+    middles: dict[tuple[object, ...], bytes] = {}  # members of one application differ in little else
     for member in group.members:
-        writer.raw(_string(member.member_id)).raw(_nullable(member.group_instance_id))
-        writer.raw(_string(member.client_id)).raw(_string(member.client_host))
-        writer.int32(member.rebalance_timeout_ms).int32(member.session_timeout_ms)
-        writer.byte_string(member.subscription).byte_string(member.assignment)
-    return writer.getvalue()
+        member_id, *alike, assignment = member
+        middle = middles.get(key := tuple(alike))
+        if middle is None:
+            middle = middles[key] = _encode_middle(member)
+        parts += (_string(member_id), middle, _INT32.pack(len(assignment)), assignment)
+    return b"".join(parts)
+
+
+def _encode_middle(member: RegisteredMember) -> bytes:
+    """What stands between a member's id and its assignment."""
+    return b"".join(
+        (
+            _nullable(member.group_instance_id),
+            _string(member.client_id),
+            _string(member.client_host),
+            _INT32.pack(member.rebalance_timeout_ms),
+            _INT32.pack(member.session_timeout_ms),
+            _INT32.pack(len(member.subscription)),
+            member.subscription,
+        )
+    )
 
 
 def _nullable(text: str | None) -> bytes:
