@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from klamm.coordinator.group.capacity import over_capacity
+from klamm.coordinator.group.commit_batches import CommitEncoder
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.delete_groups import delete_groups
 from klamm.coordinator.group.describe_groups import describe_groups
@@ -58,6 +59,7 @@ from klamm.protocol.messages.offset_commit import OffsetCommitRequest
 from klamm.protocol.messages.offset_delete import OffsetDeleteRequest
 from klamm.protocol.messages.offset_fetch import OffsetFetchRequest
 from klamm.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from klamm.records.compression import Codec
 
 # Any: each handler takes the type under which it stands here.
 DECISIONS: Final[Mapping[type, Callable[[GroupState, Any, Context], GroupOutcome]]] = {
@@ -96,12 +98,16 @@ class GroupMachine:
     def __init__(self, config: GroupConfig) -> None:
         self.state = GroupState(config)
         self._loader: Loader | None = Loader(self.state)
+        self._commits = CommitEncoder()
 
     def decide(self, request: object, context: Context) -> GroupOutcome:
         return DECISIONS[type(request)](self.state, request, context)
 
     def encode(self, records: Sequence[GroupRecord], timestamp_ms: int) -> bytes:
-        return encode_records(records, timestamp_ms, codec=self.state.config.offsets_topic_compression_codec)
+        codec = self.state.config.offsets_topic_compression_codec
+        if codec == Codec.NONE:
+            return self._commits.encode(records, timestamp_ms)
+        return encode_records(records, timestamp_ms, codec=codec)
 
     def replay(self, records: Sequence[GroupRecord], offset: int) -> None:
         replay_all(self.state, records, offset)
