@@ -68,6 +68,7 @@ def checked_batch(
         or config.is_compacted
         or config.message_timestamp_before_max_ms != LONG_MAX
         or codec != header.codec
+        or _contradicts_itself(header)
     ):
         batch = _check_records(batch, header, config, validation, timestamp_ms)
     else:
@@ -85,6 +86,16 @@ def checked_batch(
         set_append_time(stamped, timestamp_ms)
         return stamped
     return batch
+
+
+def _contradicts_itself(header: BatchHeader) -> bool:
+    """Whether a header's two times cannot both be true.
+
+    librdkafka writes 0 as the latest time of records that have none: believed, they would be older than any
+    retention.
+    """
+    first_ms, latest_ms = header.base_timestamp_ms, header.max_timestamp_ms
+    return latest_ms < first_ms or first_ms < 0 <= latest_ms
 
 
 def _level(config: TopicConfig, codec: int) -> int | None:

@@ -122,7 +122,8 @@ def _handle_one(
     header = sound_header(batch, max_bytes, Codec.ZSTD if request.allows_zstd else Codec.LZ4)
     clock = services.clock
     timestamp_ms = clock.timestamp_ms()
-    if header is None or header.max_timestamp_ms > timestamp_ms + config.message_timestamp_after_max_ms:
+    latest_ms = timestamp_ms + config.message_timestamp_after_max_ms
+    if header is None or not 0 <= header.base_timestamp_ms <= header.max_timestamp_ms <= latest_ms:
         return None
     assert batch is not None
     now_ms = clock.now_ms()

@@ -259,6 +259,18 @@ def test_a_false_count_is_found_out_only_by_who_looks(validation: str, error_cod
     jar.close()
 
 
+@pytest.mark.parametrize(("timestamps_ms", "claimed_ms"), [([-1, -1], 0), ([-1, 7], 9), ([9, 7], 0)])
+def test_a_header_whose_times_cannot_be_true_is_not_believed(
+    jar: Jar, client: JarClient, timestamps_ms: list[int], claimed_ms: int
+) -> None:
+    batch = changed(a_batch(jar, timestamps_ms=timestamps_ms), 35, "q", claimed_ms)
+    assert produce_one(client, a_produce(jar, batch)).error_code == 0
+    written = stored(jar)
+    header = parse_header(written)
+    assert crc_is_valid(written, 0, header)
+    assert header.max_timestamp_ms == max(timestamps_ms)
+
+
 def test_a_false_max_timestamp_is_corrected_by_who_looks() -> None:
     jar = Jar({"klamm.record.validation": "records"})
     jar.create_topic("t")
