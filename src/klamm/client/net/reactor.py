@@ -21,7 +21,7 @@ from klamm.protocol.types import Buffer
 
 T = TypeVar("T")
 
-CHUNK_BYTES: Final = 1024 * 1024
+CHUNK_BYTES: Final = 256 * 1024  # about what a kernel has ready at once
 MAX_PARTS: Final = 512  # of one sendmsg; the kernel takes 1024
 
 

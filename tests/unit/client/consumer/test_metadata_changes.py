@@ -65,6 +65,19 @@ def test_a_leader_with_a_rack_watches_the_racks_of_replicas(
     assert len(consumer.rebalances()) == (2 if joins_again else 1)
 
 
+@pytest.mark.parametrize("assignor", ["range", "sticky", "cooperative-sticky", "rack-leader"])
+def test_members_read_what_lies_in_their_rack(world: World, assignor: str) -> None:
+    world.cluster.racks = {1: "a", 2: "b"}
+    world.cluster.topics["t"] = [FakeLog(1 + n % 2, replicas=(1 + n % 2,)) for n in range(4)]
+    near_b, near_a = (
+        world.consumer("t", group_id="g", client_rack=rack, partition_assignment_strategy=assignor)
+        for rack in ("b", "a")
+    )
+    world.settle(near_b, near_a)
+    assert near_a.assignment() == set(partitions("t", [0, 2]))
+    assert near_b.assignment() == set(partitions("t", [1, 3]))
+
+
 def test_a_pattern_takes_topics_that_come_and_match_wholly(world: World) -> None:
     heard = Heard()
     consumer = world.consumer(group_id="g")
