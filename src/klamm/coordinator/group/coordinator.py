@@ -57,7 +57,10 @@ class GroupCoordinator:
         self._topics = topics
         self._host = host
         self.shards: Shards[GroupRecord, Note] = Shards(
-            OFFSETS_TOPIC, make_machine=lambda _: make_machine(config), host=self
+            OFFSETS_TOPIC,
+            make_machine=lambda _: make_machine(config),
+            host=self,
+            patience_ms=config.offsets_commit_timeout_ms,
         )
         self.partition_for = lru_cache(_PLACES_KEPT)(partial(partition_for, partition_count=partition_count))
         # Any: each handler takes the type under which it stands here.

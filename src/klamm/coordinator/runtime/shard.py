@@ -17,7 +17,7 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 from klamm.coordinator.runtime.log import AppendRefusedError, CoordinatorLog, LogUnavailableError
 from klamm.coordinator.runtime.machine import CorruptLogError, Machine
 from klamm.coordinator.runtime.outcome import Context, Outcome, Reply
-from klamm.coordinator.runtime.timers import TimerQueue
+from klamm.coordinator.runtime.timers import Timer, TimerQueue
 from klamm.protocol.errors import ErrorCode
 
 Record = TypeVar("Record")
@@ -25,6 +25,7 @@ Note = TypeVar("Note")
 
 DIVISIBLE_RECORDS: Final = 1_000  # tombstones per batch: far below any limit on a batch's bytes
 FLUSH_ERROR: Final = ErrorCode.not_coordinator  # what Kafka makes of a storage error: look again, try again
+TOO_LATE: Final = ErrorCode.coordinator_not_available  # a disk that takes too long: try again
 
 _logger = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ class _Held(NamedTuple):
     offset: int  # everything below must be durable
     replies: Sequence[Reply]
     signals: Sequence[object]
+    since_ms: int
 
 
 class Shard(Generic[Record, Note]):
@@ -75,6 +77,7 @@ class Shard(Generic[Record, Note]):
         log: CoordinatorLog,
         make_machine: Callable[[], Machine[Record, Note]],
         host: Host,
+        patience_ms: int | None = None,  # how long an answer waits for the disk; None: as long as it takes
     ) -> None:
         self.name = name  # for people: `__consumer_offsets-7`
         self.epoch = epoch
@@ -85,6 +88,8 @@ class Shard(Generic[Record, Note]):
         self._host = host
         self._timers = TimerQueue()
         self._held: deque[_Held] = deque()
+        self._patience_ms = patience_ms
+        self._patience = Timer("answers that wait for the disk")
         self._loaded_offset = log.start_offset
         self._end_offset = 0
         self._durable_offset = 0
@@ -145,13 +150,14 @@ class Shard(Generic[Record, Note]):
         """Answer what is held back and what is parked with an error."""
         send = self._host.send
         held, self._held = self._held, deque()
-        for _, replies, _ in held:
+        for _, replies, _, _ in held:
             for token, response in replies:
                 send(token, self.machine.as_error(response, error_code))
         if self.status is Status.ACTIVE:
             for token, response in self.machine.unloaded(error_code).replies:
                 send(token, response)
         self._timers = TimerQueue()
+        self._patience = Timer(self._patience.signal)
 
     # --- working -------------------------------------------------------------------------------------
 
@@ -190,7 +196,7 @@ class Shard(Generic[Record, Note]):
         self._durable_offset = self._log.durable_offset
         held = self._held
         while held and held[0].offset <= self._durable_offset:
-            _, replies, signals = held.popleft()
+            _, replies, signals, _ = held.popleft()
             for token, response in replies:
                 self._host.send(token, response)
             for signal in signals:
@@ -218,7 +224,10 @@ class Shard(Generic[Record, Note]):
             timer = self._timers.pop_due(context.now_ms)
             if timer is None:
                 return
-            self.signal(timer.signal, context)
+            if timer is self._patience:
+                self._give_up(context.now_ms)
+            else:
+                self.signal(timer.signal, context)
 
     def _start_over(self) -> None:
         # Something may have changed and something not: only the log can be believed now.
@@ -254,9 +263,33 @@ class Shard(Generic[Record, Note]):
         elif outcome.replies or outcome.once_durable:
             if self._held and self._held[-1].offset > seen_offset:
                 seen_offset = self._held[-1].offset
-            self._held.append(_Held(seen_offset, outcome.replies, outcome.once_durable))
+            self._held.append(_Held(seen_offset, outcome.replies, outcome.once_durable, context.now_ms))
+            if self._patience.due_at_ms is None:
+                self._wait_from(context.now_ms)
         for signal in outcome.then:
             self._run(self.machine.decide(signal, context), context)
+
+    def _wait_from(self, since_ms: int) -> None:
+        if self._patience_ms is not None:
+            due_at_ms = since_ms + self._patience_ms
+            if self._timers.change(self._patience, due_at_ms):
+                self._host.wake(due_at_ms)
+
+    def _give_up(self, now_ms: int) -> None:
+        """Answer those who have waited too long for the disk. What they wrote may yet become durable."""
+        assert self._patience_ms is not None
+        count = 0
+        for index, held in enumerate(self._held):
+            if held.since_ms + self._patience_ms > now_ms:
+                self._wait_from(held.since_ms)
+                break
+            if held.replies:
+                for token, response in held.replies:
+                    self._host.send(token, self.machine.as_error(response, TOO_LATE))
+                count += len(held.replies)
+                self._held[index] = held._replace(replies=())
+        if count:
+            _logger.warning("%s: %d answers waited too long for the disk", self.name, count)
 
     def _has_become_durable(self, offset: int) -> bool:
         """Look again: nobody need tell a shard of a flush that nothing waited for."""

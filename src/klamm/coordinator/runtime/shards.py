@@ -19,11 +19,17 @@ class Shards(Generic[Record, Note]):
     """The shards of one internal topic. Leadership comes and goes by epoch; what is older is ignored."""
 
     def __init__(
-        self, topic: str, *, make_machine: Callable[[int], Machine[Record, Note]], host: Host
+        self,
+        topic: str,
+        *,
+        make_machine: Callable[[int], Machine[Record, Note]],
+        host: Host,
+        patience_ms: int | None = None,
     ) -> None:
         self._topic = topic
         self._make_machine = make_machine
         self._host = host
+        self._patience_ms = patience_ms
         self.by_partition: dict[int, Shard[Record, Note]] = {}  # in whatever state they are
         self._last_epochs: dict[int, int] = {}
         self.is_stopped = False
@@ -44,6 +50,7 @@ class Shards(Generic[Record, Note]):
             log=open_log(),
             make_machine=lambda: self._make_machine(partition),
             host=self._host,
+            patience_ms=self._patience_ms,
         )
         self.by_partition[partition] = shard
         self._host.load(shard)

@@ -57,8 +57,8 @@ def first(world: World) -> tuple[str, int]:
 
 def commit_error(world: World, **arguments: Any) -> ErrorCode:
     member_id, generation = first(world)
-    arguments = {"member_id": member_id, "generation": generation} | arguments
-    (error,) = set(commit_errors(world.commit(**arguments)).values())
+    asked: dict[str, Any] = {"member_id": member_id, "generation": generation, **arguments}
+    (error,) = set(commit_errors(world.commit(**asked)).values())
     return error
 
 

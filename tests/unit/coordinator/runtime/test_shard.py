@@ -197,3 +197,19 @@ def test_an_unloaded_shard_ignores_what_comes_late() -> None:
     assert shard.load_some(world.context(), 1)
     assert shard.status is Status.CLOSED
     assert commit_errors(commit) == {T0: ErrorCode.not_coordinator}
+
+
+def test_a_disk_that_takes_too_long_costs_the_answer_and_not_the_commit() -> None:
+    world = World()
+    world.log.is_holding = True
+    early = world.commit({("t", 0): 1})
+    world.pass_ms(4_000)
+    late = world.commit({("t", 1): 2})
+    world.pass_ms(1_000)
+    assert set(commit_errors(early).values()) == {ErrorCode.coordinator_not_available}
+    assert not late.is_answered
+    assert world.fetch(("t", 0), stable=True) == {("t", 0): (-1, ErrorCode.unstable_offset_commit)}
+    world.flush()
+    assert set(commit_errors(late).values()) == {ErrorCode.none}
+    assert world.fetch(stable=True) == {("t", 0): (1, ErrorCode.none), ("t", 1): (2, ErrorCode.none)}
+    world.pass_ms(60_000)  # nobody is left to be told anything
