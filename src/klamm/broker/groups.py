@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import Task, TimerHandle
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +14,7 @@ from klamm.broker.group_logs import PartitionCoordinatorLog
 from klamm.broker.topic_names import OFFSETS_TOPIC
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.coordinator import GroupCoordinator
+from klamm.coordinator.group.events import Cause, OffsetsRemoved, RebalanceCompleted
 from klamm.coordinator.group.topics import KnownTopic
 from klamm.coordinator.runtime.outcome import Context
 from klamm.coordinator.runtime.shard import Shard, Status
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from klamm.broker.partitions import Partition
     from klamm.broker.services import Services
     from klamm.coordinator.group.events import GroupEvent
+    from klamm.coordinator.group.state import Group
     from klamm.storage.cluster import TopicState
 
 LOAD_BYTES: Final = 256 * 1024  # of the log per turn of the loop: loading must not hold up anybody else
@@ -68,6 +70,10 @@ class Groups:
         self._timer: TimerHandle | None = None
         self._timer_at_ms = 0
         self._creating: Task[None] | None = None
+        self._loading_since_ms: dict[str, int] = {}
+        self.longest_load_ms = 0
+        self.completed_rebalances = 0
+        self.expired_offsets = 0
         services.topics.deletion_watchers.append(self._topics_deleted)
         services.partitions.opening_watchers.append(self._opened)
         for partition in services.partitions.of_topic(OFFSETS_TOPIC):
@@ -135,6 +141,10 @@ class Groups:
 
     def tell(self, event: Any) -> None:
         group_event: GroupEvent = event
+        if isinstance(group_event, RebalanceCompleted):
+            self.completed_rebalances += 1
+        elif isinstance(group_event, OffsetsRemoved) and group_event.cause == Cause.RETENTION_OVER:
+            self.expired_offsets += group_event.count
         self._events.tell(group_event)
 
     def wake(self, at_ms: int) -> None:
@@ -147,13 +157,17 @@ class Groups:
         self._timer = self._services.loop.call_later(delay_ms / 1000, self._tick)
 
     def load(self, shard: Shard[Any, Any]) -> None:
+        self._loading_since_ms[shard.name] = self._services.clock.now_ms()
         self._services.loop.call_soon(self._load, shard)
 
     def _load(self, shard: Shard[Any, Any]) -> None:
         if not shard.load_some(self._now(), LOAD_BYTES):
             self._services.loop.call_soon(self._load, shard)
-        elif shard.status is Status.ACTIVE:
-            _log.info("%s is served at epoch %d", shard.name, shard.epoch)
+            return
+        took_ms = self._services.clock.now_ms() - self._loading_since_ms.pop(shard.name, 0)
+        if shard.status is Status.ACTIVE:
+            self.longest_load_ms = max(self.longest_load_ms, took_ms)
+            _log.info("%s is served at epoch %d, loaded in %d ms", shard.name, shard.epoch, took_ms)
 
     def _tick(self) -> None:
         self._timer = None
@@ -161,6 +175,21 @@ class Groups:
         next_ms = self._coordinator.shards.next_look_ms()
         if next_ms is not None:
             self.wake(next_ms)
+
+    # --- figures ---------------------------------------------------------------------------------------
+
+    @property
+    def shards(self) -> Iterable[Shard[Any, Any]]:
+        return self._coordinator.shards
+
+    @property
+    def written(self) -> Mapping[type, int]:
+        """How many records were written here since the start, by kind."""
+        return self._coordinator.written
+
+    def all(self) -> Iterator[Group]:
+        """Every group that is served here."""
+        return self._coordinator.groups()
 
     # --- leadership, durability, topics ----------------------------------------------------------------
 

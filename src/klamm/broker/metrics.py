@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from klamm.broker.counters import TopicCounters
 from klamm.broker.exposition import Family, Kind, render
 from klamm.broker.fetch_read import FetchWait
+from klamm.broker.group_metrics import group_families
 from klamm.broker.request_meter import RequestMeter, RequestStats
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -59,6 +60,7 @@ class Metrics:
         yield from self._logs()
         yield from self._waiting()
         yield from self._connections()
+        yield from group_families(self._services.groups)
         yield from self._own()
 
     def _topics(self) -> Iterator[Family]:

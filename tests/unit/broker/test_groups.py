@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from klamm.broker.group_metrics import group_families
 from klamm.broker.topic_names import EVENTS_TOPIC, OFFSETS_TOPIC
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -368,3 +369,35 @@ def test_what_happened_to_a_group_can_be_read_from_a_topic(jar: Jar) -> None:
     assert events[1]["generation_after"] == 1
     assert events[2]["reason"] == "done"
     assert events[2]["client_host"] == "/10.0.0.1"
+
+
+# --- figures -------------------------------------------------------------------------------------------
+
+
+def test_groups_are_counted_by_what_they_do_and_what_was_done_for_them(jar: Jar) -> None:
+    client, _ = settled(jar)
+    client.ask(ApiKey.OFFSET_COMMIT, 9, commit(1))
+    client.ask(ApiKey.OFFSET_COMMIT, 9, commit(2))
+    found = figures(jar)
+    manager, coordinator = "kafka_server_groupmetadatamanager_", "kafka_server_group_coordinator_metrics_"
+    assert (found[f"{manager}numgroups"], found[f"{manager}numoffsets"]) == (2, 1)
+    assert (found[f"{manager}numgroupsstable"], found[f"{manager}numgroupsempty"]) == (1, 1)
+    assert found[f"{manager}numgroupspreparingrebalance"] == 0
+    assert found["klamm_group_members"] == 1
+    assert found[f"{coordinator}group_completed_rebalance_count"] == 1
+    assert found[f"{coordinator}offset_commit_count"] == 2
+    assert found[f"{coordinator}num_partitions active"] == 4
+
+    client.ask(ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest(["simple"]))
+    found = figures(jar)
+    assert (found[f"{manager}numgroups"], found[f"{manager}numoffsets"]) == (1, 0)
+    assert found[f"{coordinator}offset_deletion_count"] == 1
+    assert found[f"{coordinator}offset_expiration_count"] == 0
+
+
+def figures(jar: Jar) -> dict[str, float]:
+    return {
+        " ".join((family.name, *labels.values())).removesuffix(" classic"): value
+        for family in group_families(jar.services.groups)
+        for _, labels, value in family.samples
+    }

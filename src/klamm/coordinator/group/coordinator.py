@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from klamm.coordinator.group.placement import OFFSETS_TOPIC, partition_for
 from klamm.coordinator.group.refusals import error_response
 from klamm.coordinator.group.remembered import GroupRecord
 from klamm.coordinator.group.signals import TopicDeleted
+from klamm.coordinator.group.state import Group
 from klamm.coordinator.group.topics import (
     TopicDirectory,
     screen_commit,
@@ -56,9 +58,12 @@ class GroupCoordinator:
     ) -> None:
         self._topics = topics
         self._host = host
+        self._config = config
+        self._make_machine = make_machine
+        self.written: Counter[type] = Counter()  # records, by kind
         self.shards: Shards[GroupRecord, Note] = Shards(
             OFFSETS_TOPIC,
-            make_machine=lambda _: make_machine(config),
+            make_machine=self._machine,
             host=self,
             patience_ms=config.offsets_commit_timeout_ms,
         )
@@ -76,6 +81,17 @@ class GroupCoordinator:
             DeleteGroupsRequest: self._delete,
             ListGroupsRequest: self._list,
         }
+
+    def _machine(self, partition: int) -> GroupMachine:
+        machine = self._make_machine(self._config)
+        machine.written = self.written
+        return machine
+
+    def groups(self) -> Iterator[Group]:
+        """Every group of the shards that are served."""
+        for shard in self.shards:
+            if shard.status is Status.ACTIVE and isinstance(shard.machine, GroupMachine):
+                yield from shard.machine.state.groups.values()
 
     def handle(self, request: object, context: Context) -> None:
         """Decide a request; the answer goes to `host.send` under the context's token, now or later."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -24,7 +25,7 @@ from klamm.coordinator.group.offset_fetch import offset_fetch
 from klamm.coordinator.group.rebalance import check_join, emptying_refused, join_time_up
 from klamm.coordinator.group.records import encode_records
 from klamm.coordinator.group.refusals import as_error, error_response
-from klamm.coordinator.group.remembered import GroupRecord
+from klamm.coordinator.group.remembered import GroupRecord, OffsetCommitted
 from klamm.coordinator.group.signals import (
     AssignmentDurable,
     AssignmentRefused,
@@ -99,6 +100,7 @@ class GroupMachine:
         self.state = GroupState(config)
         self._loader: Loader | None = Loader(self.state)
         self._commits = CommitEncoder()
+        self.written: Counter[type] = Counter()  # records since the start, by kind
 
     def decide(self, request: object, context: Context) -> GroupOutcome:
         return DECISIONS[type(request)](self.state, request, context)
@@ -111,6 +113,10 @@ class GroupMachine:
 
     def replay(self, records: Sequence[GroupRecord], offset: int) -> None:
         replay_all(self.state, records, offset)
+        if type(records[0]) is OffsetCommitted:
+            self.written[OffsetCommitted] += len(records)  # commits are never written with anything else
+        else:
+            self.written.update(map(type, records))
 
     def apply(self, note: Note) -> None:
         apply(self.state, note)
