@@ -21,10 +21,11 @@ help: ## Show this list
 demo: $(VENV)/.demo ## A broker, a group that rebalances before your eyes, a Spark job on both; ends by itself
 	@$(BIN)/klamm demo
 
-test: $(VENV)/.dev ## Everything that CI runs: lint, unit, simulation, interop, faults, spark
+test: $(VENV)/.dev ## Everything that CI runs: lint, unit, pure, simulation, interop, faults, spark
 	@$(STAGE) tools    tools/bring.sh
 	@$(STAGE) lint     $(MAKE) --no-print-directory lint
 	@$(STAGE) unit     $(MAKE) --no-print-directory unit
+	@$(STAGE) pure     $(MAKE) --no-print-directory pure
 	@$(STAGE) simulation $(MAKE) --no-print-directory simulation
 	@$(STAGE) interop  $(MAKE) --no-print-directory interop
 	@$(STAGE) faults   $(MAKE) --no-print-directory faults
