@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from klamm.client.consumer.fetched import Fetched
 from klamm.client.consumer.records import Chunk
@@ -21,6 +21,17 @@ class Taken(NamedTuple):
     has_moved: bool  # some position went on, be it only past a marker
 
 
+class Buffered(NamedTuple):
+    """What is here of one partition."""
+
+    end_offset: int  # where it ends
+    has_more: bool  # the broker has more behind it, as far as we know
+    wants_more: bool  # and it is time to ask for that
+
+
+FETCHES_AHEAD: Final = 2  # of one partition: one that is read, one that waits
+
+
 class FetchBuffer:
     """Fetches that wait, oldest first. A fetch is handed out only from the position it was made for."""
 
@@ -34,9 +45,29 @@ class FetchBuffer:
         with self._state.lock:
             self._queue.append(fetched)
 
-    def partitions(self) -> set[TopicPartition]:
+    def partitions(self) -> dict[TopicPartition, Buffered]:
         """The partitions that have something here. Call it with the lock held."""
-        return {fetched.partition for fetched in self._queue}
+        last: dict[TopicPartition, Fetched] = {}
+        counts: Counter[TopicPartition] = Counter()
+        size_bytes = 0
+        for fetched in self._queue:
+            last[fetched.partition] = fetched
+            counts[fetched.partition] += 1
+            size_bytes += fetched.size_bytes
+        has_room = size_bytes < self._settings.fetch_max_bytes
+        found: dict[TopicPartition, Buffered] = {}
+        for partition, fetched in last.items():
+            state = self._state.partitions.get(partition)
+            has_more = state is not None and not self.is_at_end(state, fetched.end_offset)
+            is_time = has_room and counts[partition] < FETCHES_AHEAD and fetched.is_clean
+            is_asked = state is not None and state.asked_offset == fetched.end_offset
+            found[partition] = Buffered(fetched.end_offset, has_more, has_more and is_time and not is_asked)
+        return found
+
+    def is_at_end(self, state: PartitionState, offset: int) -> bool:
+        """Whether the broker had nothing at this offset when it last answered."""
+        end_offset = state.last_stable_offset if self._settings.is_read_committed else state.high_watermark
+        return offset >= end_offset
 
     def clear(self) -> None:
         with self._state.lock:
@@ -53,6 +84,7 @@ class FetchBuffer:
         """
         with self._state.lock:
             readable, has_room = self._readable(limit)
+            has_room = has_room or any(item.wants_more for item in self.partitions().values())
         if has_room:
             on_room()
         chunks: list[Chunk] = []

@@ -98,6 +98,10 @@ class Fetched:
         )
 
     @property
+    def size_bytes(self) -> int:
+        return len(self._buffer)
+
+    @property
     def is_clean(self) -> bool:
         """Whether nothing is known to be wrong with it."""
         return self._fault is None

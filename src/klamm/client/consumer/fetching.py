@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from klamm.client.consumer.buffer import FetchBuffer
+from klamm.client.consumer.buffer import Buffered, FetchBuffer
 from klamm.client.consumer.fetch_session import FINAL_EPOCH, FetchSession, SessionPart, Wanted
 from klamm.client.consumer.fetched import Fetched
 from klamm.client.consumer.inbox import Inbox
@@ -69,21 +69,36 @@ class Fetching:
         """Send what may be sent; when something that must wait may be sent."""
         now_ms = self._core.now_ms
         wanted: dict[int, dict[TopicPartition, Wanted]] = defaultdict(dict)
+        news: set[int] = set()  # brokers that will answer at once, as far as we know
+        busy: set[int] = set()  # brokers that have more than the caller has taken
         due_ms: int | None = None
         with self._state.lock:
             buffered = self._buffer.partitions()
             for partition, state in self._state.partitions.items():
-                if not state.is_fetchable or (partition in buffered and state.ahead_offset < 0):
+                if not state.is_fetchable:
+                    continue
+                is_ahead = state.ahead_offset >= 0 and state.ahead_offset != state.asked_offset
+                held = None if is_ahead else buffered.get(partition)
+                if held is not None and not held.has_more:
                     continue
                 if now_ms < state.retry_at_ms:
                     due_ms = state.retry_at_ms if due_ms is None else min(due_ms, state.retry_at_ms)
                     continue
                 node_id = self._node_for(partition, state, now_ms)
-                if node_id is not None:
-                    wanted[node_id][partition] = self._wanted(partition, state)
+                if node_id is None:
+                    continue
+                if held is not None and not held.wants_more:
+                    busy.add(node_id)
+                    continue
+                item = wanted[node_id][partition] = self._wanted(partition, state, held)
+                if not self._buffer.is_at_end(state, item.offset):
+                    news.add(node_id)
         for node_id, partitions in wanted.items():
             waits_until_ms = self._not_before_ms.get(node_id, 0)
             if node_id in self._in_flight:
+                continue
+            if node_id in busy and node_id not in news:
+                # It would wait for news there, and what the caller needs next would wait behind it.
                 continue
             if now_ms < waits_until_ms:
                 due_ms = waits_until_ms if due_ms is None else min(due_ms, waits_until_ms)
@@ -105,11 +120,15 @@ class Fetching:
             return None
         return info.leader_id
 
-    def _wanted(self, partition: TopicPartition, state: PartitionState) -> Wanted:
+    def _wanted(self, partition: TopicPartition, state: PartitionState, held: Buffered | None) -> Wanted:
         topic = self._core.metadata.cluster.topics.get(partition.topic)
+        if held is not None:
+            offset = held.end_offset
+        else:
+            offset = state.ahead_offset if state.ahead_offset >= 0 else state.offset
         return Wanted(
             topic.topic_id if topic else ZERO_ID,
-            state.ahead_offset if state.ahead_offset >= 0 else state.offset,
+            offset,
             state.current_leader_epoch,
             self._settings.max_partition_fetch_bytes,
         )
@@ -120,6 +139,7 @@ class Fetching:
         self._in_flight.add(node_id)
         self.request_count += 1
         offsets = {partition: item.offset for partition, item in partitions.items()}
+        self._note_asked(offsets)
 
         def done(response: FetchResponse | None, error: KlammError | None) -> None:
             self._in_flight.discard(node_id)
@@ -129,6 +149,12 @@ class Fetching:
                 self._failed(node_id, session, offsets, error)
 
         self._call(node_id, part, self._settings.fetch_max_wait_ms, done)
+
+    def _note_asked(self, offsets: Mapping[TopicPartition, int]) -> None:
+        with self._state.lock:
+            for partition, offset in offsets.items():
+                if partition in self._state.partitions:
+                    self._state.partitions[partition].asked_offset = offset
 
     def _call(
         self,
@@ -164,6 +190,7 @@ class Fetching:
         log.info("fetch from broker %d failed: %s", node_id, error)
         session.replace()
         self._core.metadata.request_update()
+        self._note_asked(dict.fromkeys(offsets, -1))
         with self._state.lock:
             for partition in offsets:
                 state = self._state.partitions.get(partition)

@@ -49,6 +49,7 @@ class PartitionState:
     is_asked: bool = False  # a lookup is under way
     retry_at_ms: int = 0  # no request for it before
     ahead_offset: int = -1  # while a poll hands out all that is buffered: where the next fetch goes on
+    asked_offset: int = -1  # of the last fetch
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
@@ -87,6 +88,7 @@ class PartitionState:
         self.is_asked = False
         self.retry_at_ms = 0
         self.ahead_offset = -1
+        self.asked_offset = -1
         self.read_replica = -1
 
 

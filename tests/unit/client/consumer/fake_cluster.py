@@ -63,6 +63,7 @@ class FakeLog:
     stable_offset: int | None = None
     aborted: list[tuple[int, int]] = field(default_factory=list)
     epoch_ends: dict[int, int] = field(default_factory=dict)  # of former epochs
+    batches_per_fetch: int | None = None
 
     def append(self, batch: bytes) -> None:
         """As a broker does it: the batch gets its place in the log."""
@@ -73,12 +74,13 @@ class FakeLog:
         self.next_offset = header.next_offset
 
     def read(self, offset: int) -> bytes:
-        return b"".join(
+        found = [
             batch
             for batch in self.batches
             for _, header in iter_headers(batch)
             if header.last_offset >= offset
-        )
+        ]
+        return b"".join(found[: self.batches_per_fetch])
 
 
 Handler = Callable[[Any], Any]
