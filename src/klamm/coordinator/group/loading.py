@@ -32,6 +32,9 @@ from klamm.records.record import Record, decode_records
 
 _logger = logging.getLogger(__name__)
 _INT32: Final = Struct(">i")
+_OFFSET_KEY: Final = b"\0\1"  # what keys of offsets begin with today
+_GROUP_KEY: Final = b"\0\2"
+_OLDEST_VALUE, _NEWEST_VALUE = b"\0\0", b"\0\4"
 
 
 class Loader:
@@ -42,6 +45,8 @@ class Loader:
         # The records of a group's topic share all of their key but the partition: read it once. The way
         # leads straight to where the offsets are stored.
         self._places: dict[bytes, dict[int, Stored]] = {}
+        # Most offsets are soon replaced: of those that stand close together, only the last is read.
+        self._unread: dict[bytes, tuple[int, bytes]] = {}
         self._warned: set[int] = set()
 
     def load(self, batches: bytes) -> int:
@@ -60,10 +65,26 @@ class Loader:
             raise CorruptLogError(f"{where} cannot be read: {error}") from error
         if next_offset < 0:
             raise CorruptLogError(f"{len(batches)} bytes hold no whole batch")
+        self._read_on()
         return next_offset
+
+    def _read_on(self) -> None:
+        """Read what was left for later. Raises CorruptLogError."""
+        unread, self._unread = self._unread, {}
+        places = self._places
+        for key, (offset, value) in unread.items():
+            place = places.get(key[:-4])
+            try:
+                if place is not None:
+                    place[_INT32.unpack_from(key, -4)[0]] = (offset, decode_offset(value))
+                else:
+                    self._load_record(Record(offset, -1, key, value, ()))
+            except DecodeError as error:
+                raise CorruptLogError(f"the record at offset {offset} cannot be read: {error}") from error
 
     def _load_batch(self, batches: bytes, position: int, header: BatchHeader) -> None:
         if header.is_control:
+            self._read_on()  # a transaction's offsets count only where they are newer
             marker = decode_marker(batches, position)
             if marker is not None:
                 ended = TransactionEnded(header.producer_id, marker.is_commit)
@@ -71,17 +92,24 @@ class Loader:
             return
         records = decode_records(batches, position)
         if header.is_transactional:
+            self._read_on()
             for record in records:
                 self._load_pending(record, header)
             return
-        places = self._places
+        unread = self._unread
         for record in records:
             offset, _, key, value, _ = record
-            if value is not None and key is not None:
-                place = places.get(key[:-4])
-                if place is not None:
-                    place[_INT32.unpack_from(key, -4)[0]] = (offset, decode_offset(value))
+            if key is not None and value is not None:
+                kind = key[:2]
+                if kind == _OFFSET_KEY and _OLDEST_VALUE <= value[:2] <= _NEWEST_VALUE:
+                    unread[key] = (offset, value)
                     continue
+                if kind == _GROUP_KEY:
+                    self._load_record(record)
+                    continue
+            # A tombstone takes more with it than the offset before it; an old key may name the same offset.
+            self._read_on()
+            unread = self._unread
             self._load_record(record)
 
     def _load_record(self, record: Record) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from klamm.coordinator.group.loading import Loader
 from klamm.coordinator.group.phases import Phase
-from klamm.coordinator.group.records import encode_records
+from klamm.coordinator.group.records import encode_end, encode_offset, encode_records, offset_key
 from klamm.coordinator.group.remembered import (
     CommittedOffset,
     GroupForgotten,
@@ -15,10 +18,15 @@ from klamm.coordinator.group.remembered import (
     GroupRegistered,
     OffsetCommitted,
     OffsetForgotten,
+    OffsetPended,
     RegisteredMember,
+    TransactionEnded,
 )
+from klamm.coordinator.group.state import GroupState
+from klamm.coordinator.runtime.machine import CorruptLogError
 from klamm.coordinator.runtime.shard import Status
 from klamm.protocol.errors import ErrorCode
+from klamm.records.batch import stamp
 from klamm.records.record import Record, encode_batch
 from unit.coordinator.asking import assignment, subscription
 from unit.coordinator.driver import World
@@ -241,3 +249,50 @@ def test_an_empty_registration_expires_by_the_time_it_was_written() -> None:
     world = loaded(REGISTERED._replace(members=(), leader_id=None, protocol_name=None), OFFSET)
     world.pass_ms(600_000)  # registered in 1970
     assert world.listed() == {}
+
+
+def _any_batch(kind: int, partition: int, offset: int, producer_id: int) -> bytes:
+    """One batch about one of few offsets: a commit, an old one, a tombstone, or part of a transaction."""
+    committed = CommittedOffset(offset, 1, "", 5, -1)
+    match kind:
+        case 0 | 1 | 2:
+            return encode_records([OffsetCommitted("g", "t", partition, committed)], 5)
+        case 3:
+            key = b"\0\0" + offset_key("g", "t", partition)[2:]
+            return encode_batch([Record(0, 5, key, encode_offset(committed))])
+        case 4:
+            return encode_records([OffsetForgotten("g", "t", partition)], 5)
+        case 5:
+            return encode_records([OffsetPended("g", "t", partition, committed, producer_id, 0)], 5)
+        case 6:
+            return encode_end(TransactionEnded(producer_id, is_commit=offset % 3 > 0), 5)
+        case _:
+            return encode_records([GroupRegistered("g", "consumer", offset, None, None, 5)], 5)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 7), st.integers(0, 2), st.integers(0, 99), st.integers(1, 2)), max_size=30
+    )
+)
+def test_what_is_read_at_once_is_what_is_read_one_by_one(steps: list[tuple[int, int, int, int]]) -> None:
+    batches = []
+    for number, step in enumerate(steps):
+        batch = bytearray(_any_batch(*step))
+        stamp(batch, number, 0)
+        batches.append(bytes(batch))
+    at_once, one_by_one = GroupState(), GroupState()
+    loader = Loader(one_by_one)
+    for each in batches:
+        loader.load(each)
+    if batches:
+        assert Loader(at_once).load(b"".join(batches)) == len(batches)
+    assert at_once.remembered() == one_by_one.remembered()
+
+
+def test_a_value_that_was_left_for_later_and_makes_no_sense_says_where_it_stands() -> None:
+    good = encode_records([OffsetCommitted("g", "t", 0, CommittedOffset(1))], 5)
+    bad = bytearray(encode_batch([Record(0, 5, offset_key("g", "t", 1), b"\0\3short")]))
+    stamp(bad, 1, 0)
+    with pytest.raises(CorruptLogError, match="the record at offset 1 cannot be read"):
+        Loader(GroupState()).load(good + bytes(bad))
