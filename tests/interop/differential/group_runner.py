@@ -23,7 +23,7 @@ from klamm.protocol.messages.delete_groups import DeleteGroupsRequest
 from klamm.protocol.messages.describe_groups import DescribeGroupsRequest
 from klamm.protocol.messages.join_group import JoinGroupResponse
 
-_ANSWERED_WITHIN_S: Final = 5.0
+_ANSWERED_WITHIN_S: Final = 15.0
 _QUIET_S: Final = 0.01  # both have decided, and nobody says anything for this long: whoever is silent waits
 _UNKNOWN_MEMBER: Final = 25
 _MEMBER_ID_REQUIRED: Final = 79
