@@ -34,6 +34,7 @@ class History:
     safe_end: int = 0
     tried: dict[int, bytes] = field(default_factory=dict)  # offset -> what was last appended there, unstamped
     start_promised: int = 0
+    start_seen: int = 0  # a crash may take back a start that nobody was promised, but somebody began there
     last_end: int = 0
     flush_failures: int = 0
 
@@ -100,6 +101,7 @@ class LogChecker(Checker):
             history = self.histories[partition.topic_id, partition.partition]
             log = history.log
             start, stable = log.log_start_offset, log.last_stable_offset
+            history.start_seen = max(history.start_seen, start)
             high, end = log.high_watermark, log.log_end_offset
             if not start <= stable <= high <= end:
                 self._broken(history, f"start {start}, stable {stable}, high watermark {high}, end {end}")

@@ -181,7 +181,7 @@ class World:
         """Every group has got every record that is still there, whoever died on the way."""
         for (group, (topic, partition)), taken in self.intervals.items():
             history = self.logs.newest((topic, partition))
-            next_offset = history.log.log_start_offset
+            next_offset = max(history.log.log_start_offset, history.start_seen)
             for first, last in sorted(taken):
                 if first <= next_offset:
                     next_offset = max(next_offset, last)
