@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from klamm.client.producer.delivery import RecordMetadata, Settlement
 from klamm.protocol.types import TopicPartition
 from klamm.records.core import BatchBuilder, decode_region
 from klamm.records.record import Record, encode_region_into_batch
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, Future
 
 BATCH_OVERHEAD_BYTES: Final = 61
 RECORD_OVERHEAD_BYTES: Final = 21  # length, attributes, deltas and the four lengths, at their longest
@@ -148,6 +151,9 @@ class Batch:
 
     def when_settled(self, index: int, callback: Callable[[], None]) -> None:
         self._settlement.when_settled(index, callback)
+
+    def wake_when_settled(self, loop: AbstractEventLoop, waiter: Future[None]) -> bool:
+        return self._settlement.wake_when_settled(loop, waiter)
 
     def succeed(self, base_offset: int, log_append_time_ms: int) -> list[Callable[[], None]]:
         self.base_offset = base_offset

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,6 +12,8 @@ from klamm.client.errors import KlammTimeoutError
 from klamm.protocol.types import TopicPartition
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, Future
+
     from klamm.client.producer.batch import Batch
 
 
@@ -61,39 +64,32 @@ class Delivery:
         return self._batch.metadata_of(self._index)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        # Imported here: programs that never await do not pay for asyncio.
-        import asyncio  # noqa: PLC0415
+        self._batch.examined.add(self._index)
+        if not self._batch.is_settled:
+            # Imported here: programs that never await do not pay for asyncio.
+            import asyncio  # noqa: PLC0415
 
-        loop = asyncio.get_running_loop()
-        waiter = loop.create_future()
-
-        def settle() -> None:
-            if waiter.done():
-                return
-            error = self._error()
-            if error is not None:
-                waiter.set_exception(error)
-            else:
-                waiter.set_result(self._metadata())
-
-        def tell(_delivery: Delivery) -> None:
-            loop.call_soon_threadsafe(settle)
-
-        self.add_done_callback(tell)
-        metadata: RecordMetadata = yield from waiter.__await__()
-        return metadata
+            loop = asyncio.get_running_loop()
+            waiter: asyncio.Future[None] = loop.create_future()
+            if self._batch.wake_when_settled(loop, waiter):
+                yield from waiter
+        error = self._error()
+        if error is not None:
+            raise error
+        return self._metadata()
 
 
 class Settlement:
-    """The end of a batch, for its futures: one event for all, made only if somebody waits."""
+    """The end of a batch, for its futures: one event for all threads, one call into each event loop."""
 
-    __slots__ = ("_callbacks", "_event", "_lock", "is_settled")
+    __slots__ = ("_callbacks", "_event", "_lock", "_waiters", "is_settled")
 
     def __init__(self) -> None:
         self.is_settled = False
         self._lock = threading.Lock()
         self._event: threading.Event | None = None
         self._callbacks: list[tuple[int, Callable[[], None]]] = []
+        self._waiters: dict[AbstractEventLoop, list[Future[None]]] = {}
 
     def wait(self, timeout: float | None) -> bool:
         with self._lock:
@@ -111,14 +107,35 @@ class Settlement:
                 return
         callback()
 
+    def wake_when_settled(self, loop: AbstractEventLoop, waiter: Future[None]) -> bool:
+        """Resolve a waiter of a loop at the end; False when that is past."""
+        with self._lock:
+            if not self.is_settled:
+                self._waiters.setdefault(loop, []).append(waiter)
+            return not self.is_settled
+
     def settle(self) -> list[Callable[[], None]]:
         """End it; the callbacks to run, in the order of the records."""
         with self._lock:
             self.is_settled = True
             callbacks, self._callbacks = self._callbacks, []
+            waiters, self._waiters = self._waiters, {}
             if self._event is not None:
                 self._event.set()
-        return [callback for _, callback in sorted(callbacks, key=lambda item: item[0])]
+        ordered = [callback for _, callback in sorted(callbacks, key=lambda item: item[0])]
+        return ordered + [partial(_wake, loop, waiting) for loop, waiting in waiters.items()]
+
+
+def _wake(loop: AbstractEventLoop, waiters: list[Future[None]]) -> None:
+    # Each call into a loop is a system call: one for a thousand records is plenty.
+    with suppress(RuntimeError):  # the loop is closed: nobody waits there any more
+        loop.call_soon_threadsafe(_resolve, waiters)
+
+
+def _resolve(waiters: list[Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
 
 
 def describe(partition: TopicPartition, count: int) -> str:
