@@ -7,10 +7,12 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from klamm.spark.home import spark_home
 from klamm.spark.java import SparkSetupError, java_home
 
 if TYPE_CHECKING:
@@ -69,7 +71,8 @@ def session(
         settings |= local_settings(where) if is_local else {}
     for name, value in {**settings, **given}.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    with spark_home() if is_local else nullcontext():
+        spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel(log_level)
     return spark
 
