@@ -234,14 +234,13 @@ class RangeReader:
 
     async def _ask(self, deadline: Deadline) -> PartitionData:
         partition = self._partition
-        led, failed = await self._calls.leaders_of([partition], deadline)
-        if partition in failed:
-            raise failed[partition]
-        (broker_id,) = led
-        cluster = self._thread.core.metadata.cluster
-        topic_id = cluster.topics[partition.topic].topic_id
-        if ZERO_ID not in (self._topic_id, topic_id) and topic_id != self._topic_id:
-            raise TopicGoneError(f"{partition.topic} was deleted and made anew")
+        broker_id, topic_id = await self._leader(deadline)
+        if self._is_another(topic_id):
+            # What is remembered of the topic may be older than the plan.
+            await self._calls.refresh(deadline)
+            broker_id, topic_id = await self._leader(deadline)
+            if self._is_another(topic_id):
+                raise TopicGoneError(f"{partition.topic} was deleted and made anew")
         request = self._request(topic_id)
         core = self._thread.core
         response: FetchResponse = await core.tasks.request(
@@ -260,6 +259,17 @@ class RangeReader:
         if data.error_code:
             raise broker_error(data.error_code, f"fetching {partition} at offset {self._position}")
         return data
+
+    async def _leader(self, deadline: Deadline) -> tuple[int, bytes]:
+        """Whom to ask, and the id of the topic that is known by the name."""
+        led, failed = await self._calls.leaders_of([self._partition], deadline)
+        if self._partition in failed:
+            raise failed[self._partition]
+        (broker_id,) = led
+        return broker_id, self._thread.core.metadata.cluster.topics[self._partition.topic].topic_id
+
+    def _is_another(self, topic_id: bytes) -> bool:
+        return ZERO_ID not in (self._topic_id, topic_id) and topic_id != self._topic_id
 
     def _request(self, topic_id: bytes) -> FetchRequest:
         settings = self._settings

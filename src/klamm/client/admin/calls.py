@@ -96,10 +96,12 @@ class Calls:
         while True:
             await self.cluster_known(deadline)
             node = self.core.network.least_loaded()
+            if node is None:
+                causes = "; ".join(map(str, self.core.network.failures.values()))
+                await deadline.pause(KlammTimeoutError(f"no broker can be reached: {causes}"))
+                continue
             try:
-                if node is not None:
-                    return await self.send(node, api_key, request, deadline)
-                await deadline.pause(KlammTimeoutError("every broker is backing off"))
+                return await self.send(node, api_key, request, deadline)
             except KlammError as error:
                 await deadline.pause(error)
 
