@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from interop.kafka_tools import run_kafka_tool
+from interop.processes import ROOT
 from klamm.protocol.types import TopicPartition
 from spark.clusters import Cluster
 
@@ -129,6 +131,18 @@ def test_a_stream_carries_everything_over_and_its_group_shows_it(
     copy_now(stream(spark, cluster, origin, **options), cluster, target, checkpoint)
     assert len(values(spark, cluster, target)) == 17
     assert cluster.committed(group)[TopicPartition(origin, 1)].offset == 7
+
+
+def test_the_example_counts_what_each_product_brought_in_each_minute(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example = runpy.run_path(str(ROOT / "examples" / "spark_pipeline.py"))
+    example["main"](spark)
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["09:00", "apples", "4.25"],
+        ["09:00", "bread", "4.20"],
+        ["09:01", "apples", "3.00"],
+    ]
 
 
 def test_a_query_that_lost_its_checkpoint_goes_on_where_its_group_stands(
