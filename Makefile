@@ -58,8 +58,7 @@ faults: $(VENV)/.dev ## Real processes: kill -9, torn writes, full disks
 spark: $(VENV)/.dev ## The pipeline end to end: one Spark application, klamm's broker and Apache Kafka
 	@tools/bring.sh
 	@tools/fetch_spark_connector.sh
-	@# Spark gives a Python worker ten seconds to report; on a busy machine that is not always enough.
-	@$(PYTEST) --timeout=600 tests/spark || $(PYTEST) --timeout=600 --last-failed --last-failed-no-failures none tests/spark
+	@$(PYTEST) --timeout=600 tests/spark
 
 bench: $(VENV)/.dev .venv-run/.run ## klamm and Apache Kafka on the same load, one after the other
 	@tools/bring.sh

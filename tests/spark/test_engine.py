@@ -46,9 +46,26 @@ def run(spark: SparkSession, folder: Path, **options: str) -> list[Event]:
 
 
 @pytest.fixture(scope="module")
-def story(probe: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[Event]:
+def story_folder(probe: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three micro-batches in AvailableNow, on a new checkpoint."""
-    return run(probe, tmp_path_factory.mktemp("story"))
+    folder = tmp_path_factory.mktemp("story")
+    run(probe, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def story(story_folder: Path) -> list[Event]:
+    return read_notes(story_folder / "notes")
+
+
+@pytest.fixture(scope="module")
+def failed(probe: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A query whose second batch failed in one of its two tasks."""
+    folder = tmp_path_factory.mktemp("failed")
+    with pytest.raises(StreamingQueryException):
+        run(probe, folder, fail="task:3")
+    (folder / "notes").rename(folder / "notes.before")
+    return folder
 
 
 def pids(events: list[Event], *what: str) -> set[int]:
@@ -155,15 +172,13 @@ def test_offsets_are_compared_as_texts(probe: SparkSession, tmp_path: Path) -> N
 
 
 def test_a_batch_that_failed_is_run_again_with_the_same_name_and_offsets(
-    probe: SparkSession, tmp_path: Path
+    probe: SparkSession, failed: Path
 ) -> None:
-    with pytest.raises(StreamingQueryException):
-        run(probe, tmp_path, fail="task:3")
-    before = read_notes(tmp_path / "notes")
-    (tmp_path / "notes.healed").touch()
-    after = run(probe, tmp_path, fail="task:3")
-    failed, again = of(before, "partitions")[-1], of(after, "partitions")[0]
-    assert (failed["start"], failed["end"]) == (again["start"], again["end"]) == (2, 4)
+    before = read_notes(failed / "notes.before")
+    (failed / "notes.healed").touch()
+    after = run(probe, failed, fail="task:3")
+    first, again = of(before, "partitions")[-1], of(after, "partitions")[0]
+    assert (first["start"], first["end"]) == (again["start"], again["end"]) == (2, 4)
     first_try = [event for event in of(before, "write") if event["batch"] == "1"]
     second_try = [event for event in of(after, "write") if event["batch"] == "1"]
     assert {event["query"] for event in first_try} == {event["query"] for event in second_try}
@@ -182,12 +197,8 @@ def test_a_commit_that_fails_is_followed_by_an_abort_with_the_same_messages(
     assert [event["batch"] for event in aborted] == [1]
 
 
-def test_a_task_that_failed_is_missing_in_the_abort_and_is_not_tried_again_here(
-    probe: SparkSession, tmp_path: Path
-) -> None:
-    with pytest.raises(StreamingQueryException):
-        run(probe, tmp_path, fail="task:3")
-    notes = read_notes(tmp_path / "notes")
+def test_a_task_that_failed_is_missing_in_the_abort_and_is_not_tried_again_here(failed: Path) -> None:
+    notes = read_notes(failed / "notes.before")
     (aborted,) = of(notes, "sink abort")
     assert None in aborted["messages"]
     assert {event["attempt"] for event in of(notes, "write")} == {"0"}
@@ -227,8 +238,7 @@ def test_a_reader_that_could_take_filters_is_refused_unless_spark_is_told(probe:
         frame.collect()
 
 
-def test_the_log_of_offsets_is_where_the_sink_will_look_for_it(probe: SparkSession, tmp_path: Path) -> None:
-    run(probe, tmp_path)
-    lines = (tmp_path / "checkpoint" / "offsets" / "2").read_text().splitlines()
+def test_the_log_of_offsets_is_where_the_sink_will_look_for_it(story_folder: Path) -> None:
+    lines = (story_folder / "checkpoint" / "offsets" / "2").read_text().splitlines()
     assert lines[0] == "v1"
     assert json.loads(lines[-1]) == {"n": 5, "m": 0}

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +15,6 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.clusters import Cluster
 from spark.parity_cases import BATCH, STREAM, Case
 from spark.parity_data import Data, make
 
@@ -28,27 +30,58 @@ PATIENCE: Final = {
 REFUSALS: Final = (PySparkException, Py4JJavaError)
 
 
+Outcome = tuple[Any, Exception | None]
+# Most of a small query is waiting for one process or the other.
+AT_ONCE: Final = 4
+
+
+class Runs:
+    """The queries of all cases, a few at a time and ahead of the tests that look at them."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(AT_ONCE)
+        self._started: dict[str, Future[tuple[Outcome, Outcome]]] = {}
+
+    def start(self, name: str, run: Callable[[str], Any]) -> None:
+        """Both connectors, one after the other."""
+        self._started[name] = self._pool.submit(
+            lambda: (outcome(lambda: run(OFFICIAL)), outcome(lambda: run(OURS)))
+        )
+
+    def result(self, name: str) -> tuple[Outcome, Outcome]:
+        return self._started[name].result()
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+
 @pytest.fixture(scope="module")
-def datasets(names: Iterator[str]) -> dict[str, Data]:
-    return {}
-
-
-@pytest.fixture
-def data(cluster: Cluster, names: Iterator[str], datasets: dict[str, Data]) -> Data:
-    """The topics on each kind of broker."""
-    return filled(cluster, names, datasets)
-
-
-@pytest.fixture
-def klamm_data(klamm_cluster: Cluster, names: Iterator[str], datasets: dict[str, Data]) -> Data:
-    """The topics on klamm's broker."""
-    return filled(klamm_cluster, names, datasets)
-
-
-def filled(cluster: Cluster, names: Iterator[str], datasets: dict[str, Data]) -> Data:
-    if cluster.kind not in datasets:
-        datasets[cluster.kind] = make(cluster, names)
-    return datasets[cluster.kind]
+def runs(request: pytest.FixtureRequest, spark: SparkSession, names: Iterator[str]) -> Iterator[Runs]:
+    """Every case that this run of the tests asks for, under way."""
+    started = Runs()
+    data: dict[str, Data] = {}
+    folder = request.getfixturevalue("tmp_path_factory").mktemp("parity")
+    for item in request.session.items:
+        if isinstance(item, pytest.Function) and item.module is request.module:
+            given: dict[str, Any] = item.callspec.params
+            case, kind = given["case"], given.get("kind", "klamm")
+            if kind not in data:
+                cluster = request.getfixturevalue("kafka" if kind == "kafka" else "klamm_cluster")
+                data[kind] = make(cluster, names)
+            options = {
+                "kafka.bootstrap.servers": data[kind].cluster.bootstrap,
+                **PATIENCE,
+                **data[kind].fill_in(case.options),
+            }
+            is_batch = item.originalname == test_a_batch_is_the_same.__name__
+            started.start(
+                item.name,
+                partial(read, spark, options)
+                if is_batch
+                else partial(streamed, spark, options, folder / uuid.uuid4().hex),
+            )
+    yield started
+    started.close()
 
 
 def plain(rows: list[Any]) -> list[str]:
@@ -56,17 +89,16 @@ def plain(rows: list[Any]) -> list[str]:
     return sorted(json.dumps(row.asDict(recursive=True), default=repr, sort_keys=True) for row in rows)
 
 
-def outcome(run: Callable[[], Any]) -> tuple[Any, Exception | None]:
+def outcome(run: Callable[[], Any]) -> Outcome:
     try:
         return run(), None
     except REFUSALS as error:
         return None, error
 
 
-def check(case: Case, run: Callable[[str], Any]) -> None:
-    """Both connectors, one after the other."""
-    expected, official_error = outcome(lambda: run(OFFICIAL))
-    found, error = outcome(lambda: run(OURS))
+def check(case: Case, outcomes: tuple[Outcome, Outcome]) -> None:
+    """The two must agree, and the table with them."""
+    (expected, official_error), (found, error) = outcomes
     assert (official_error is not None) == case.is_error, f"the table is wrong: {official_error}"
     if official_error is None:
         assert error is None, error
@@ -75,29 +107,26 @@ def check(case: Case, run: Callable[[str], Any]) -> None:
         assert error is not None, f"Spark's own connector refuses: {official_error}"
 
 
+@pytest.mark.parametrize("kind", ["klamm", "kafka"])
 @pytest.mark.parametrize("case", BATCH, ids=lambda case: case.name)
-def test_a_batch_is_the_same(spark: SparkSession, data: Data, case: Case) -> None:
-    options = {
-        "kafka.bootstrap.servers": data.cluster.bootstrap,
-        **PATIENCE,
-        **data.fill_in(case.options),
-    }
-    check(case, lambda source: plain(spark.read.format(source).options(**options).load().collect()))
+def test_a_batch_is_the_same(request: pytest.FixtureRequest, runs: Runs, case: Case, kind: str) -> None:
+    check(case, runs.result(request.node.name))
 
 
 @pytest.mark.parametrize("case", STREAM, ids=lambda case: case.name)
-def test_a_stream_is_the_same(spark: SparkSession, klamm_data: Data, tmp_path: Path, case: Case) -> None:
-    options = {
-        "kafka.bootstrap.servers": klamm_data.cluster.bootstrap,
-        **PATIENCE,
-        **klamm_data.fill_in(case.options),
-    }
-    check(case, lambda source: streamed(spark, source, options, tmp_path / source))
+def test_a_stream_is_the_same(request: pytest.FixtureRequest, runs: Runs, case: Case) -> None:
+    check(case, runs.result(request.node.name))
 
 
-def streamed(spark: SparkSession, source: str, options: dict[str, str], checkpoint: Path) -> Any:
+def read(spark: SparkSession, options: dict[str, str], source: str) -> list[str]:
+    """The rows of a batch."""
+    return plain(spark.read.format(source).options(**options).load().collect())
+
+
+def streamed(spark: SparkSession, options: dict[str, str], folder: Path, source: str) -> Any:
     """Rows and the offsets of every micro-batch, in AvailableNow."""
     rows: list[str] = []
+    checkpoint = folder / source
 
     def keep(batch: DataFrame, _batch_id: int) -> None:
         rows.extend(plain(batch.collect()))
