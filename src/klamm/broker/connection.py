@@ -211,7 +211,7 @@ class Connection(asyncio.Protocol):
             self._park(Answer(self, endpoint, correlation_id, request, result.response, started_at_ms))
         elif result is None:
             self._observe(endpoint, None, started_at_ms)
-        elif hasattr(result, "__await__"):
+        elif type(result) is not endpoint.response_type and hasattr(result, "__await__"):
             future = asyncio.ensure_future(result, loop=self._loop)
             self._park(Answer(self, endpoint, correlation_id, request, future, started_at_ms))
         elif self._unanswered:
@@ -219,6 +219,7 @@ class Connection(asyncio.Protocol):
             ready.keep(result)
             self._unanswered.append(Answer(self, endpoint, correlation_id, request, ready, started_at_ms))
         else:
+            endpoint.response_type = type(result)
             self._write(endpoint, correlation_id, result, started_at_ms)
 
     def _park(self, answer: Answer) -> None:

@@ -35,6 +35,7 @@ class Endpoint:
     encode: Encode
     handle: Handler
     failed: Callable[[Any, ErrorCode], Any]
+    response_type: type | None = None  # once known, saves asking each answer whether it is one already
     is_large: bool = False  # answers may hold megabytes, which are not copied once more to be sent
 
     def __str__(self) -> str:
