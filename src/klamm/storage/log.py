@@ -132,8 +132,12 @@ class PartitionLog(Protocol):
         origin: AppendOrigin = AppendOrigin.CLIENT,
         marker_bumps_epoch: bool = False,
         header: BatchHeader | None = None,
+        write_later: bool = False,
     ) -> AppendResult:
         """Append one validated batch, or find that it is a duplicate. Who has read its header gives it along.
+
+        Who tells nobody before it is flushed lets it be written later, where flushes decide what is seen:
+        then it goes into its file together with others, and a disk that refuses it fails the flush.
 
         Stamps base offset and leader epoch, rolls the segment when due, checks the producer's epoch and
         sequence, keeps indexes and producer state. Raises LogError; then nothing has changed.

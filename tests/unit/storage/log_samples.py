@@ -74,6 +74,7 @@ def append(
     now_ms: int = 0,
     origin: AppendOrigin = AppendOrigin.CLIENT,
     marker_bumps_epoch: bool = False,
+    write_later: bool = False,
 ) -> AppendResult:
     """Append a batch, a plain one unless given."""
     return log.append(
@@ -82,6 +83,7 @@ def append(
         timestamp_ms=T,
         origin=origin,
         marker_bumps_epoch=marker_bumps_epoch,
+        write_later=write_later,
     )
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from klamm.clock import ManualClock
 from klamm.protocol.errors import ErrorCode
+from klamm.records.batch import parse_header
 from klamm.records.markers import ControlType
 from klamm.storage.engines.segments import SegmentStore
 from klamm.storage.engines.segments.log import SegmentLog
@@ -62,7 +63,7 @@ class World:
                 sequence=number,
             )
             self.appended.append(batch[16:])  # before the call: a crash inside it may keep the batch
-            append(log, batch)
+            append(log, batch, write_later=n % 4 > 0)
             if n % 5 == 4:
                 sync(log)
                 self.durable_end = log.log_end_offset
@@ -188,6 +189,55 @@ def test_what_was_sent_behind_a_refused_batch_does_not_take_its_place() -> None:
     assert refused.value.error_code is ErrorCode.out_of_order_sequence_number
     # A producer that gives up begins a new epoch, and is free.
     assert append(log, a_batch(producer_id=A, producer_epoch=1, sequence=0)).base_offset == 0
+
+
+def test_what_may_be_written_later_is_written_together_and_in_order() -> None:
+    world = World(1)
+    log = world.start()
+
+    def writes() -> int:
+        return world.files.counters.by_operation.get("write", 0)
+
+    before = writes()
+    for n in range(5):
+        append(log, a_batch(value=b"%d" % n), write_later=True)
+    assert writes() == before
+    append(log, a_batch(value=b"5"))  # of which somebody is told at once
+    assert writes() == before + 2
+    append(log, a_batch(value=b"6"), write_later=True)
+    assert len(read_all(log, until_offset=7)) == 7
+    for n in range(1000):
+        append(log, a_batch(value=b"%d" % n), write_later=True)
+    sync(log)
+    assert [parse_header(batch).base_offset for batch in read_all(log)] == list(range(1007))
+
+
+@pytest.mark.parametrize("let_through", [0, 1])
+def test_what_was_to_be_written_later_and_cannot_be_fails_its_flush_and_is_cut_off(let_through: int) -> None:
+    world = World(1)
+    log = world.start()
+    append(log, a_batch(producer_id=A, producer_epoch=0, sequence=0))
+    sync(log)
+    append(log, a_batch(producer_id=A, producer_epoch=0, sequence=1), write_later=True)
+    append(log, a_batch(producer_id=A, producer_epoch=0, sequence=2), write_later=True)
+    world.files.faults = [Fault("write", is_lasting=True)]
+    if let_through:  # somebody else comes to grief first
+        with pytest.raises(LogError):
+            append(log)
+    ticket = log.start_sync()
+    assert ticket is not None
+    assert ticket.files_only() is None
+    with pytest.raises(OSError, match="error"):
+        ticket.run()
+    log.fail_sync(ticket)
+    assert (log.log_end_offset, log.high_watermark) == (1, 1)
+    world.files.faults = []
+    assert (
+        append(log, a_batch(producer_id=A, producer_epoch=1, sequence=0), write_later=True).base_offset == 1
+    )
+    sync(log)
+    world.files.crash()
+    assert [parse_header(batch).producer_epoch for batch in read_all(world.start())] == [0, 1]
 
 
 def test_a_failed_roll_leaves_nothing() -> None:

@@ -81,14 +81,19 @@ class LogMachine(RuleBasedStateMachine):
     def end_offset(self) -> int:
         return max(self.model[-1].last_offset + 1 if self.model else 0, self.start_offset)
 
-    @rule(count=st.integers(1, 4), size=st.integers(0, 300), after_ms=st.integers(-50, 50))
-    def append_plain(self, count: int, size: int, after_ms: int) -> None:
+    @rule(
+        count=st.integers(1, 4),
+        size=st.integers(0, 300),
+        after_ms=st.integers(-50, 50),
+        write_later=st.booleans(),
+    )
+    def append_plain(self, count: int, size: int, after_ms: int, write_later: bool) -> None:
         times = [T + len(self.model) + after_ms + n for n in range(count)]
         batch = a_batch(timestamps_ms=times, value=bytes(size))
-        self.wrote(append(self.log, batch), batch)
+        self.wrote(append(self.log, batch, write_later=write_later), batch)
 
-    @rule(producer=PRODUCERS, count=st.integers(1, 3), transactional=st.booleans())
-    def append_with_sequence(self, producer: int, count: int, transactional: bool) -> None:
+    @rule(producer=PRODUCERS, count=st.integers(1, 3), transactional=st.booleans(), write_later=st.booleans())
+    def append_with_sequence(self, producer: int, count: int, transactional: bool, write_later: bool) -> None:
         # A crash may take the memory of deleted batches: the log tells what it expects.
         expected = {status.producer_id: status.last_sequence + 1 for status in self.log.producers()}
         batch = a_batch(
@@ -98,7 +103,7 @@ class LogMachine(RuleBasedStateMachine):
             sequence=expected.get(producer, 0),
             transactional=transactional or producer in self.open_transactions,
         )
-        result = append(self.log, batch)
+        result = append(self.log, batch, write_later=write_later)
         self.wrote(result, batch)
         again = append(self.log, batch)
         assert again.is_duplicate

@@ -130,7 +130,13 @@ def _handle_one(
     line = PartitionProduceResponse(data.index)
     response = ProduceResponse([TopicProduceResponse(topic.topic_id, topic.name, [line])])
     try:
-        result = log.append(batch, now_ms=now_ms, timestamp_ms=timestamp_ms, header=header)
+        result = log.append(
+            batch,
+            now_ms=now_ms,
+            timestamp_ms=timestamp_ms,
+            header=header,
+            write_later=request.acks == -1,
+        )
     except LogError as error:
         _tell_refusal(line, partition, error)
         partition.counters.refused(line.error_code, len(batch))

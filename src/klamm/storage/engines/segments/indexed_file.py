@@ -10,7 +10,7 @@ from typing import Final
 from klamm.protocol.errors import ErrorCode
 from klamm.records.batch import HEADER_BYTES, LENGTH_OVERHEAD_BYTES, MIN_BATCH_LENGTH, parse_header
 from klamm.storage.engines.segments import names
-from klamm.storage.engines.segments.files import Files
+from klamm.storage.engines.segments.files import Chunk, Files
 from klamm.storage.engines.segments.handles import HandlePool
 from klamm.storage.engines.segments.offset_index import CorruptIndexError, OffsetIndex
 from klamm.storage.engines.segments.scan import walk
@@ -42,6 +42,8 @@ class IndexedFile:
         "_max_timestamp_offset",
         "_pool",
         "_stem",
+        "_unwritten",
+        "_unwritten_bytes",
         "base_offset",
         "created_at_ms",
         "is_recently_used",
@@ -84,6 +86,8 @@ class IndexedFile:
         self._max_timestamp_ms = NO_TIMESTAMP_MS
         self._max_timestamp_offset = base_offset
         self._first_timestamp_ms: int | None = None
+        self._unwritten: list[Chunk] = []  # the last batches, on their way into the file
+        self._unwritten_bytes = 0
         self._known: dict[int, int] = {}  # positions of offsets that readers stopped at
         self.is_recently_used = False
         self.is_unsynced = False
@@ -138,10 +142,34 @@ class IndexedFile:
         if handle >= 0:
             self._files.close(handle)
 
+    # -- what waits to be written
+
+    def write_out(self) -> None:
+        """Write what waits to be written, all at once. Raises OSError; then it goes on waiting."""
+        chunks, size_bytes = self._unwritten, self._unwritten_bytes
+        if chunks:
+            position = self.size_bytes - size_bytes
+            handle = self._handle if self._handle >= 0 else self.handle()
+            if (written := self._files.pwritev(handle, chunks, position)) != size_bytes:
+                self._write_rest(b"".join(chunks), written, position)
+            self._unwritten, self._unwritten_bytes = [], 0
+
+    def _write_rest(self, batch: bytes, written: int, position: int) -> None:
+        """A write may stop short, on a full disk above all; asking again tells why."""
+        rest = memoryview(batch)[written:]
+        while rest:
+            more = self._files.pwritev(self.handle(), [rest], position + written)
+            if not more:
+                raise OSError(f"the disk took {written} of {len(batch)} bytes and no more")
+            rest = rest[more:]
+            written += more
+
     # -- reading
 
     def read(self, position: int, length: int) -> bytes:
         """Bytes of the file; no check, the caller knows where batches are."""
+        if self._unwritten and position + length > self.size_bytes - self._unwritten_bytes:
+            self.write_out()
         self.is_recently_used = True
         return self._files.pread(self._handle if self._handle >= 0 else self.handle(), length, position)
 
@@ -269,6 +297,7 @@ class IndexedFile:
     def rebuild_indexes(self, reason: str, index_interval_bytes: int = 4096) -> None:
         """Offset and time index anew from the log, which is taken to be sound."""
         _logger.warning("rebuilding the indexes of %s: %s", self.log_path, reason)
+        self.write_out()
         self._begin_rebuild()
         for found in walk(self._files, self.log_path, end=self.size_bytes):
             header = found.header

@@ -89,6 +89,7 @@ class SegmentLog(ReadableLog):
         origin: AppendOrigin = AppendOrigin.CLIENT,
         marker_bumps_epoch: bool = False,
         header: BatchHeader | None = None,
+        write_later: bool = False,
     ) -> AppendResult:
         if header is None:
             try:
@@ -123,6 +124,7 @@ class SegmentLog(ReadableLog):
                 last_offset,
                 max_timestamp_ms,
                 config.index_interval_bytes,
+                write_later=write_later and self._flush_on_commit,
             )
         except OSError as error:
             raise self._write_failed(header, error) from error
@@ -222,6 +224,7 @@ class SegmentLog(ReadableLog):
     def fail_sync(self, ticket: SyncTicket) -> None:
         assert isinstance(ticket, SegmentSyncTicket)
         if self._flushing.fail(ticket, self._epochs) and self._refusal is None:
+            self._chain.active.forget_unwritten()
             self.truncate(self._flushing.recovery_point)
 
     # -- cutting

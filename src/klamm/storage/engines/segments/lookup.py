@@ -28,6 +28,7 @@ def find_timestamp(
         # Up to the entry found nothing was newer; dates may go back, so the search runs by batches.
         first = max(segment.loaded_time_index().lookup(timestamp_ms), start_offset)
         start = segment.locate(first)
+        segment.write_out()
         for batch in walk(
             files, segment.log_path, start=start, end=segment.size_bytes, chunk_bytes=_CHUNK_BYTES
         ):
@@ -60,6 +61,7 @@ def find_max_timestamp(files: Files, segments: Sequence[Segment], start_offset: 
 
 def _max_from(files: Files, segment: Segment, start_offset: int) -> tuple[int, int]:
     best_ms, best_offset = -1, -1
+    segment.write_out()
     for batch in walk(files, segment.log_path, start=segment.locate(start_offset), end=segment.size_bytes):
         header = batch.header
         if header.max_timestamp_ms <= best_ms:

@@ -16,6 +16,8 @@ from klamm.storage.engines.segments.time_index import ENTRY_BYTES as TIME_ENTRY_
 from klamm.storage.topic_config import TopicConfig
 
 _MAX_RELATIVE_OFFSET: Final = (1 << 31) - 1
+_MAX_UNWRITTEN_BYTES: Final = 256 * 1024
+_MAX_UNWRITTEN_CHUNKS: Final = 900  # of which the system takes 1024 in one call
 
 
 class Segment(IndexedFile):
@@ -83,9 +85,14 @@ class Segment(IndexedFile):
         last_offset: int,
         max_timestamp_ms: int,
         index_interval_bytes: int,
+        *,
+        write_later: bool = False,
     ) -> None:
         """Write one batch, given in pieces, and index it. OSError leaves the segment as it was,
         but for bytes behind its end, which `cut_tail` removes.
+
+        A batch that may be written later goes into the file with those that follow, at the latest when
+        somebody wants to read or flush it: a call of the system costs as much as all else that is done here.
         """
         if not self._is_ready:
             self._make_ready()
@@ -95,7 +102,16 @@ class Segment(IndexedFile):
         if handle < 0:
             handle = self.handle()
         self.is_unsynced = True
-        if (written := self._files.pwritev(handle, chunks, position)) != size_bytes:
+        if self._unwritten and not (
+            write_later
+            and self._unwritten_bytes < _MAX_UNWRITTEN_BYTES
+            and len(self._unwritten) < _MAX_UNWRITTEN_CHUNKS
+        ):
+            self.write_out()
+        if write_later:
+            self._unwritten += chunks
+            self._unwritten_bytes += size_bytes
+        elif (written := self._files.pwritev(handle, chunks, position)) != size_bytes:
             self._write_rest(b"".join(chunks), written, position)
         if not position:
             self._first_timestamp_ms = max_timestamp_ms
@@ -123,21 +139,12 @@ class Segment(IndexedFile):
         self._max_timestamp_ms, self._max_timestamp_offset = self.time_index.last()
         self._is_ready = True
 
-    def _write_rest(self, batch: bytes, written: int, position: int) -> None:
-        """A write may stop short, on a full disk above all; asking again tells why."""
-        rest = memoryview(batch)[written:]
-        while rest:
-            more = self._files.pwritev(self.handle(), [rest], position + written)
-            if not more:
-                raise OSError(f"the disk took {written} of {len(batch)} bytes and no more")
-            rest = rest[more:]
-            written += more
-
     def finish(self) -> bool:
         """No more appends for now: note the largest timestamp and write what the indexes hold back.
 
         Whether there was anything to do.
         """
+        self.write_out()
         if self._is_ready:
             self.time_index.maybe_add(self._max_timestamp_ms, self._max_timestamp_offset)
         if self.offset_index.is_loaded:
@@ -163,11 +170,20 @@ class Segment(IndexedFile):
         Durable, because a write that comes to stand there may be lost in a crash while a later one is
         kept: what shows through must then be no batch of another history.
         """
-        self._files.truncate(self.handle(), self.size_bytes)
+        self._files.truncate(self.handle(), self.size_bytes - self._unwritten_bytes)
         self._files.sync(self.handle())
+
+    def forget_unwritten(self) -> None:
+        """What waits to be written never will be: the log is about to be cut below it."""
+        self.size_bytes -= self._unwritten_bytes
+        self._unwritten, self._unwritten_bytes = [], 0
 
     def truncate(self, position: int, next_offset: int) -> None:
         """Cut the segment at a batch that begins at a position; its next offset afterwards."""
+        if position <= self.size_bytes - self._unwritten_bytes:
+            self.forget_unwritten()
+        else:
+            self.write_out()
         self._make_ready()
         self._files.truncate(self.handle(), position)
         self.size_bytes = position

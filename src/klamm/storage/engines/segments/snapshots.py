@@ -94,6 +94,7 @@ def restore(
         ):
             continue
         start = segment.locate(position_offset) if position_offset > segment.base_offset else 0
+        segment.write_out()
         for batch in walk(files, segment.log_path, start=start, end=segment.size_bytes):
             if batch.header.base_offset >= end_offset:
                 break

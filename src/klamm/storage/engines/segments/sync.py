@@ -47,6 +47,7 @@ class SegmentSyncTicket:
         self._failure: OSError | None = None
         try:
             for segment in segments:
+                segment.write_out()
                 self._handles.append(files.duplicate(segment.handle()))
         except OSError as error:
             # Told by `run`, where those who flush expect it.
