@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from klamm.clock import Clock
 from klamm.protocol.errors import ErrorCode
-from klamm.storage.log import PartitionLog, SyncTicket
+from klamm.storage.log import LogError, PartitionLog, SyncTicket
 
 if TYPE_CHECKING:
     from klamm.broker.partitions import Partition
@@ -242,6 +242,7 @@ class Flusher:
         partition.fail(ErrorCode.kafka_storage_error)
 
     def _fail(self, partition: Partition, log: PartitionLog, ticket: SyncTicket, error: Exception) -> None:
-        _log.error("%s cannot be flushed, cut back to what is on disk: %s", partition.name, error)
+        why = f"it cannot be flushed, and is cut back to what is on disk: {error}"
+        partition.note(LogError(ErrorCode.kafka_storage_error, why))  # a full disk refuses again and again
         partition.flush_failed()
         log.fail_sync(ticket)
