@@ -7,6 +7,7 @@ for a group that is not there, 10 topic ids. Which topics exist is checked befor
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from klamm.coordinator.group.checks import commit_error, membership_error
 from klamm.coordinator.group.draft import GroupOutcome, reply
@@ -26,6 +27,8 @@ from klamm.protocol.messages.offset_commit import (
 )
 
 _NONE = int(ErrorCode.none)
+# Nobody changes an answer, so one for each of the usual partitions serves every commit.
+_ACCEPTED: Final = tuple([OffsetCommitResponsePartition(index, _NONE) for index in range(256)])
 
 
 def offset_commit(state: GroupState, request: OffsetCommitRequest, context: Context) -> GroupOutcome:
@@ -85,7 +88,7 @@ def _staged(
     topics: list[OffsetCommitResponseTopic] = []
     records: list[OffsetCommitted] = []
     before: Before = {}
-    new = tuple.__new__
+    new, usual = tuple.__new__, len(_ACCEPTED)
     for topic in request.topics:
         name, topic_id = topic.name, topic.topic_id
         stored = known.get(name, {})
@@ -96,7 +99,11 @@ def _staged(
             if metadata and _is_too_long(metadata, max_metadata):
                 answers.append(OffsetCommitResponsePartition(partition, ErrorCode.offset_metadata_too_large))
                 continue
-            answers.append(OffsetCommitResponsePartition(partition, _NONE))
+            answers.append(
+                _ACCEPTED[partition]
+                if 0 <= partition < usual
+                else OffsetCommitResponsePartition(partition, _NONE)
+            )
             # Filling the tuples directly takes half the time of calling their classes.
             committed = new(
                 CommittedOffset,
