@@ -46,27 +46,38 @@ class FetchBuffer:
             self._queue.append(fetched)
 
     def partitions(self) -> dict[TopicPartition, Buffered]:
-        """The partitions that have something here. Call it with the lock held."""
+        """The partitions that have something here to go on with. Call it with the lock held.
+
+        What was fetched for a position that was left since does not count, or an answer that comes too late
+        would keep the right offset from being asked for.
+        """
         last: dict[TopicPartition, Fetched] = {}
         counts: Counter[TopicPartition] = Counter()
         size_bytes = 0
         for fetched in self._queue:
-            last[fetched.partition] = fetched
-            counts[fetched.partition] += 1
             size_bytes += fetched.size_bytes
+            partition = fetched.partition
+            state = self._state.partitions.get(partition)
+            if state is not None:
+                reached = last[partition].end_offset if partition in last else state.offset
+                if fetched.start_offset <= reached <= fetched.end_offset:
+                    last[partition] = fetched
+                    counts[partition] += 1
         has_room = size_bytes < self._settings.fetch_max_bytes
         found: dict[TopicPartition, Buffered] = {}
         for partition, fetched in last.items():
-            state = self._state.partitions.get(partition)
-            has_more = state is not None and not self.is_at_end(state, fetched.end_offset)
+            state = self._state.partitions[partition]
+            has_more = not self.is_at_end(state, fetched.end_offset)
             is_time = has_room and counts[partition] < FETCHES_AHEAD and fetched.is_clean
-            is_asked = state is not None and state.asked_offset == fetched.end_offset
+            is_asked = state.asked_offset == fetched.end_offset
             found[partition] = Buffered(fetched.end_offset, has_more, has_more and is_time and not is_asked)
         return found
 
     def is_at_end(self, state: PartitionState, offset: int) -> bool:
-        """Whether the broker had nothing at this offset when it last answered."""
+        """Whether the broker had nothing at this offset, as far as we know."""
         end_offset = state.last_stable_offset if self._settings.is_read_committed else state.high_watermark
+        if end_offset < 0:  # never told: an answer may leave out partitions of which there is nothing to say
+            return offset == state.asked_offset
         return offset >= end_offset
 
     def clear(self) -> None:

@@ -41,6 +41,7 @@ class Fetched:
         "left_count",
         "next_offset",
         "partition",
+        "start_offset",
     )
 
     def __init__(
@@ -53,6 +54,7 @@ class Fetched:
         error: KlammError | None = None,
     ) -> None:
         self.partition = partition
+        self.start_offset = fetch_offset
         self.next_offset = fetch_offset
         self.leader_epoch = -1
         self._settings = settings

@@ -105,6 +105,20 @@ def test_a_paused_partition_with_more_to_come_does_not_keep_the_others_from_wait
     assert [record.value for record in consumer.poll(1)] == [b"news"]
 
 
+def test_a_partition_of_which_nothing_is_known_is_asked_for_at_once(world: World) -> None:
+    consumer = a_reader(world)
+    consumer.poll(1, max_records=1)
+    world.pass_time(5)
+    consumer.poll(1, max_records=1)
+    consumer.assign([T0, T1])
+    consumer.poll(1, max_records=1)
+    for _ in range(2):  # its position is looked up first
+        consumer._operations.engine.on_poll()
+        world.pass_time(5)
+    assert asked(world, T0) == [0, BATCH], "two fetches of it are here, and there is more"
+    assert asked(world, T1) == [0]
+
+
 def test_what_waits_is_bounded_in_bytes(world: World) -> None:
     consumer = a_reader(world, fetch_max_bytes=10)
     consumer.poll(1, max_records=1)
@@ -120,6 +134,19 @@ def test_a_seek_drops_what_was_fetched_ahead(world: World) -> None:
     assert next(iter(consumer.poll(1))).offset == 150
     consumer.seek(T0, 3)
     assert [record.offset for record in consumer.poll(1, max_records=20)] == list(range(3, BATCH))
+
+
+def test_a_late_answer_does_not_lead_away_from_a_new_position(world: World) -> None:
+    consumer = a_reader(world, max_poll_records=BATCH)
+    consumer.poll(1, max_records=1)
+    world.pass_time(5)
+    consumer.seek(T0, 150)
+    for _ in range(3):  # the thread goes on before the caller has polled
+        consumer._operations.engine.on_poll()
+        world.pass_time(1)
+    assert 150 in asked(world, T0)
+    assert max(asked(world, T0)) <= 160
+    assert next(iter(consumer.poll(1))).offset == 150
 
 
 def test_a_fetch_ahead_that_was_lost_is_asked_for_again(world: World) -> None:
