@@ -371,6 +371,19 @@ def test_what_happened_to_a_group_can_be_read_from_a_topic(jar: Jar) -> None:
     assert events[2]["client_host"] == "/10.0.0.1"
 
 
+def test_what_happened_last_is_on_record_when_the_broker_stops(jar: Jar) -> None:
+    client, member_id = settled(jar)
+    jar.pass_ms(100)
+    partition = jar.services.partitions.get(EVENTS_TOPIC, 0)
+    assert partition is not None
+    log = partition.log
+    before = log.log_end_offset
+    client.ask(ApiKey.LEAVE_GROUP, 5, LeaveGroupRequest("g", [MemberIdentity(member_id)]))
+    assert log.log_end_offset == before  # nobody waits for it
+    jar.services.groups.stop()
+    assert log.log_end_offset == before + 3
+
+
 # --- figures -------------------------------------------------------------------------------------------
 
 
