@@ -32,5 +32,5 @@ def test_the_example_for_tests_passes_its_own() -> None:
 
 
 def test_every_example_is_run_somewhere() -> None:
-    elsewhere = {"own_assignor", "broker_in_tests"}
+    elsewhere = {"own_assignor", "broker_in_tests", "spark_pipeline"}
     assert {path.stem for path in EXAMPLES.glob("*.py")} == SHOWN.keys() | elsewhere
