@@ -126,6 +126,8 @@ class Plain:
         if isinstance(value, list | tuple):
             if name == "groups" and self._groups is not None:
                 value = [item for item in value if item.group_id in self._groups]
+            # Each keeps its own topics behind the scenes, and its own records in them.
+            value = [item for item in value if not str(getattr(item, "name", "")).startswith("__")]
             items = [
                 self._structure(item, topic) if dataclasses.is_dataclass(item) else item for item in value
             ]
