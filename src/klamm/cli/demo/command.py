@@ -41,7 +41,7 @@ def demo(
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.default_int_handler)
     try:
-        spark = spark and _is_spark_here()
+        spark = spark and is_spark_here()
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="klamm-demo-")))
             group, pipeline = _perform(stack, folder, with_spark=spark, plain=plain, pace_s=pace)
@@ -53,7 +53,7 @@ def demo(
         fail(error)
 
 
-def _is_spark_here() -> bool:
+def is_spark_here() -> bool:
     """Whether Spark can start, found out before the demo and not in its middle; says what is missing."""
     from klamm.spark.java import SparkSetupError  # noqa: PLC0415 - half of it is needed only here
     from klamm.spark.sessions import prepare  # noqa: PLC0415
