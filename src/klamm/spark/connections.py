@@ -6,7 +6,6 @@ after the other, so what is expensive to open lives here, by the settings it was
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Mapping
 from random import Random
@@ -21,7 +20,6 @@ from klamm.spark.options import for_client
 _Key = tuple[int, frozenset[tuple[str, str]]]
 _fetchers: Final[dict[_Key, ClientThread]] = {}
 _producers: Final[dict[_Key, EncodedProducer]] = {}
-_frozen: Final[set[int]] = set()
 
 # Room for the largest batch that a broker may be told to take, and for a fetch around it.
 _MAX_RESPONSE_BYTES: Final = 1 << 30
@@ -66,11 +64,3 @@ def close_all() -> None:
         item.close()
     _fetchers.clear()
     _producers.clear()
-
-
-def freeze_once() -> None:
-    """Spare this worker's long-lived objects the full collection that Spark runs after every task."""
-    if os.getpid() not in _frozen:
-        _frozen.add(os.getpid())
-        gc.collect()
-        gc.freeze()

@@ -21,7 +21,8 @@ from klamm.client.ranges import (
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.types import ZERO_ID
 from klamm.records.columns import iter_columns
-from klamm.spark.connections import fetcher, freeze_once
+from klamm.spark.connections import fetcher
+from klamm.spark.freezing import freeze_once
 from klamm.spark.loss import report_loss
 from klamm.spark.options import SourceOptions, for_client
 from klamm.spark.rows import RowBuilder

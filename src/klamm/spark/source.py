@@ -16,12 +16,17 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from klamm.config import ConfigError
+from klamm.spark.freezing import freeze_once
 from klamm.spark.options import includes_headers, sink_options, source_options
 from klamm.spark.schema import check_projection, check_sink_schema, source_schema
 
 
 class KlammDataSource(DataSource):
     """Reads and writes topics of any Kafka cluster. Options are checked before anything runs."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        freeze_once()  # a process that makes one makes many
 
     @classmethod
     def name(cls) -> str:
@@ -43,6 +48,7 @@ class KlammDataSource(DataSource):
         from klamm.spark.batch_reader import BatchReader  # noqa: PLC0415
         from klamm.spark.pushdown import FilteringReader  # noqa: PLC0415
 
+        freeze_once()
         options = source_options(self.options, is_streaming=False)
         check_projection(schema, options.includes_headers)
         return (FilteringReader if options.pushes_filters else BatchReader)(options, schema)
@@ -68,6 +74,7 @@ class KlammDataSource(DataSource):
     ) -> DataSourceStreamArrowWriter:
         from klamm.spark.writers import StreamWriter  # noqa: PLC0415
 
+        freeze_once()  # one process plans the sink of every batch
         # Output mode `complete` asks to overwrite; a topic gets all rows anew, as with Spark's own connector.
         options = sink_options(self.options)
         check_sink_schema(schema, options.topic)

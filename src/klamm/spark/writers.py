@@ -14,7 +14,8 @@ from pyspark.sql.datasource import (
 )
 
 from klamm.clock import SystemClock
-from klamm.spark.connections import freeze_once, producer
+from klamm.spark.connections import producer
+from klamm.spark.freezing import freeze_once
 from klamm.spark.options import SinkOptions
 from klamm.spark.writing import Written, write_batches
 
@@ -59,6 +60,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Nothing to do: what a task reports is there."""
+        freeze_once()  # one process does so for every batch
         log.debug("%d rows written in batch %d", _rows(messages), batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
