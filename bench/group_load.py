@@ -18,6 +18,7 @@ from klamm.protocol.api import ApiKey
 from klamm.protocol.codec import request_encoder, response_decoder
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.headers import read_response_header, request_frame, response_has_tags
+from klamm.protocol.messages.describe_groups import DescribeGroupsRequest
 from klamm.protocol.messages.find_coordinator import FindCoordinatorRequest
 from klamm.protocol.messages.heartbeat import HeartbeatRequest
 from klamm.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -73,14 +74,16 @@ def ask(connection: socket.socket, api_key: ApiKey, version: int, request: Any) 
 
 
 def wait_for_coordinator(address: Address, group_ids: Sequence[str]) -> None:
-    """Until these groups have a coordinator: the topic they live in is made when first asked for."""
+    """Until these groups have a coordinator that has loaded: their topic is made when first asked for."""
     deadline = time.monotonic() + 60
     with connect(address) as connection:
         while True:
             request = FindCoordinatorRequest(coordinator_keys=list(group_ids))
             answer = ask(connection, ApiKey.FIND_COORDINATOR, 4, request)
             if not any(found.error_code for found in answer.coordinators):
-                return
+                described = ask(connection, ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest(list(group_ids)))
+                if not any(group.error_code for group in described.groups):
+                    return
             if time.monotonic() > deadline:
                 raise TimeoutError("no coordinator after a minute")
             time.sleep(0.05)
