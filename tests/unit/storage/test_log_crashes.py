@@ -422,6 +422,31 @@ def test_when_even_the_cut_fails_the_log_refuses_until_it_is_opened_again() -> N
     assert reopened.log_end_offset in (1, 2)
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("let_through", range(5))
+def test_indexes_whose_flush_failed_are_written_again(seed: int, let_through: int) -> None:
+    world = World(seed)
+    log = world.start()
+    for time_ms in (T + 5_000, T, T + 1_000, T + 1_500):
+        append(log, a_batch(timestamps_ms=[time_ms]))
+    sync(log)
+    log.roll(world.clock.now_ms())
+    append(log, a_batch(timestamps_ms=[T + 9_000]))
+    world.files.faults = [Fault("sync", let_through=let_through)]
+    ticket = log.start_sync()
+    assert ticket is not None
+    with pytest.raises(OSError, match="Input/output error"):
+        ticket.run()
+    log.fail_sync(ticket)
+    append(log, a_batch(timestamps_ms=[T + 9_000]))
+    sync(log)
+    world.store.start_checkpoint()()
+    world.files.crash()
+    log = world.start()
+    found = log.offset_for_timestamp(T + 2_000, log.log_end_offset)
+    assert (found.offset, found.timestamp_ms) == (0, T + 5_000)
+
+
 def test_log_starts_that_the_disk_refused_are_saved_when_it_takes_them_again() -> None:
     world = World(1)
     log = world.start()

@@ -140,7 +140,7 @@ class LogMachine(RuleBasedStateMachine):
         ticket, self.running = self.running, None
         ticket.run()
         if not is_run_at_once:
-            self.append_plain(1, 200, 0)
+            self.append_plain(1, 200, 0, False)
         self.log.finish_sync(ticket)
         self.durable_end = max(self.durable_end, self.log.recovery_point)
 

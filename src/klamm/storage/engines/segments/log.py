@@ -223,7 +223,12 @@ class SegmentLog(ReadableLog):
 
     def fail_sync(self, ticket: SyncTicket) -> None:
         assert isinstance(ticket, SegmentSyncTicket)
-        if self._flushing.fail(ticket, self._epochs) and self._refusal is None:
+        try:
+            is_of_this_history = self._flushing.fail(ticket, self._epochs, self.directory)
+        except OSError as error:
+            self._refusal = storage_error(self.directory, error)
+            raise self._refusal from error
+        if is_of_this_history and self._refusal is None:
             self._chain.active.forget_unwritten()
             self.truncate(self._flushing.recovery_point)
 

@@ -73,6 +73,15 @@ class SegmentSyncTicket:
         finally:
             self.release()
 
+    def write_again(self) -> None:
+        """Write the small files anew: the system may have dropped what it could not flush, and call it clean.
+
+        Raises OSError.
+        """
+        for path in self.paths:
+            with suppress(FileNotFoundError):
+                write_aside(self._files, path, self._files.read_file(path), sync=False)
+
     def files_only(self) -> Sequence[int] | None:
         is_more = self._failure is not None or self.epochs is not None or self.paths or self.directories
         return None if is_more else self._handles
@@ -178,11 +187,17 @@ class Flushing:
         self.recovery_point = ticket.end_offset
         return True
 
-    def fail(self, ticket: SegmentSyncTicket, epochs: LeaderEpochs) -> bool:
-        """The ticket did not get through; whether it was about the log as it is, not before a cut."""
+    def fail(self, ticket: SegmentSyncTicket, epochs: LeaderEpochs, directory: str) -> bool:
+        """The ticket did not get through; whether it was about the log as it is, not before a cut.
+
+        Raises OSError.
+        """
         ticket.release()
         if ticket.epochs is not None:
             epochs.saved(b"")  # who knows
+        if ticket.paths:
+            ticket.write_again()
+            self.names_changed(directory)
         return ticket.generation == self._generation
 
 
