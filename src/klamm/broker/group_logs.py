@@ -42,7 +42,11 @@ class PartitionCoordinatorLog:
                     f"{len(batch)} bytes, {log.config.max_message_bytes} are allowed in {partition.name}",
                 )
             result = log.append(
-                batch, now_ms=now_ms, timestamp_ms=timestamp_ms, origin=AppendOrigin.COORDINATOR
+                batch,
+                now_ms=now_ms,
+                timestamp_ms=timestamp_ms,
+                origin=AppendOrigin.COORDINATOR,
+                write_later=True,  # every answer waits for the flush
             )
         except LogError as error:
             partition.note(error)
