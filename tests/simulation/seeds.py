@@ -9,11 +9,12 @@ from typing import Final
 import pytest
 from _pytest.mark import ParameterSet
 
-FRESH: Final = 4
+# What lands is judged by the same worlds every time; whoever works on it looks into new ones.
+FRESH: Final = int(os.environ.get("KLAMM_FRESH_SEEDS", "0" if "CI" in os.environ else "4"))
 
 
 def seeds(fixed: int) -> list[ParameterSet]:
-    """KLAMM_SEED alone when it is set; otherwise the same as always, and a few that nobody has seen."""
+    """KLAMM_SEED alone when it is set; otherwise the same as always, and fresh ones that nobody has seen."""
     if "KLAMM_SEED" in os.environ:
         seed = int(os.environ["KLAMM_SEED"])
         return [pytest.param(seed, id=f"seed-{seed}")]
