@@ -146,9 +146,11 @@ def streamed(spark: SparkSession, options: dict[str, str], folder: Path, source:
 
 def logged_offsets(checkpoint: Path) -> list[Any]:
     """What each micro-batch ended at, as Spark's offset log has it; without what is klamm's own."""
-    found = []
+    found: list[Any] = []
     for path in sorted((checkpoint / "offsets").iterdir(), key=lambda item: item.name.zfill(9)):
         if path.name.isdigit():
             offsets = json.loads(path.read_text().splitlines()[-1])
-            found.append({topic: ends for topic, ends in offsets.items() if not topic.startswith("$")})
+            if not found:
+                offsets.pop("$initial", None)  # where the other keeps a file of its own
+            found.append(offsets)
     return found

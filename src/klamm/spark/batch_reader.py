@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from klamm.protocol.types import ZERO_ID
-from klamm.spark.lookup import ClusterLookup
+from klamm.spark.lookup import ClusterLookup, Topics
 from klamm.spark.options import SourceOptions
 from klamm.spark.reading import RangePartition, read_range
 from klamm.spark.resolution import batch_ranges
@@ -34,7 +34,7 @@ class BatchReader(DataSourceReader):
             ranges = self.pruned(batch_ranges(self.options, lookup, topics.partitions), lookup)
         finally:
             lookup.close()
-        return planned(self.options, ranges, topics.ids)
+        return planned(self.options, ranges, topics)
 
     def pruned(self, ranges: list[OffsetRange], lookup: ClusterLookup) -> list[OffsetRange]:
         """What is left of the ranges after the filters of the query; here all of it."""
@@ -44,9 +44,7 @@ class BatchReader(DataSourceReader):
         return read_range(self.options, self.schema, partition)
 
 
-def planned(
-    options: SourceOptions, ranges: Sequence[OffsetRange], topic_ids: Mapping[str, bytes]
-) -> list[InputPartition]:
+def planned(options: SourceOptions, ranges: Sequence[OffsetRange], topics: Topics) -> list[InputPartition]:
     """The tasks of a batch or micro-batch."""
     tasks = split(
         ranges,
@@ -54,7 +52,7 @@ def planned(
         max_records_per_partition=options.max_records_per_partition,
     )
     warn_of_small_tasks(tasks)
-    return [RangePartition(task, topic_ids.get(task.partition.topic, ZERO_ID)) for task in tasks]
+    return [RangePartition(task, topics.ids.get(task.partition.topic, ZERO_ID)) for task in tasks]
 
 
 def warn_of_small_tasks(tasks: Sequence[OffsetRange]) -> None:

@@ -4,8 +4,7 @@ The shape is that of Spark's own Kafka connector, so that a checkpoint can be ca
 offsets as text: topics are sorted, partitions are sorted as numbers, and nothing else decides the order.
 
 The start of the very first batch rides along under `$initial` (`$` is illegal in topic names), because
-Spark asks for it again after a crash in that batch, and `latest` would mean something else by then. So do the
-ids of the topics, under `$topics`: a topic may be deleted and made anew while the query does not run.
+Spark asks for it again after a crash in that batch, and `latest` would mean something else by then.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from klamm.config import LONG_MAX, ConfigError
-from klamm.protocol.types import ZERO_ID, TopicPartition
+from klamm.protocol.types import TopicPartition
 
 Positions = dict[TopicPartition, int]
 OffsetJson = dict[str, Any]
@@ -23,23 +22,15 @@ OffsetJson = dict[str, Any]
 EARLIEST: Final = -2
 LATEST: Final = -1
 INITIAL: Final = "$initial"
-TOPIC_IDS: Final = "$topics"
 
 
 def to_json(
-    positions: Mapping[TopicPartition, int],
-    initial: Mapping[TopicPartition, int] | None = None,
-    topic_ids: Mapping[str, bytes] | None = None,
+    positions: Mapping[TopicPartition, int], initial: Mapping[TopicPartition, int] | None = None
 ) -> OffsetJson:
     """Positions in the one order that stands for them."""
     written: OffsetJson = {}
     if initial is not None:
         written[INITIAL] = to_json(initial)
-    named = {partition.topic for partition in positions}
-    known = sorted((topic_ids or {}).items())
-    ids = {name: topic_id.hex() for name, topic_id in known if name in named and topic_id != ZERO_ID}
-    if ids:
-        written[TOPIC_IDS] = ids
     for partition in sorted(positions):
         written.setdefault(partition.topic, {})[str(partition.partition)] = positions[partition]
     return written
@@ -50,14 +41,9 @@ def from_json(written: Mapping[str, Any]) -> Positions:
     return {
         TopicPartition(topic, int(number)): offset
         for topic, partitions in written.items()
-        if not topic.startswith("$")
+        if topic != INITIAL
         for number, offset in partitions.items()
     }
-
-
-def topic_ids_of(written: Mapping[str, Any]) -> dict[str, bytes]:
-    """Which topics these are, as far as that was known."""
-    return {name: bytes.fromhex(text) for name, text in written.get(TOPIC_IDS, {}).items()}
 
 
 def initial_of(written: Mapping[str, Any]) -> Positions | None:

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from klamm.client.arrivals import await_data
 from klamm.client.errors import KlammError
 from klamm.clock import Clock, SystemClock
-from klamm.protocol.types import ZERO_ID, TopicPartition
+from klamm.protocol.types import TopicPartition
 from klamm.spark.admission import backlog, limit_by_share, must_wait
 from klamm.spark.batch_reader import planned
 from klamm.spark.connections import fetcher
@@ -37,7 +37,6 @@ from klamm.spark.positions import (
     is_initial,
     listed,
     to_json,
-    topic_ids_of,
 )
 from klamm.spark.reading import read_range
 from klamm.spark.resolution import starting_positions
@@ -91,21 +90,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._topics = self._lookup.topics()
             self._initial = starting_positions(self.options, self._lookup, self._topics.partitions)
             log.info("starting at %s", to_json(self._initial))
-        return to_json(self._initial, self._initial, self._topics.ids)
+        return to_json(self._initial, self._initial)
 
     def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802 - Spark's name
         """Where the next micro-batch ends; `start` itself when there is nothing to read."""
         at = from_json(start)
         self._commit_progress(start, at)
-        begin, ends = self._look(start, at, limit)
-        if ends == at == begin and not self._is_available_now and self.options.max_wait_ms > 0:
+        latest = self._seen = self._latest(at)
+        ends = self._admitted(at, latest, limit)
+        if ends == at and not self._is_available_now and self.options.max_wait_ms > 0:
             # Spark would ask again in ten milliseconds: rather wait here, and answer when something comes.
-            self._await_news(self._seen or {})
-            begin, ends = self._look(start, at, limit)
-        if ends == at == begin:
+            self._await_news(latest)
+            latest = self._seen = self._latest(at)
+            ends = self._admitted(at, latest, limit)
+        if ends == at:
             return start  # the very text: anything else would be a batch without rows
         # The first batch keeps its own start with it: asked again after a crash, Spark would get another one.
-        return to_json(ends, begin if is_initial(start) else None, self._topics.ids)
+        return to_json(ends, at if is_initial(start) else None)
 
     def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802 - Spark's name
         """What there was to read at the last look; progress reports show it."""
@@ -114,27 +115,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
         """The tasks of a micro-batch, the same ones whenever it is planned again."""
         begin, until = from_json(start), from_json(end)
-        initial, topic_ids = initial_of(end), topic_ids_of(end)
+        initial = initial_of(end)
         if initial is not None:
             begin = initial
-        else:
-            anew = differing(topic_ids_of(start), topic_ids)
-            begin = {item: offset for item, offset in begin.items() if item.topic not in anew}
         self._check_gone(begin.keys() - until.keys())
         added = self._earliest(until.keys() - begin.keys())
         for partition, offset in sorted(added.items()):
             if offset > 0:
                 self._report(f"{partition} is new and starts at offset {offset}: what was before is gone")
         begin = {**begin, **added}
-        cut = self._earliest({item for item in until if item in begin and until[item] < begin[item]})
-        for partition in sorted(cut):
+        renewed = self._earliest({item for item in until if item in begin and until[item] < begin[item]})
+        for partition in sorted(renewed):
             self._report(
                 f"{partition} went back from offset {begin[partition]} to {until[partition]}: "
                 "it was made anew, or cut"
             )
-        begin = {**begin, **cut}
+        begin = {**begin, **renewed}
         ranges = [OffsetRange(item, begin[item], until[item]) for item in sorted(until) if item in begin]
-        return planned(self.options, ranges, {**self._topics.ids, **topic_ids})
+        return planned(self.options, ranges, self._topics)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """A task's rows; runs in the workers."""
@@ -149,34 +147,29 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # How it finds out.
 
-    def _look(self, start: OffsetJson, at: Positions, limit: ReadLimit) -> tuple[Positions, Positions]:
-        """Where the next batch begins and how far it may go; what is new, or anew, is read from its start."""
-        known = {**self._topics.ids, **topic_ids_of(start)}
-        latest = self._seen = self._latest(at, known)
-        anew = differing(known, self._topics.ids)
-        for name in sorted(anew):
-            self._report(f"topic {name} was deleted and made anew: what it held before is gone")
-        renewed = {item for item in latest if item.topic in anew}
-        begin = {item: offset for item, offset in at.items() if item.topic not in anew}
-        begin |= self._earliest(renewed)
-        return begin, self._admitted(begin, latest, limit)
-
-    def _latest(self, at: Positions, known: Mapping[str, bytes]) -> Positions:
+    def _latest(self, at: Positions) -> Positions:
         """The ends of all logs, or the fixed ones of AvailableNow."""
         if self._target is not None:
             return self._target
-        topics = self._topics = self._lookup.topics(known={partition.topic for partition in at})
-        self._check_gone({partition for partition in at if partition not in topics.partitions})
+        topics = self._lookup.topics(known={partition.topic for partition in at})
+        self._check_topics(at, topics)
+        self._topics = topics
         wanted = dict.fromkeys(topics.partitions, LATEST)
         latest = self._lookup.offsets(wanted)
-        anew = differing(known, topics.ids)
-        seen = {item: offset for item, offset in at.items() if item.topic not in anew}
-        if any(offset < seen.get(partition, 0) for partition, offset in latest.items()):
+        if any(offset < at.get(partition, 0) for partition, offset in latest.items()):
             # A broker that has just taken over may be a moment behind.
-            latest = self._lookup.offsets_again(wanted, seen)
+            latest = self._lookup.offsets_again(wanted, at)
         if self._is_available_now:
             self._target = latest
         return latest
+
+    def _check_topics(self, at: Positions, topics: Topics) -> None:
+        gone = {partition for partition in at if partition not in topics.partitions}
+        if gone:
+            self._check_gone(gone)
+        for name, topic_id in topics.ids.items():
+            if self._topics.ids.get(name, topic_id) != topic_id:
+                self._report(f"topic {name} was deleted and made anew: what it held before is gone")
 
     def _check_gone(self, gone: set[TopicPartition]) -> None:
         if gone:
@@ -240,12 +233,3 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log.warning(
                 "committing to group %s failed, the next trigger tries again: %s", options.group_id, error
             )
-
-
-def differing(before: Mapping[str, bytes], now: Mapping[str, bytes]) -> set[str]:
-    """The topics that are others than before under the same name; brokers of old know no ids."""
-    return {
-        name
-        for name, topic_id in now.items()
-        if ZERO_ID not in (topic_id, before.get(name, topic_id)) and before.get(name, topic_id) != topic_id
-    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from klamm.protocol.types import TopicPartition
@@ -33,7 +33,6 @@ def test_a_limit_is_shared_in_proportion_to_the_backlog(
     assert limit_by_share(limit, start, latest) == expected
 
 
-@settings(deadline=None)
 @given(
     limit=st.integers(1, 1_000),
     sizes=st.lists(st.integers(0, 10_000), min_size=1, max_size=8),

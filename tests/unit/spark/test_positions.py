@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from klamm.config import ConfigError
-from klamm.protocol.types import ZERO_ID, TopicPartition
+from klamm.protocol.types import TopicPartition
 from klamm.spark.positions import (
     check_same_partitions,
     from_json,
@@ -20,7 +20,6 @@ from klamm.spark.positions import (
     parse_positions,
     parse_times,
     to_json,
-    topic_ids_of,
 )
 
 positions = st.dictionaries(
@@ -35,7 +34,6 @@ def test_topics_are_sorted_and_partitions_are_sorted_as_numbers() -> None:
     assert json.dumps(written) == '{"a": {"0": 3}, "b": {"9": 2, "10": 1}}'
 
 
-@settings(deadline=None)
 @given(positions, st.randoms())
 def test_equal_positions_are_equal_texts_and_come_back(
     found: dict[TopicPartition, int], random: st.DataObject
@@ -45,7 +43,6 @@ def test_equal_positions_are_equal_texts_and_come_back(
     assert from_json(json.loads(json.dumps(to_json(found)))) == found
 
 
-@settings(deadline=None)
 @given(positions, positions)
 def test_the_start_of_the_first_batch_rides_along(
     found: dict[TopicPartition, int], initial: dict[TopicPartition, int]
@@ -55,16 +52,6 @@ def test_the_start_of_the_first_batch_rides_along(
     assert is_initial(written) == (found == initial)
     assert initial_of(to_json(found)) is None
     assert not is_initial(to_json(found))
-
-
-def test_the_ids_of_topics_ride_along_where_they_are_known() -> None:
-    ids = {"b": bytes(range(16)), "a": bytes(range(1, 17)), "old": ZERO_ID, "other": bytes(range(2, 18))}
-    at = {TopicPartition(name, 0): 5 for name in ("a", "b", "old")}
-    written = to_json(at, None, ids)
-    assert from_json(written) == at
-    assert topic_ids_of(written) == {"a": ids["a"], "b": ids["b"]}
-    assert json.dumps(written) == json.dumps(to_json(at, None, dict(reversed(ids.items()))))
-    assert topic_ids_of({"a": {"0": 5}}) == {}
 
 
 def test_a_checkpoint_of_sparks_own_connector_is_understood() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from klamm.protocol.types import TopicPartition
@@ -54,12 +54,11 @@ def test_a_range_that_runs_backwards_is_left_out() -> None:
     assert split([OffsetRange(T0, 10, 5)], min_partitions=4) == []
 
 
-@settings(deadline=None)
 @given(
-    sizes=st.lists(st.integers(0, 2_000), max_size=6),
+    sizes=st.lists(st.integers(0, 10_000), max_size=6),
     start=st.integers(0, 1 << 40),
     minimum=st.none() | st.integers(1, 60),
-    maximum=st.none() | st.integers(1, 1_000),
+    maximum=st.none() | st.integers(1, 5_000),
 )
 def test_tasks_cover_every_offset_once_and_in_order(
     sizes: list[int], start: int, minimum: int | None, maximum: int | None
@@ -78,7 +77,6 @@ def test_tasks_cover_every_offset_once_and_in_order(
         assert all(task.size <= maximum for task in tasks)
 
 
-@settings(deadline=None)
 @given(
     ranges=st.lists(
         st.tuples(st.integers(0, 3), st.integers(0, 50)), max_size=4, unique_by=lambda item: item[0]

@@ -100,7 +100,7 @@ def test_only_the_first_batch_carries_its_start(world: World) -> None:
     assert initial_of(query.at) == {TopicPartition(topic, 0): 0}
     assert values(query.next()) == TEN[4:8]
     assert INITIAL not in query.at
-    assert json.dumps(query.at[topic]) == json.dumps({"0": 8})
+    assert json.dumps(query.at) == json.dumps({topic: {"0": 8}})
 
 
 def test_without_news_the_end_is_the_very_text_of_the_start(world: World) -> None:
@@ -228,61 +228,12 @@ def test_a_topic_that_is_made_anew_stops_the_query_or_is_read_from_its_start(wor
     assert values(lenient.next()) == TEN[3:4]
 
 
-def test_a_topic_that_was_made_anew_while_the_query_did_not_run_is_noticed(world: World) -> None:
-    topic = world.topic()
-    world.fill(topic, TEN[:3])
-    before = Query(world.stream(subscribe=topic, startingOffsets="earliest"))
-    assert values(before.next()) == TEN[:3]
-    world.admin.delete_topics([topic]).unwrap()
-    world.topic(name=topic)
-    # It has grown beyond where the query stood: its offsets alone tell nothing.
-    world.fill(topic, TEN[5:])
-    with pytest.raises(DataLossError, match=f"topic {topic} was deleted and made anew"):
-        Query(world.stream(subscribe=topic), before.at).next()
-    lenient = world.stream(subscribe=topic, failOnDataLoss="false", maxOffsetsPerTrigger="4")
-    after = Query(lenient, before.at)
-    assert values(after.next()) == TEN[5:9]
-    assert values(after.next()) == TEN[9:]
-    assert after.next() is None
-
-
-def test_a_batch_that_was_planned_before_its_topic_was_made_anew_is_not_read_from_the_new_one(
-    world: World,
-) -> None:
-    topic = world.topic()
-    world.fill(topic, TEN[:3])
-    options = {"subscribe": topic, "startingOffsets": "earliest"}
-    start, end = _planned(world.stream(**options))
-    world.admin.delete_topics([topic]).unwrap()
-    world.topic(name=topic)
-    world.fill(topic, TEN[5:])
-    # Spark has the batch in its log and runs it again.
-    again = world.stream(**options)
-    with pytest.raises(DataLossError, match="was deleted and made anew"):
-        rows_of(again, again.partitions(start, end))
-
-
-def _planned(reader: StreamReader) -> tuple[dict[str, Any], dict[str, Any]]:
-    start = reader.initialOffset()
-    return start, reader.latestOffset(start, ReadAllAvailable())
-
-
 def test_a_checkpoint_ahead_of_the_log_is_data_loss(world: World) -> None:
     topic = world.topic()
     world.fill(topic, TEN[:3])
     start = {topic: {"0": 8}}
     with pytest.raises(DataLossError, match=f"{topic}-0 went back from offset 8 to 3"):
         Query(world.stream(subscribe=topic), start).next()
-
-
-def test_offsets_that_went_while_the_query_did_not_run_stop_it_or_are_left_out(world: World) -> None:
-    topic = world.topic()
-    world.fill(topic, TEN)
-    world.admin.delete_records({TopicPartition(topic, 0): 4}).unwrap()
-    start = {topic: {"0": 1}}
-    with pytest.raises(DataLossError, match=f"{topic}-0: offsets 1 to 3 are gone.*failOnDataLoss=false"):
-        Query(world.stream(subscribe=topic), start).next()
-    assert values(Query(world.stream(subscribe=topic, failOnDataLoss="false"), start).next()) == TEN[4:]
 
 
 def test_a_checkpoint_of_another_topic_is_told_apart(world: World) -> None:

@@ -267,7 +267,7 @@ rows = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(rows, st.integers(0, 2**32))
 def test_no_row_is_lost_or_doubled_on_the_way_to_its_partition(
     found: list[tuple[bytes | None, bytes | None, int | None]], seed: int
