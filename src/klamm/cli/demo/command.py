@@ -36,8 +36,8 @@ def demo(
     Six processes: a broker, members of a group that join, leave and are killed, and Spark. Nothing is left
     behind, not even after Ctrl-C. Spark comes with `pip install 'klamm[spark]'`.
     """
-    # Whoever tells it to end wants its children to end, too.
-    for name in ("SIGTERM", "SIGHUP"):
+    # Whoever tells it to end wants its children to end, too; background jobs of a shell ignore SIGINT by birth.
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.default_int_handler)
     try:
