@@ -69,15 +69,19 @@ def mutations(valid: bytes, random: Random) -> Iterator[bytes]:
 
 
 def decode_within_bounds(key: ApiKey, version: int, frame: bytes, has_tags: bool) -> None:
-    before, _ = tracemalloc.get_traced_memory()
-    tracemalloc.reset_peak()
-    try:
-        header = read_request_header(frame, has_tags=has_tags)
-        request_decoder(key, version)(frame, header.body_position)
-    except DecodeError:
-        pass  # refused: as good as understood
-    _, peak = tracemalloc.get_traced_memory()
-    assert peak - before <= MEMORY_PER_BYTE * len(frame) + MEMORY_FOR_NOTHING, frame.hex()
+    def peak_bytes() -> int:
+        before, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        try:
+            header = read_request_header(frame, has_tags=has_tags)
+            request_decoder(key, version)(frame, header.body_position)
+        except DecodeError:
+            pass  # refused: as good as understood
+        return tracemalloc.get_traced_memory()[1] - before
+
+    # What another thread of the test run allocates meanwhile counts too, but not three times in a row.
+    bound_bytes = MEMORY_PER_BYTE * len(frame) + MEMORY_FOR_NOTHING
+    assert any(peak_bytes() <= bound_bytes for _ in range(3)), frame.hex()
 
 
 @pytest.mark.parametrize(("key", "version"), EVERY_REQUEST)
