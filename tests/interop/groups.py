@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -156,3 +158,25 @@ class Watch:
                 member.kill()
             else:
                 member.close()
+
+
+@contextmanager
+def group_on(bootstrap: str, topic: str, folder: Path) -> Iterator[Watch]:
+    """A group of its own for a topic, watched; whoever still lives at the end is stopped."""
+    numbers = itertools.count()
+
+    def start_member(name: str, **settings: object) -> Member:
+        return Member(
+            name,
+            bootstrap,
+            group=f"group-of-{topic}",
+            topic=topic,
+            stderr_path=folder / f"{name}-{next(numbers)}.log",
+            **settings,  # type: ignore[arg-type]  # tests give what Member takes
+        )
+
+    watch = Watch(start_member)
+    try:
+        yield watch
+    finally:
+        watch.close()

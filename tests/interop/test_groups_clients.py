@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from interop.groups import Member, Watch
+from interop.groups import Watch, group_on
 from interop.harness import CLIENTS, START_MS, ClientProcess, Record
 
 pytestmark = [pytest.mark.groups, pytest.mark.timeout(180)]
@@ -20,21 +19,8 @@ COOPERATIVE_CLIENTS = ("confluent", "franz-go", "java", "kafka-python", "klamm")
 
 @pytest.fixture
 def watch(bootstrap: str, topic: str, tmp_path: Path) -> Iterator[Watch]:
-    numbers = itertools.count()
-
-    def start_member(name: str, **settings: object) -> Member:
-        return Member(
-            name,
-            bootstrap,
-            group=f"group-of-{topic}",
-            topic=topic,
-            stderr_path=tmp_path / f"{name}-{next(numbers)}.log",
-            **settings,  # type: ignore[arg-type]  # the tests below give what Member takes
-        )
-
-    watch = Watch(start_member)
-    yield watch
-    watch.close()
+    with group_on(bootstrap, topic, tmp_path) as watch:
+        yield watch
 
 
 def write(client: ClientFactory, topic: str, partition_count: int, each: int) -> set[tuple[int, int]]:

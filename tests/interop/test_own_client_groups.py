@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from interop.groups import Member, Watch
+from interop.groups import Watch, group_on
 from interop.harness import eventually
 from interop.own import Own, poll_until, read, values
 from interop.own_members import Party
@@ -246,21 +245,8 @@ def test_a_wakeup_and_a_second_thread_do_no_harm(own: Own, topic: str) -> None:
 
 @pytest.fixture
 def watch(cluster: str, topic: str, tmp_path: Path) -> Iterator[Watch]:
-    numbers = itertools.count()
-
-    def start_member(name: str, **settings: object) -> Member:
-        return Member(
-            name,
-            cluster,
-            group=f"group-of-{topic}",
-            topic=topic,
-            stderr_path=tmp_path / f"{name}-{next(numbers)}.log",
-            **settings,  # type: ignore[arg-type]  # the test gives what Member takes
-        )
-
-    watch = Watch(start_member)
-    yield watch
-    watch.close()
+    with group_on(cluster, topic, tmp_path) as watch:
+        yield watch
 
 
 def test_the_others_take_over_from_a_process_that_was_killed(own: Own, topic: str, watch: Watch) -> None:

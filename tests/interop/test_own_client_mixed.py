@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from interop.groups import Member, Watch
+from interop.groups import Member, Watch, group_on
 from interop.own import Own
 from klamm import TopicPartition
 from klamm.client.admin.model import GroupDescription
@@ -38,21 +37,8 @@ def cluster(bootstrap: str) -> str:
 
 @pytest.fixture
 def watch(bootstrap: str, topic: str, tmp_path: Path) -> Iterator[Watch]:
-    numbers = itertools.count()
-
-    def start_member(name: str, **settings: object) -> Member:
-        return Member(
-            name,
-            bootstrap,
-            group=f"group-of-{topic}",
-            topic=topic,
-            stderr_path=tmp_path / f"{name}-{next(numbers)}.log",
-            **settings,  # type: ignore[arg-type]  # the test gives what Member takes
-        )
-
-    watch = Watch(start_member)
-    yield watch
-    watch.close()
+    with group_on(bootstrap, topic, tmp_path) as watch:
+        yield watch
 
 
 def as_java_would(group: GroupDescription, topic: str) -> dict[str, list[TopicPartition]]:

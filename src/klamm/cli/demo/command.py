@@ -36,7 +36,7 @@ def demo(
     Six processes: a broker, members of a group that join, leave and are killed, and Spark. Nothing is left
     behind, not even after Ctrl-C. Spark comes with `pip install 'klamm[spark]'`.
     """
-    # Whoever tells it to end wants its children to end, too. A shell's background jobs ignore SIGINT else.
+    # Whoever tells it to end wants its children to end, too. A shell starts background jobs deaf to SIGINT.
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.default_int_handler)
