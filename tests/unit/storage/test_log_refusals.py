@@ -1,0 +1,272 @@
+"""The disk fills up, or fails: an error where it belongs, nothing half done, and the rest goes on."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from errno import EIO, ENOSPC
+
+import pytest
+
+from klamm.protocol.errors import ErrorCode
+from klamm.records.batch import parse_header
+from klamm.storage.engines.segments import SegmentStore
+from klamm.storage.engines.simulated_disk import Fault, Operation
+from klamm.storage.log import LogError
+from klamm.storage.topic_config import TopicConfig
+from unit.storage.log_samples import TOPIC_ID, T, a_batch, append, read_all, sync
+from unit.storage.log_world import CONFIG, A, World
+
+
+@pytest.mark.parametrize(
+    ("operation", "error_number"), [("write", EIO), ("write", ENOSPC), ("create", ENOSPC), ("rename", EIO)]
+)
+def test_a_failed_write_is_a_storage_error_and_leaves_nothing_half_done(
+    operation: Operation, error_number: int
+) -> None:
+    world = World(1)
+    log = world.start()
+    for n in range(30):
+        before = log.log_end_offset
+        world.files.faults = [Fault(operation, error_number=error_number)]
+        with suppress(LogError):  # most appends neither create nor rename a file
+            append(log, a_batch(value=b"%d" % n))
+            before += 1
+        assert log.log_end_offset == before
+        world.files.faults = []
+        append(log, a_batch(value=b"%d" % n))
+    sync(log)
+    values = [batch[16:] for batch in read_all(log)]
+    world.files.crash()
+    assert [batch[16:] for batch in read_all(world.start())] == values
+
+
+def test_what_was_sent_behind_a_refused_batch_does_not_take_its_place() -> None:
+    world = World(1)
+    log = world.start()
+    world.files.faults = [Fault("write")]
+    with pytest.raises(LogError):
+        append(log, a_batch(3, producer_id=A, producer_epoch=0, sequence=0))
+    with pytest.raises(LogError) as refused:
+        append(log, a_batch(producer_id=A, producer_epoch=0, sequence=3))
+    assert refused.value.error_code is ErrorCode.out_of_order_sequence_number
+    # A producer that gives up begins a new epoch, and is free.
+    assert append(log, a_batch(producer_id=A, producer_epoch=1, sequence=0)).base_offset == 0
+
+
+@pytest.mark.parametrize("let_through", [0, 1])
+def test_what_was_to_be_written_later_and_cannot_be_fails_its_flush_and_is_cut_off(let_through: int) -> None:
+    world = World(1)
+    log = world.start()
+    append(log, a_batch(producer_id=A, producer_epoch=0, sequence=0))
+    sync(log)
+    append(log, a_batch(producer_id=A, producer_epoch=0, sequence=1), write_later=True)
+    append(log, a_batch(producer_id=A, producer_epoch=0, sequence=2), write_later=True)
+    world.files.faults = [Fault("write", is_lasting=True)]
+    if let_through:  # somebody else comes to grief first
+        with pytest.raises(LogError):
+            append(log)
+    ticket = log.start_sync()
+    assert ticket is not None
+    assert ticket.files_only() is None
+    with pytest.raises(OSError, match="error"):
+        ticket.run()
+    log.fail_sync(ticket)
+    assert (log.log_end_offset, log.high_watermark) == (1, 1)
+    world.files.faults = []
+    assert (
+        append(log, a_batch(producer_id=A, producer_epoch=1, sequence=0), write_later=True).base_offset == 1
+    )
+    sync(log)
+    world.files.crash()
+    assert [parse_header(batch).producer_epoch for batch in read_all(world.start())] == [0, 1]
+
+
+def test_a_failed_roll_leaves_nothing() -> None:
+    world = World(1)
+    log = world.start()
+    append(log, a_batch())
+    for operations in range(6):
+        world.files.faults = [Fault("truncate", let_through=operations)]
+        with suppress(OSError):
+            log.roll(0)
+        assert world.files.exists("/data/t-0/00000000000000000001.log") is (len(log.segments) > 1)
+    assert len(log.segments) > 1
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("rolls_again", [True, False])
+def test_what_a_failed_roll_leaves_stands_in_nobodys_way(is_clean: bool, rolls_again: bool) -> None:
+    world = World(1)
+    log = world.start()
+    append(log, a_batch(value=b"first"))
+    # The disk refused to go on, and to remove the file.
+    world.files.write_file("/data/t-0/00000000000000000001.log", b"", sync=True)
+    world.files.sync_directory("/data/t-0")
+    append(log, a_batch(value=b"again"))
+    if rolls_again:
+        log.roll(0)
+        append(log, a_batch(value=b"later"))
+    sync(log)
+    end_offset = log.log_end_offset
+    if is_clean:
+        world.store.close()
+    else:
+        world.files.crash()
+    log = world.start()
+    assert log.log_end_offset == end_offset
+    assert len(read_all(log)) == end_offset
+
+
+def test_a_full_disk_refuses_appends_until_there_is_room() -> None:
+    world = World(1)
+    log = world.start()
+    append(log)
+    sync(log)
+    world.files.capacity_bytes = world.files._used_bytes() + 40
+    size_bytes = log.size_bytes
+    for _ in range(3):
+        with pytest.raises(LogError) as refused:
+            append(log)
+        assert refused.value.error_code is ErrorCode.kafka_storage_error
+    assert (log.log_end_offset, log.size_bytes) == (1, size_bytes)
+    world.files.capacity_bytes = None
+    append(log)
+    sync(log)
+    assert log.high_watermark == 2
+    world.files.crash()
+    assert world.start().log_end_offset == 2
+
+
+def test_a_tail_that_cannot_be_cut_at_once_is_cut_before_the_next_append() -> None:
+    world = World(1)
+    log = world.start()
+    append(log)
+    sync(log)
+    world.files.faults = [Fault("write"), Fault("truncate", is_lasting=True)]
+    for _ in range(2):
+        with pytest.raises(LogError):
+            append(log, a_batch(value=b"x" * 400))
+    world.files.faults = []
+    append(log, a_batch(value=b"y"))
+    sync(log)
+    world.files.crash()
+    log = world.start()
+    assert [b"y" in batch for batch in read_all(log)] == [False, True]
+
+
+def test_a_failed_flush_of_a_producers_batch_lets_it_send_again() -> None:
+    world = World(1)
+    log = world.start()
+    batch = a_batch(producer_id=A, producer_epoch=0, sequence=0)
+    append(log, batch)
+    ticket = log.start_sync()
+    assert ticket is not None
+    world.files.faults = [Fault("sync")]
+    with pytest.raises(OSError, match="Input/output"):
+        ticket.run()
+    log.fail_sync(ticket)
+    assert (log.log_end_offset, log.high_watermark) == (0, 0)
+    again = append(log, batch)
+    assert not again.is_duplicate
+    sync(log)
+    assert log.high_watermark == 1
+    # The pages that the first flush lost must not be believed: only what came after counts.
+    world.files.crash()
+    log = world.start()
+    assert log.log_end_offset == 1
+    assert append(log, batch).is_duplicate
+
+
+def test_when_even_the_cut_fails_the_log_refuses_until_it_is_opened_again() -> None:
+    world = World(1)
+    log = world.start()
+    append(log)
+    sync(log)
+    append(log)
+    ticket = log.start_sync()
+    assert ticket is not None
+    world.files.faults = [Fault("sync", is_lasting=True), Fault("truncate", is_lasting=True)]
+    with pytest.raises(OSError, match="Input/output"):
+        ticket.run()
+    with pytest.raises(LogError):
+        log.fail_sync(ticket)
+    world.files.faults = []
+    with pytest.raises(LogError) as refused:
+        append(log)
+    assert refused.value.error_code is ErrorCode.kafka_storage_error
+    assert log.start_sync() is None
+    log.close()
+    reopened = world.store.open("t", TOPIC_ID, 0, leader_epoch=1, config=CONFIG)
+    assert reopened.log_end_offset in (1, 2)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("let_through", range(5))
+def test_indexes_whose_flush_failed_are_written_again(seed: int, let_through: int) -> None:
+    world = World(seed)
+    log = world.start()
+    for time_ms in (T + 5_000, T, T + 1_000, T + 1_500):
+        append(log, a_batch(timestamps_ms=[time_ms]))
+    sync(log)
+    log.roll(world.clock.now_ms())
+    append(log, a_batch(timestamps_ms=[T + 9_000]))
+    world.files.faults = [Fault("sync", let_through=let_through)]
+    ticket = log.start_sync()
+    assert ticket is not None
+    with pytest.raises(OSError, match="Input/output error"):
+        ticket.run()
+    log.fail_sync(ticket)
+    append(log, a_batch(timestamps_ms=[T + 9_000]))
+    sync(log)
+    world.store.start_checkpoint()()
+    world.files.crash()
+    log = world.start()
+    found = log.offset_for_timestamp(T + 2_000, log.log_end_offset)
+    assert (found.offset, found.timestamp_ms) == (0, T + 5_000)
+
+
+def test_log_starts_that_the_disk_refused_are_saved_when_it_takes_them_again() -> None:
+    world = World(1)
+    log = world.start()
+    for _ in range(5):
+        append(log)
+    sync(log)
+    log.delete_records(3)
+    world.files.faults = [Fault("sync")]
+    with pytest.raises(LogError) as refused:
+        world.store.start_saving_log_starts()()
+    assert refused.value.error_code is ErrorCode.kafka_storage_error
+    assert log.delete_records(3) == 3
+    world.store.start_saving_log_starts()()
+    world.files.crash()
+    assert world.start().log_start_offset == 3
+
+
+def test_a_stop_that_the_disk_spoils_is_not_called_clean() -> None:
+    world = World(1)
+    log = world.start()
+    append(log)
+    world.files.faults = [Fault("sync")]
+    world.store.close()
+    assert not world.files.exists("/data/.kafka_cleanshutdown")
+    assert world.start().log_end_offset == 1
+
+
+def test_an_index_that_cannot_be_written_yet_does_not_spoil_the_append() -> None:
+    world = World(1)
+    store = SegmentStore(
+        "/other", cluster_id="c", node_id=1, clock=world.clock, flush_on_commit=True, files=world.files
+    )
+    log = store.open("t", TOPIC_ID, 0, leader_epoch=0, config=TopicConfig(index_interval_bytes=0))
+    batch = a_batch()
+    for _ in range(1024):
+        append(log, batch)
+    # The next entry fills a block, which goes to the index file, behind the batch itself.
+    world.files.faults = [Fault("write", let_through=1)]
+    assert append(log, batch).base_offset == 1024
+    assert not world.files.faults
+    append(log, batch)
+    sync(log)
+    assert log.high_watermark == 1026
+    store.close()
+    assert len(world.files.read_file("/other/t-0/00000000000000000000.index")) == 8 * 1025
