@@ -14,8 +14,8 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from klamm.broker.answer import Answer
-from klamm.broker.context import CloseConnectionError, Held, Parked, Promise, RequestContext
-from klamm.broker.dispatch import Dispatcher, Endpoint, RefusalLog
+from klamm.broker.context import CloseConnectionError, Parked, Promise, RequestContext
+from klamm.broker.dispatch import HEAD, Dispatcher, Endpoint, RefusalLog
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import DecodeError, ErrorCode
 from klamm.protocol.framing import FrameReader
@@ -37,13 +37,45 @@ _LINGER_S: Final = 5
 _API_VERSIONS_KEY: Final = int(ApiKey.API_VERSIONS).to_bytes(2, "big")
 # Error 35 in the layout of version 0, naming only ApiVersions itself: the client tries again, lower.
 _UNSUPPORTED_VERSION: Final = Struct(">iihihhh")
-_START: Final = Struct(">ii")
 
 _log = logging.getLogger(__name__)
 
 
 class Connection(asyncio.Protocol):
     """The asyncio side of one client. It knows frames and order, and of the requests nothing."""
+
+    __slots__ = (
+        "_active_at_ms",
+        "_broken",
+        "_context",
+        "_dispatcher",
+        "_find_endpoint",
+        "_flush_is_due",
+        "_headers",
+        "_idle_timer",
+        "_is_lost",
+        "_is_pumping",
+        "_loop",
+        "_now_ms",
+        "_on_lost",
+        "_on_made",
+        "_out",
+        "_out_bytes",
+        "_parked",
+        "_pump_is_due",
+        "_reader",
+        "_reading_is_paused",
+        "_refusals",
+        "_services",
+        "_takes_no_more",
+        "_transport",
+        "_unanswered",
+        "_undecided",
+        "_undecided_bytes",
+        "_writing_is_paused",
+        "client_ip",
+        "peer",
+    )
 
     def __init__(
         self,
@@ -57,6 +89,7 @@ class Connection(asyncio.Protocol):
     ) -> None:
         self._services = services
         self._loop = services.loop
+        self._now_ms = services.clock.now_ms
         self._dispatcher = dispatcher
         self._find_endpoint = dispatcher.find
         self._refusals = refusals
@@ -80,7 +113,7 @@ class Connection(asyncio.Protocol):
         self._takes_no_more = False  # answers what was decided, then closes
         self._is_lost = False
         self._idle_timer: asyncio.TimerHandle | None = None
-        self._active_at_ms = services.clock.now_ms()
+        self._active_at_ms = self._now_ms()
         self._context = RequestContext("", "", listener, -1)
         self.peer = ""
         self.client_ip = ""
@@ -109,9 +142,21 @@ class Connection(asyncio.Protocol):
         self._arm_idle_timer(self._services.config.connections_max_idle_ms)
 
     def data_received(self, data: bytes) -> None:
-        self._active_at_ms = self._services.clock.now_ms()
+        self._active_at_ms = self._now_ms()
         if self._takes_no_more or self._broken is not None:
             return
+        frame = None
+        if not self._undecided and self._may_decide():
+            frame = self._reader.only(data)
+        if frame is not None:
+            self._decide(frame)
+        else:
+            self._take_in(data)
+        if self._out:
+            self._flush_out()
+        self._mind_reading()
+
+    def _take_in(self, data: bytes) -> None:
         undecided = self._undecided
         try:
             for frame in self._reader.feed(data):
@@ -120,9 +165,6 @@ class Connection(asyncio.Protocol):
         except DecodeError as error:
             self._broken = str(error)  # what came whole before the nonsense is served first
         self._pump()
-        if self._out:
-            self._flush_out()
-        self._mind_reading()
 
     def eof_received(self) -> None:
         self._peer_is_gone()
@@ -150,13 +192,7 @@ class Connection(asyncio.Protocol):
         self._is_pumping = True
         undecided = self._undecided
         try:
-            while (
-                undecided
-                and self._parked is None
-                and not self._takes_no_more
-                and not self._writing_is_paused
-                and len(self._unanswered) < MAX_UNANSWERED
-            ):
+            while undecided and self._may_decide():
                 frame = undecided.popleft()
                 self._undecided_bytes -= len(frame)
                 self._decide(frame)
@@ -164,6 +200,14 @@ class Connection(asyncio.Protocol):
             self._is_pumping = False
         if self._broken is not None and not undecided and not self._takes_no_more:
             self._refuse(self._broken, "frame")
+
+    def _may_decide(self) -> bool:
+        return (
+            self._parked is None
+            and not self._takes_no_more
+            and not self._writing_is_paused
+            and len(self._unanswered) < MAX_UNANSWERED
+        )
 
     def _decide(self, frame: bytes) -> None:
         endpoint = self._find_endpoint(frame[:4])
@@ -180,16 +224,20 @@ class Connection(asyncio.Protocol):
         context = self._context
         if context.api_version != endpoint.version or context.client_id != client_id:
             context = self._context = context.of(client_id, endpoint.version)
-        meter = self._services.meter
-        began_at_ms = 0 if meter is None else self._services.clock.now_ms()
+        services = self._services
+        meter = services.meter
+        began_at_ms = 0 if meter is None else self._now_ms()
         try:
-            result = endpoint.handle(self._services, context, request)
+            result = endpoint.handle(services, context, request)
         except Exception as error:
             # Whatever a handler raises, its client gets an answer and the others notice nothing.
             result = self._failure(endpoint, request, error)
         if meter is not None:
-            meter.decided(endpoint, len(frame), self._services.clock.now_ms() - began_at_ms)
-        self._take_result(endpoint, correlation_id, request, result)
+            meter.decided(endpoint, len(frame), self._now_ms() - began_at_ms)
+        if type(result) is endpoint.response_type and not self._unanswered:
+            self._write(endpoint, correlation_id, result, self._active_at_ms)
+        else:
+            self._take_result(endpoint, correlation_id, request, result)
 
     def _new_endpoint(self, frame: bytes) -> Endpoint | None:
         """What serves an API that nobody asked for before; None when nothing does, and the client knows."""
@@ -204,11 +252,12 @@ class Connection(asyncio.Protocol):
 
     def _take_result(self, endpoint: Endpoint, correlation_id: int, request: Any, result: Any) -> None:
         started_at_ms = self._active_at_ms
-        if isinstance(result, Held):
-            answer = Answer(self, endpoint, correlation_id, request, result.response, started_at_ms)
-            self._unanswered.append(answer)
-        elif isinstance(result, Parked):
-            self._park(Answer(self, endpoint, correlation_id, request, result.response, started_at_ms))
+        if isinstance(result, Promise):
+            answer = Answer(self, endpoint, correlation_id, request, result, started_at_ms)
+            if isinstance(result, Parked):
+                self._park(answer)
+            else:
+                self._unanswered.append(answer)
         elif result is None:
             self._observe(endpoint, None, started_at_ms)
         elif type(result) is not endpoint.response_type and hasattr(result, "__await__"):
@@ -245,7 +294,7 @@ class Connection(asyncio.Protocol):
             _UNSUPPORTED_VERSION.size - 4, correlation_id, ErrorCode.unsupported_version, 1, 18, 0, 4
         )
         if not self._unanswered:
-            self._send([body], len(body))
+            self._send(body)
             return
         ready: Promise[bytes] = Promise()
         ready.keep(body)
@@ -255,7 +304,7 @@ class Connection(asyncio.Protocol):
 
     def answer_is_ready(self, answer: Answer) -> None:
         """An answer came: send it and all ready ones behind it, and go on deciding."""
-        self._active_at_ms = self._services.clock.now_ms()
+        self._active_at_ms = self._now_ms()
         if answer is self._parked:
             self._parked = None
         unanswered = self._unanswered
@@ -281,7 +330,7 @@ class Connection(asyncio.Protocol):
         if response is None:
             self._observe(answer.endpoint, None, answer.started_at_ms, has_waited=True)
         elif answer.endpoint is _RAW:
-            self._send([response], len(response))
+            self._send(response)
         else:
             self._write(
                 answer.endpoint, answer.correlation_id, response, answer.started_at_ms, has_waited=True
@@ -306,15 +355,15 @@ class Connection(asyncio.Protocol):
             _log.exception("the answer to %s from %s cannot be written", endpoint, self.peer)
             self._take_no_more()
             return
-        has_tags = endpoint.response_has_tags
+        head_bytes = endpoint.head_bytes
         if endpoint.is_large:
-            size_bytes = 4 + has_tags + sum(map(len, parts))
-        else:
-            parts = [parts[0] if len(parts) == 1 else b"".join(parts)]
-            size_bytes = 4 + has_tags + len(parts[0])
-        head = _START.pack(size_bytes, correlation_id)
-        self._out.append(head + b"\0" if has_tags else head)
-        self._send(parts, 4 + size_bytes)
+            size_bytes = head_bytes + sum(map(len, parts))
+            self._out.append(endpoint.pack_head(size_bytes - 4, correlation_id))
+            self._out += parts
+            self._sent(size_bytes)
+            return
+        body = parts[0] if len(parts) == 1 else b"".join(parts)
+        self._send(endpoint.pack_head(head_bytes - 4 + len(body), correlation_id) + body)
 
     def _observe(
         self, endpoint: Endpoint, response: Any, started_at_ms: int, *, has_waited: bool = False
@@ -325,8 +374,11 @@ class Connection(asyncio.Protocol):
             total_ms = self._services.clock.now_ms() - started_at_ms
             meter.answered(endpoint, response, total_ms, has_waited=has_waited)
 
-    def _send(self, parts: list[Buffer], size_bytes: int) -> None:
-        self._out += parts
+    def _send(self, data: bytes) -> None:
+        self._out.append(data)
+        self._sent(len(data))
+
+    def _sent(self, size_bytes: int) -> None:
         self._out_bytes += size_bytes
         if self._out_bytes >= MAX_UNDECIDED_BYTES:
             # A burst of large answers must feel the send buffer's limit while it is being decided.
@@ -343,7 +395,9 @@ class Connection(asyncio.Protocol):
         self._out, self._out_bytes = [], 0
         if self._transport is None or self._is_lost or not out:
             return
-        if size_bytes <= _JOINED_BYTES:
+        if len(out) == 1:
+            self._transport.write(out[0])
+        elif size_bytes <= _JOINED_BYTES:
             self._transport.write(b"".join(out))
         else:
             self._transport.writelines(out)
@@ -444,4 +498,4 @@ def _never(*_: Any) -> Any:
     raise AssertionError("a raw answer is neither decoded nor encoded")
 
 
-_RAW: Final = Endpoint(ApiKey.API_VERSIONS, -1, False, False, _never, _never, _never, _never)
+_RAW: Final = Endpoint(ApiKey.API_VERSIONS, -1, False, HEAD.size, _never, _never, _never, _never, _never)

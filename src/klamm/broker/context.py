@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from asyncio import Future
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
@@ -43,6 +42,9 @@ class CloseConnectionError(Exception):
 class Promise(Generic[Response]):
     """A response to come, heard by one listener in the moment it comes.
 
+    The request is decided and done; only its answer waits, for the disk. Later requests of its connection
+    need not wait with it: five produces share one flush.
+
     What a Future does beyond that (callbacks in a later turn of the loop, awaiting) costs more than deciding
     a small produce. Whoever listens is called in the middle of somebody else's work: it may put the response
     down, and must leave everything else for later.
@@ -78,24 +80,13 @@ class Promise(Generic[Response]):
         self._listener = listener
 
 
-@dataclass(slots=True)
-class Held(Generic[Response]):
-    """Decided and done; only the answer waits, for the disk.
+class Parked(Promise[Response]):
+    """A response that waits for something to happen; behind it nothing of its connection is decided."""
 
-    Later requests of the same connection need not wait with it: five produces share one flush.
-    """
-
-    response: Promise[Response] | Future[Response]
+    __slots__ = ()
 
 
-@dataclass(slots=True)
-class Parked(Generic[Response]):
-    """The answer waits for something to happen, and behind it nothing of its connection is decided."""
-
-    response: Promise[Response]
-
-
-# What a handler gives back: an answer to be sent at once; an awaitable, which is parked; a parked or a held
-# answer; or None, when the client wants no answer.
-Answer: TypeAlias = Response | Awaitable[Response] | Parked[Response] | Held[Response] | None
+# What a handler gives back: an answer to be sent at once; an awaitable, which is parked; a promise, held or
+# parked; or None, when the client wants no answer.
+Answer: TypeAlias = Response | Awaitable[Response] | Promise[Response] | None
 Handler: TypeAlias = Callable[["Services", RequestContext, Any], Answer[Any]]

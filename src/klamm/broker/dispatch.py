@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from struct import Struct
 from typing import Any, Final
 
 from klamm.broker.context import Handler
@@ -20,6 +21,9 @@ from klamm.protocol.headers import is_flexible, response_has_tags
 _REPORTS_PER_WINDOW: Final = 10
 _WINDOW_MS: Final = 10_000
 
+HEAD: Final = Struct(">ii")
+TAGGED_HEAD: Final = Struct(">iix")  # no tags: their number is the byte that is packed as zero
+
 _log = logging.getLogger(__name__)
 
 
@@ -30,7 +34,8 @@ class Endpoint:
     api_key: ApiKey
     version: int
     header_has_tags: bool
-    response_has_tags: bool
+    head_bytes: int  # what stands before the body of an answer: size, correlation id, tags if there are any
+    pack_head: Callable[[int, int], bytes]
     decode: Decode
     encode: Encode
     handle: Handler
@@ -64,11 +69,13 @@ class Dispatcher:
         route = self._routes.find(key, version)
         if route is None:
             raise DecodeError(f"API {key} version {version} is not served")
+        head = TAGGED_HEAD if response_has_tags(key, version) else HEAD
         return Endpoint(
             api_key=route.api_key,
             version=version,
             header_has_tags=is_flexible(key, version),
-            response_has_tags=response_has_tags(key, version),
+            head_bytes=head.size,
+            pack_head=head.pack,
             decode=request_decoder(key, version),
             encode=response_encoder(key, version),
             handle=self._routes.handler(route),

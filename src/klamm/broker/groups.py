@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
-from klamm.broker.context import Held, Parked, Promise, RequestContext
+from klamm.broker.context import Parked, Promise, RequestContext
 from klamm.broker.group_events import EventWriter
 from klamm.broker.group_logs import PartitionCoordinatorLog
 from klamm.broker.topic_names import OFFSETS_TOPIC
@@ -66,6 +66,9 @@ class Groups:
             topics=_Topics(services.image),
             host=self,
         )
+        self._handle = self._coordinator.handle
+        self._now_ms = services.clock.now_ms
+        self._timestamp_ms = services.clock.timestamp_ms
         self._watched: dict[int, _Watch] = {}
         self._timer: TimerHandle | None = None
         self._timer_at_ms = 0
@@ -107,32 +110,37 @@ class Groups:
     def ask(self, request: Any, context: RequestContext) -> Any:
         """Decide; the answer, or a held one when it waits for the disk."""
         promise: Promise[Any] = Promise()
-        clock = self._services.clock
-        self._coordinator.handle(
+        self._handle(
             request,
             Context(
-                clock.now_ms(), clock.timestamp_ms(), context.client_id, context.client_host, "", promise
+                self._now_ms(), self._timestamp_ms(), context.client_id, context.client_host, "", promise
             ),
         )
         response = promise.outcome()
-        return Held(promise) if response is None else response
+        return promise if response is None else response
 
     def ask_parked(self, request: Any, context: RequestContext) -> Any:
         """Decide; the answer, or a parked one when it waits for other members."""
-        promise: Promise[Any] = Promise()
-        clock = self._services.clock
-        asked = Context(
-            clock.now_ms(), clock.timestamp_ms(), context.client_id, context.client_host, "", promise
-        )
+        promise: Parked[Any] = Parked()
+        fresh_id = ""
         if type(request) is JoinGroupRequest and not request.member_id:
-            asked.fresh_id = fresh_uuid(self._services.random)
-        self._coordinator.handle(request, asked)
+            fresh_id = fresh_uuid(self._services.random)
+        self._handle(
+            request,
+            Context(
+                self._now_ms(),
+                self._timestamp_ms(),
+                context.client_id,
+                context.client_host,
+                fresh_id,
+                promise,
+            ),
+        )
         response = promise.outcome()
-        return Parked(promise) if response is None else response
+        return promise if response is None else response
 
     def _now(self) -> Context:
-        clock = self._services.clock
-        return Context(now_ms=clock.now_ms(), timestamp_ms=clock.timestamp_ms())
+        return Context(now_ms=self._now_ms(), timestamp_ms=self._timestamp_ms())
 
     # --- what the coordinator asks of its host ---------------------------------------------------------
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kio.schema.errors import ErrorCode
 
-__all__ = ["DecodeError", "ErrorCode"]
+__all__ = ["NO_ERROR", "DecodeError", "ErrorCode"]
+
+NO_ERROR: Final = ErrorCode.none  # an enum's member is looked up slowly, and this one for every request
 
 
 class DecodeError(ValueError):

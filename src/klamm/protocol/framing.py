@@ -39,6 +39,19 @@ class FrameReader:
         """What has come and belongs to no frame yet."""
         return len(self._head) + self._came
 
+    def only(self, data: bytes) -> bytes | None:
+        """The frame, if what arrived is exactly one, as is usual; else None, and `feed` is to have it."""
+        size = len(data) - 4
+        if (
+            self._smallest <= size <= LARGEST_BUT_PRODUCE
+            and data.startswith(size.to_bytes(4, "big"))
+            and size <= self._max_bytes
+            and not self._parts
+            and not self._head
+        ):
+            return data[4:]
+        return None
+
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Take what arrived; yields each frame that is now complete, without its size."""
         position = 0

@@ -36,9 +36,20 @@ def test_frames_come_out_whole_however_the_stream_is_cut(payloads: list[bytes], 
     seen: list[bytes] = []
     for cut in [*cuts, len(stream)]:
         piece, stream = stream[:cut], stream[cut:]
-        seen += reader.feed(piece)
+        whole = reader.only(piece)
+        seen += reader.feed(piece) if whole is None else [whole]
     assert seen == payloads
     assert reader.buffered_bytes == 0
+
+
+def test_what_is_exactly_one_frame_is_taken_at_once_within_the_same_bounds() -> None:
+    reader = FrameReader(100)
+    assert reader.only(framed(b"12345678")) == b"12345678"
+    assert reader.only(framed(b"1234567")) is None
+    assert reader.only(framed(bytes(101))) is None
+    assert reader.only(framed(b"12345678") * 2) is None
+    assert list(reader.feed(framed(b"12345678")[:6])) == []
+    assert reader.only(framed(b"12345678")) is None
 
 
 @pytest.mark.parametrize("size", [-1, 0, 7, 1001, -(2**31), 2**31 - 1])

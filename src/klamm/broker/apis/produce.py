@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from klamm.broker.context import Answer, CloseConnectionError, Held, RequestContext
+from klamm.broker.context import Answer, CloseConnectionError, RequestContext
 from klamm.broker.partitions import NO_ERROR, Partition
 from klamm.broker.produce_wait import Appended, ProduceWait, SingleWait, refuse
 from klamm.broker.services import Services
@@ -96,12 +96,12 @@ def handle(services: Services, context: RequestContext, request: ProduceRequest)
             appended.refuse(ErrorCode.request_timed_out)
         return response
     due_at_ms = services.clock.now_ms() + request.timeout_ms
-    return Held(ProduceWait(services.deadlines, response, waiting, due_at_ms).promise)
+    return ProduceWait(services.deadlines, response, waiting, due_at_ms).promise
 
 
 def _handle_one(
     services: Services, request: ProduceRequest, topic: TopicProduceData, data: PartitionProduceData
-) -> ProduceResponse | Held[ProduceResponse] | None:
+) -> ProduceResponse | SingleWait | None:
     """The short way for one batch of which nothing is out of the ordinary, which is nearly every one.
 
     None when something is: then nothing has happened yet, and the long way finds out what to say.
@@ -156,7 +156,7 @@ def _handle_one(
         refuse(line, ErrorCode.request_timed_out)
         return response
     due_at_ms = now_ms + request.timeout_ms
-    return Held(SingleWait(services.deadlines, response, line, partition, last_offset, due_at_ms))
+    return SingleWait(services.deadlines, response, line, partition, last_offset, due_at_ms)
 
 
 def _tell_refusal(line: PartitionProduceResponse, partition: Partition, error: LogError) -> None:

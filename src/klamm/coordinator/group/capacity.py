@@ -6,7 +6,7 @@ from klamm.coordinator.group.draft import Draft, GroupOutcome
 from klamm.coordinator.group.events import Cause
 from klamm.coordinator.group.live import Live, Trigger
 from klamm.coordinator.group.notes import MembersRemoved, PendingForgotten
-from klamm.coordinator.group.phases import Phase
+from klamm.coordinator.group.phases import COMPLETING, PREPARING, STABLE
 from klamm.coordinator.group.rebalance import NOTHING, prepare_rebalance
 from klamm.coordinator.group.signals import JoinCheck, OverCapacity
 from klamm.coordinator.group.state import GroupState
@@ -18,15 +18,15 @@ from klamm.protocol.messages.join_group import JoinGroupResponse
 
 def has_room(live: Live, member_id: str, max_size: int) -> bool:
     """Whether a joiner may come in. Ids that were only handed out do not count."""
-    match live.phase:
-        case Phase.PREPARING:
-            member = live.members.get(member_id)
-            is_waiting = member is not None and member.parked_join is not None
-            return is_waiting or live.awaiting_join < max_size
-        case Phase.COMPLETING | Phase.STABLE:
-            return member_id in live.members or len(live.members) < max_size
-        case _:
+    phase = live.phase
+    if phase is PREPARING:
+        if live.awaiting_join < max_size:
             return True
+        member = live.members.get(member_id)
+        return member is not None and member.parked_join is not None
+    if phase is COMPLETING or phase is STABLE:
+        return member_id in live.members or len(live.members) < max_size
+    return True
 
 
 def turn_away(draft: Draft, live: Live, member_id: str) -> GroupOutcome:
@@ -48,7 +48,7 @@ def turn_away(draft: Draft, live: Live, member_id: str) -> GroupOutcome:
 def over_capacity(state: GroupState, signal: OverCapacity, context: Context) -> GroupOutcome:
     """Let the members of a group that is too large join again: the last to come find no room."""
     group = state.groups.get(signal.group_id)
-    if group is None or group.live.phase is not Phase.STABLE:
+    if group is None or group.live.phase is not STABLE:
         return NOTHING
     draft = Draft(state, signal.group_id, context)
     trigger = Trigger(cause=Cause.GROUP_FULL)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from klamm.coordinator.group.live import Live
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.errors import NO_ERROR, ErrorCode
 
 
 def membership_error(live: Live, member_id: str, group_instance_id: str | None) -> ErrorCode:
@@ -19,7 +19,7 @@ def membership_error(live: Live, member_id: str, group_instance_id: str | None) 
             return ErrorCode.fenced_instance_id
     if member_id not in live.members:
         return ErrorCode.unknown_member_id
-    return ErrorCode.none
+    return NO_ERROR
 
 
 _COMMIT_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {

@@ -25,7 +25,7 @@ from klamm.coordinator.group.topics import (
     with_refused_deletes,
 )
 from klamm.coordinator.runtime.outcome import Context
-from klamm.coordinator.runtime.shard import Host, Shard, Status
+from klamm.coordinator.runtime.shard import ACTIVE, Host, Shard, Status
 from klamm.coordinator.runtime.shards import Shards
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -133,7 +133,7 @@ class GroupCoordinator:
             self.send(context.token, error_response(request, ErrorCode.invalid_group_id))
             return
         shard = self.shards.by_partition.get(self.partition_for(group_id))
-        if shard is not None and shard.status is Status.ACTIVE:
+        if shard is not None and shard.status is ACTIVE:
             shard.handle(request, context)
         else:
             self._to_shard(group_id, request, context)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from klamm.coordinator.group.draft import GroupOutcome, reply
-from klamm.coordinator.group.phases import Phase
+from klamm.coordinator.group.phases import DEAD, PREPARING
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context, Outcome, Reply
 from klamm.protocol.errors import ErrorCode
@@ -21,7 +21,7 @@ def heartbeat(state: GroupState, request: HeartbeatRequest, context: Context) ->
     if group is None:
         return _refuse(context, ErrorCode.unknown_member_id)
     live = group.live
-    if live.phase is Phase.DEAD:
+    if live.phase is DEAD:
         return _refuse(context, ErrorCode.coordinator_not_available)
     # `checks.membership_error`, written out: this path is taken more often than all others together.
     member_id = request.member_id
@@ -39,7 +39,7 @@ def heartbeat(state: GroupState, request: HeartbeatRequest, context: Context) ->
     # Renew during a rebalance too: the member needs that time to rejoin.
     return Outcome(
         renewed=member,
-        replies=(Reply(context.token, _REJOIN if live.phase is Phase.PREPARING else _ALIVE),),
+        replies=(Reply(context.token, _REJOIN if live.phase is PREPARING else _ALIVE),),
         seen_offset=group.memory.registered_until,
     )
 

@@ -6,12 +6,14 @@ Version 1 brings the rebalance timeout, 4 the two steps (an id first, then a joi
 
 from __future__ import annotations
 
+from typing import Final
+
 from klamm.coordinator.group.capacity import has_room, turn_away
 from klamm.coordinator.group.draft import Draft, GroupOutcome, reply
 from klamm.coordinator.group.events import Cause
 from klamm.coordinator.group.live import NEW_MEMBER_TIMEOUT_MS, JoinProtocol, Live, Member, Parked
-from klamm.coordinator.group.notes import GroupOpened, IdHandedOut, MemberAdded, MemberRejoined
-from klamm.coordinator.group.phases import Phase
+from klamm.coordinator.group.notes import GroupOpened, IdHandedOut, MemberAdded, MemberRejoined, Note
+from klamm.coordinator.group.phases import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
 from klamm.coordinator.group.rebalance import (
     longest_rebalance_ms,
     members_list,
@@ -19,12 +21,14 @@ from klamm.coordinator.group.rebalance import (
     triggered_by,
 )
 from klamm.coordinator.group.signals import JoinCheck, PendingOver, SessionOver
-from klamm.coordinator.group.state import NOBODY, GroupState
+from klamm.coordinator.group.state import NOBODY, Group, GroupState
 from klamm.coordinator.group.static_members import replace_static_member
-from klamm.coordinator.runtime.outcome import Context
+from klamm.coordinator.runtime.outcome import Context, Outcome, Reply
 from klamm.coordinator.runtime.timers import Timer, TimerChange
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+_ID_REQUIRED: Final = ErrorCode.member_id_required
 
 
 def join_group(state: GroupState, request: JoinGroupRequest, context: Context) -> GroupOutcome:
@@ -36,21 +40,21 @@ def join_group(state: GroupState, request: JoinGroupRequest, context: Context) -
     group = state.groups.get(request.group_id)
     if group is None and member_id:
         return _refuse(request, context, ErrorCode.unknown_member_id)
-    draft = Draft(state, request.group_id, context)
     live = NOBODY if group is None else group.live
     if not has_room(live, member_id, config.group_max_size):
-        return turn_away(draft, live, member_id)
+        return turn_away(Draft(state, request.group_id, context), live, member_id)
     error_code = _join_error(live, request)
-    if error_code is not ErrorCode.none:
+    if error_code is not NO_ERROR:
         return _refuse(request, context, error_code)
+    if not member_id and request.group_instance_id is None and request.must_know_member_id:
+        return _hand_out_id(group, request, context)
+    draft = Draft(state, request.group_id, context)
     if live is NOBODY:
         live = Live(request.group_id)
         draft.notes.append(GroupOpened(request.group_id, live))
     protocols = tuple([JoinProtocol(offered.name, offered.metadata) for offered in request.protocols])
     if member_id in live.members:
         return _rejoin(draft, live, request, protocols)
-    if not member_id and request.group_instance_id is None and request.must_know_member_id:
-        return _hand_out_id(draft, request)
     if not member_id and request.group_instance_id in live.static_members:
         return replace_static_member(draft, live, request, protocols, _rebalance_timeout_ms(request))
     return _add(draft, live, request, protocols)
@@ -62,47 +66,57 @@ def _refuse(request: JoinGroupRequest, context: Context, error_code: ErrorCode) 
 
 def _join_error(live: Live, request: JoinGroupRequest) -> ErrorCode:
     """Checks in Kafka's order, once there is room."""
-    if live.phase is Phase.DEAD:
+    if live.phase is DEAD:
         return ErrorCode.coordinator_not_available
     if not _offers_a_common_protocol(live, request):
         return ErrorCode.inconsistent_group_protocol
     member_id, instance_id = request.member_id, request.group_instance_id
     if not member_id:
-        return ErrorCode.none
+        return NO_ERROR
     if member_id in live.pending:
         # Static members are never sent away to come back with an id.
-        return ErrorCode.none if instance_id is None else ErrorCode.unknown_server_error
+        return NO_ERROR if instance_id is None else ErrorCode.unknown_server_error
     if instance_id is not None:
         known_id = live.static_members.get(instance_id)
         if known_id is None:
             return ErrorCode.unknown_member_id
         if known_id != member_id:
             return ErrorCode.fenced_instance_id
-    return ErrorCode.none if member_id in live.members else ErrorCode.unknown_member_id
+    return NO_ERROR if member_id in live.members else ErrorCode.unknown_member_id
 
 
 def _offers_a_common_protocol(live: Live, request: JoinGroupRequest) -> bool:
-    if live.phase is Phase.EMPTY:
+    if live.phase is EMPTY:
         return bool(request.protocol_type and request.protocols)
     if request.protocol_type != live.protocol_type:
         return False
     member_count = len(live.members)
-    return any(live.supported.get(offered.name, 0) == member_count for offered in request.protocols)
+    for offered in request.protocols:  # noqa: SIM110 - a generator costs more than the rest of this
+        if live.supported.get(offered.name, 0) == member_count:
+            return True
+    return False
 
 
 def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
     return request.rebalance_timeout_ms if request.has_rebalance_timeout else request.session_timeout_ms
 
 
-def _hand_out_id(draft: Draft, request: JoinGroupRequest) -> GroupOutcome:
+def _hand_out_id(group: Group | None, request: JoinGroupRequest, context: Context) -> GroupOutcome:
     """Two steps, so that a client that retries an unanswered join leaves no unknown member behind."""
-    context = draft.context
+    group_id = request.group_id
     member_id = f"{context.client_id}-{context.fresh_id}"
-    timer = Timer(PendingOver(request.group_id, member_id))
-    draft.notes.append(IdHandedOut(request.group_id, member_id, timer))
-    draft.timers.append(TimerChange(timer, context.now_ms + request.session_timeout_ms))
-    draft.answer(JoinGroupResponse(error_code=ErrorCode.member_id_required, member_id=member_id))
-    return draft.outcome()
+    timer = Timer(PendingOver(group_id, member_id))
+    handed_out = IdHandedOut(group_id, member_id, timer)
+    notes: tuple[Note, ...] = (handed_out,)
+    if group is None or group.live is NOBODY:
+        notes = (GroupOpened(group_id, Live(group_id)), handed_out)
+    response = JoinGroupResponse(error_code=_ID_REQUIRED, member_id=member_id)
+    return Outcome(
+        notes=notes,
+        timers=(TimerChange(timer, context.now_ms + request.session_timeout_ms),),
+        replies=(Reply(context.token, response),),
+        seen_offset=None if group is None else group.memory.registered_until,
+    )
 
 
 def _add(
@@ -129,8 +143,9 @@ def _add(
         draft.timers.append(TimerChange(pending_timer, None))
     draft.notes.append(MemberAdded(request.group_id, member, request.protocol_type))
     draft.arm(member, NEW_MEMBER_TIMEOUT_MS)
-    if live.phase is Phase.PREPARING:
-        draft.then.append(JoinCheck(request.group_id))
+    if live.phase is PREPARING:
+        if live.awaiting_join == len(live.members) and len(live.pending) == (pending_timer is not None):
+            draft.then.append(JoinCheck(request.group_id))  # nobody else is expected
     else:
         trigger = triggered_by(member, Cause.MEMBER_JOINED, request.reason)
         prepare_rebalance(draft, live, trigger, [*live.members.values(), member])
@@ -143,7 +158,7 @@ def _rejoin(
     member = live.members[request.member_id]
     is_leader = live.leader_id == member.member_id
     is_same = protocols == member.protocols
-    if is_same and (live.phase is Phase.COMPLETING or (live.phase is Phase.STABLE and not is_leader)):
+    if is_same and (live.phase is COMPLETING or (live.phase is STABLE and not is_leader)):
         # It may not have got the answer: say it again, without anybody noticing.
         draft.answer(
             JoinGroupResponse(
@@ -173,8 +188,9 @@ def _rejoin(
             Parked(draft.context.token),
         )
     )
-    if live.phase is Phase.PREPARING:
-        draft.then.append(JoinCheck(request.group_id))
+    if live.phase is PREPARING:
+        if live.awaiting_join >= len(live.members) - 1 and not live.pending:
+            draft.then.append(JoinCheck(request.group_id))  # nobody else is expected
     else:
         cause = Cause.LEADER_REJOINED if is_same else Cause.METADATA_CHANGED
         trigger = triggered_by(member, cause, request.reason)

@@ -189,6 +189,8 @@ def apply(state: GroupState, note: Note) -> None:
             state.of(note.group_id).staged[id(note.before)] = note.before
         case OffsetsUnstaged():
             del state.groups[note.group_id].staged[id(note.before)]
+        case MemberAdded() | SyncParked() | IdHandedOut() | MemberRejoined():  # a thousand at a time
+            _apply_to_live(_live(state, note.group_id), note)
         case GroupOpened():
             state.of(note.group_id).live = note.live
         case GroupDropped():
@@ -197,9 +199,13 @@ def apply(state: GroupState, note: Note) -> None:
         case ExpiryQueued():
             state.expiry_queue = note.group_ids
         case _:
-            live = state.groups[note.group_id].live
-            assert live is not NOBODY, f"{note} for a group that nobody opened"
-            _apply_to_live(live, note)
+            _apply_to_live(_live(state, note.group_id), note)
+
+
+def _live(state: GroupState, group_id: str) -> Live:
+    live = state.groups[group_id].live
+    assert live is not NOBODY, f"nobody opened {group_id}"
+    return live
 
 
 def _apply_to_live(
@@ -219,17 +225,17 @@ def _apply_to_live(
     | Assigned,
 ) -> None:
     match note:  # the most frequent first
-        case Synced():
-            live.pending_sync.pop(note.member_id, None)
         case MemberAdded():
             _add(live, note.member, note.protocol_type)
         case SyncParked():
             live.members[note.member_id].parked_sync = note.parked
             live.pending_sync.pop(note.member_id, None)
-        case MemberRejoined():
-            _rejoin(live, note)
         case IdHandedOut():
             live.pending[note.member_id] = note.timer
+        case MemberRejoined():
+            _rejoin(live, note)
+        case Synced():
+            live.pending_sync.pop(note.member_id, None)
         case PendingForgotten():
             del live.pending[note.member_id]
         case MemberReplaced():
@@ -285,9 +291,10 @@ def _add(live: Live, member: Member, protocol_type: str) -> None:
 
 def _rejoin(live: Live, note: MemberRejoined) -> None:
     member = live.members[note.member_id]
-    _count(live, member.protocols, -1)
-    _count(live, note.protocols, 1)
-    member.protocols = note.protocols
+    if member.protocols != note.protocols:
+        _count(live, member.protocols, -1)
+        _count(live, note.protocols, 1)
+        member.protocols = note.protocols
     member.session_timeout_ms = note.session_timeout_ms
     member.rebalance_timeout_ms = note.rebalance_timeout_ms
     live.awaiting_join += member.parked_join is None

@@ -17,6 +17,13 @@ class Phase(Enum):
     DEAD = "Dead"  # removed; final
 
 
+# An enum's member is looked up slowly, and these several times for every request.
+EMPTY: Final = Phase.EMPTY
+PREPARING: Final = Phase.PREPARING
+COMPLETING: Final = Phase.COMPLETING
+STABLE: Final = Phase.STABLE
+DEAD: Final = Phase.DEAD
+
 NEXT_PHASES: Final[Mapping[Phase, Set[Phase]]] = {
     Phase.EMPTY: {Phase.PREPARING, Phase.DEAD},
     Phase.PREPARING: {Phase.COMPLETING, Phase.EMPTY, Phase.DEAD},

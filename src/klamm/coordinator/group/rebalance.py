@@ -17,7 +17,7 @@ from klamm.coordinator.group.notes import (
     MembersRemoved,
     RebalancePrepared,
 )
-from klamm.coordinator.group.phases import Phase
+from klamm.coordinator.group.phases import COMPLETING, EMPTY, PREPARING
 from klamm.coordinator.group.remembered import GroupRegistered
 from klamm.coordinator.group.signals import EmptyingRefused, JoinCheck, JoinTimeUp
 from klamm.coordinator.group.state import GroupState
@@ -50,12 +50,12 @@ def prepare_rebalance(
     if timeout_ms is None:
         timeout_ms = longest_rebalance_ms(members)
     initial_delay = None
-    if live.phase is Phase.COMPLETING:
+    if live.phase is COMPLETING:
         for member in members:
             if member.parked_sync is not None:
                 draft.arm(member)  # its session may have ended unnoticed while it waited
                 draft.answer(SyncGroupResponse(error_code=sync_error), member.parked_sync.token)
-    if live.phase is Phase.EMPTY:
+    if live.phase is EMPTY:
         delay_ms = draft.state.config.group_initial_rebalance_delay_ms
         initial_delay = InitialDelay(delay_ms, max(timeout_ms - delay_ms, 0))
         timeout_ms = delay_ms
@@ -98,7 +98,7 @@ def check_join(state: GroupState, signal: JoinCheck, context: Context) -> GroupO
         return NOTHING
     live = group.live
     is_over = (
-        live.phase is Phase.PREPARING
+        live.phase is PREPARING
         and live.initial_delay is None
         and live.awaiting_join == len(live.members)
         and not live.pending
@@ -109,7 +109,7 @@ def check_join(state: GroupState, signal: JoinCheck, context: Context) -> GroupO
 def join_time_up(state: GroupState, signal: JoinTimeUp, context: Context) -> GroupOutcome:
     """End the join phase with those who came, or wait on while a beginning group still grows."""
     group = state.groups.get(signal.group_id)
-    if group is None or group.live.phase is not Phase.PREPARING:
+    if group is None or group.live.phase is not PREPARING:
         return NOTHING
     live = group.live
     delay = live.initial_delay

@@ -12,14 +12,14 @@ from klamm.coordinator.group.draft import Draft, GroupOutcome, reply
 from klamm.coordinator.group.events import Cause, RebalanceCompleted
 from klamm.coordinator.group.live import Live, Parked
 from klamm.coordinator.group.notes import Assigned, Synced, SyncParked
-from klamm.coordinator.group.phases import Phase
+from klamm.coordinator.group.phases import COMPLETING, DEAD, PREPARING, STABLE
 from klamm.coordinator.group.rebalance import NOTHING, prepare_rebalance, triggered_by
 from klamm.coordinator.group.registration import registration
 from klamm.coordinator.group.signals import AssignmentDurable, AssignmentRefused
 from klamm.coordinator.group.state import Group, GroupState
 from klamm.coordinator.runtime.outcome import Context
 from klamm.coordinator.runtime.timers import TimerChange
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
@@ -29,14 +29,14 @@ def sync_group(state: GroupState, request: SyncGroupRequest, context: Context) -
     if group is None:
         return reply(context, SyncGroupResponse(error_code=ErrorCode.unknown_member_id))
     error_code = _sync_error(group.live, request)
-    if error_code is not ErrorCode.none:
+    if error_code is not NO_ERROR:
         return reply(context, SyncGroupResponse(error_code=error_code))
     live = group.live
     member = live.members[request.member_id]
     draft = Draft(state, request.group_id, context)
     if len(live.pending_sync) == 1 and request.member_id in live.pending_sync:
         draft.timers.append(TimerChange(live.sync_timer, None))  # the last one everybody waited for
-    if live.phase is Phase.STABLE:
+    if live.phase is STABLE:
         draft.notes.append(Synced(request.group_id, request.member_id))
         draft.arm(member)
         draft.answer(_assignment(live, member.assignment))
@@ -52,10 +52,10 @@ def sync_group(state: GroupState, request: SyncGroupRequest, context: Context) -
 
 def _sync_error(live: Live, request: SyncGroupRequest) -> ErrorCode:
     """Checks in Kafka's order."""
-    if live.phase is Phase.DEAD:
+    if live.phase is DEAD:
         return ErrorCode.coordinator_not_available
     error_code = membership_error(live, request.member_id, request.group_instance_id)
-    if error_code is not ErrorCode.none:
+    if error_code is not NO_ERROR:
         return error_code
     if request.generation_id != live.generation:
         return ErrorCode.illegal_generation
@@ -63,9 +63,9 @@ def _sync_error(live: Live, request: SyncGroupRequest) -> ErrorCode:
         return ErrorCode.inconsistent_group_protocol
     if request.protocol_name is not None and request.protocol_name != live.protocol_name:
         return ErrorCode.inconsistent_group_protocol
-    if live.phase is Phase.PREPARING:
+    if live.phase is PREPARING:
         return ErrorCode.rebalance_in_progress
-    return ErrorCode.none
+    return NO_ERROR
 
 
 def _assignment(live: Live, assignment: bytes) -> SyncGroupResponse:
@@ -150,4 +150,4 @@ def assignment_refused(state: GroupState, signal: AssignmentRefused, context: Co
 
 
 def _still_completing(live: Live, generation: int) -> bool:
-    return live.phase is Phase.COMPLETING and live.generation == generation
+    return live.phase is COMPLETING and live.generation == generation

@@ -59,6 +59,9 @@ class Status(Enum):
     CLOSED = "closed"
 
 
+ACTIVE: Final = Status.ACTIVE  # an enum's member is looked up slowly, and this one for every request
+
+
 class _Held(NamedTuple):
     offset: int  # everything below must be durable
     replies: Sequence[Reply]
@@ -116,7 +119,7 @@ class Shard(Generic[Record, Note]):
             _logger.error("%s is not served: after offset %d: %s", self.name, self._loaded_offset, error)
             self.status = Status.FAILED
             return True
-        self.status = Status.ACTIVE
+        self.status = ACTIVE
         try:
             self._run(self.machine.loaded(context), context)
         except Exception:
@@ -134,7 +137,7 @@ class Shard(Generic[Record, Note]):
 
     def on_flush_failed(self) -> None:
         """What was appended last will never be durable: forget it, and read what is."""
-        if self.status is Status.ACTIVE:
+        if self.status is ACTIVE:
             _logger.error("%s: a flush failed; the shard is loaded again from its log", self.name)
             self._log.cut_back()
             self._rebuild()
@@ -153,7 +156,7 @@ class Shard(Generic[Record, Note]):
         for _, replies, _, _ in held:
             for token, response in replies:
                 send(token, self.machine.as_error(response, error_code))
-        if self.status is Status.ACTIVE:
+        if self.status is ACTIVE:
             for token, response in self.machine.unloaded(error_code).replies:
                 send(token, response)
         self._timers = TimerQueue()
@@ -179,7 +182,7 @@ class Shard(Generic[Record, Note]):
 
     def signal(self, signal: object, context: Context) -> None:
         """Let something that nobody waits for enter like a request: a due timer, a deleted topic."""
-        if self.status is not Status.ACTIVE:
+        if self.status is not ACTIVE:
             return
         try:
             outcome = self.machine.decide(signal, context)
@@ -205,7 +208,7 @@ class Shard(Generic[Record, Note]):
 
     def on_written_by_others(self, record: Record, offset: int) -> None:
         """A record came into the log without our doing, the marker of a transaction: it counts from now."""
-        if self.status is Status.ACTIVE:
+        if self.status is ACTIVE:
             self.machine.replay((record,), offset)
             self._end_offset = self._log.end_offset
             self._durable_offset = self._log.durable_offset

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from klamm.coordinator.runtime.log import CoordinatorLog
 from klamm.coordinator.runtime.machine import Machine
 from klamm.coordinator.runtime.outcome import Context
-from klamm.coordinator.runtime.shard import Host, Shard, Status
+from klamm.coordinator.runtime.shard import ACTIVE, Host, Shard, Status
 from klamm.protocol.errors import ErrorCode
 
 Record = TypeVar("Record")
@@ -80,7 +80,7 @@ class Shards(Generic[Record, Note]):
         shard = self.by_partition.get(partition)
         if shard is None:
             return ErrorCode.not_coordinator
-        if shard.status is Status.ACTIVE:
+        if shard.status is ACTIVE:
             return shard
         if shard.status is Status.LOADING:
             return ErrorCode.coordinator_load_in_progress
