@@ -11,7 +11,6 @@ import socket
 import struct
 import time
 from collections.abc import Sequence
-from enum import Enum, auto
 from typing import Any
 
 from klamm.protocol.api import ApiKey
@@ -36,7 +35,12 @@ ASSIGNMENT = SUBSCRIPTION[:-4] + bytes.fromhex("0000000100000000ffffffff")
 _SOME_ID = CLIENT_ID + "-" + "#" * 36  # as long as every id that brokers hand out
 _SOME_GENERATION = 0x5EED5EED
 _ERROR_AT = 13  # of an answer of these versions: size, correlation id, tags, throttle time, error
-_REJOIN = (ErrorCode.rebalance_in_progress, ErrorCode.illegal_generation)
+_LEADER_AT = (
+    _ERROR_AT + 2 + 4 + len("\0consumer\0range\0")
+)  # of a join that was let in: behind the generation
+_REJOIN = (int(ErrorCode.rebalance_in_progress), int(ErrorCode.illegal_generation))
+_ID_REQUIRED = int(ErrorCode.member_id_required)
+_MOST_AT_ONCE = 1 << 16  # a larger buffer is fetched from the system each time
 
 
 def connect(address: Address) -> socket.socket:
@@ -94,41 +98,37 @@ def _uvarint(value: int) -> bytes:
 
 
 class Template:
-    """A request with places for a member's id and its generation."""
+    """A request with places for a member's id and, before it, its generation."""
 
     def __init__(self, api_key: ApiKey, version: int, request: Any) -> None:
-        whole = frame(api_key, version, request)
-        mark = struct.pack(">i", _SOME_GENERATION)
-        before, found, rest = whole.partition(mark)
-        parts = rest.split(_SOME_ID.encode()) if found else before.split(_SOME_ID.encode())
-        self._parts = (before, *parts) if found else tuple(parts)
-        assert len(self._parts) == (3 if found else 2)
+        before, self._end = frame(api_key, version, request).split(_SOME_ID.encode())
+        self._parts = before.split(struct.pack(">i", _SOME_GENERATION))
+        self._start, self._generation = self._parts[0], -1
+        assert len(self._parts) <= 2
 
-    def __call__(self, member_id: bytes, generation: int = 0) -> bytes:
-        parts = self._parts
-        if len(parts) == 2:
-            return parts[0] + member_id + parts[1]
-        return parts[0] + generation.to_bytes(4, "big") + parts[1] + member_id + parts[2]
+    def __call__(self, member_id: bytes, generation: int = -1) -> bytes:
+        if generation != self._generation:
+            self._start = generation.to_bytes(4, "big").join(self._parts)
+            self._generation = generation
+        return self._start + member_id + self._end
 
 
-class _Doing(Enum):
-    ASKING = auto()  # for an id
-    JOINING = auto()
-    SYNCING = auto()
-    ASSIGNED = auto()
-    BEATING = auto()
+# What a member is doing. Plain numbers: an enum's member takes as long to look up as an answer to handle.
+ASKING, JOINING, SYNCING, ASSIGNED, BEATING = range(5)  # the first: for an id
+_DOING = ("asking", "joining", "syncing", "assigned", "beating")
 
 
 class _Member:
     """One member on its own connection."""
 
-    __slots__ = ("connection", "doing", "generation", "id", "received", "send")
+    __slots__ = ("connection", "doing", "generation", "id", "receive", "received", "send")
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
         self.send = connection.send
+        self.receive = connection.recv
         self.received = b""
-        self.doing = _Doing.ASSIGNED
+        self.doing = ASSIGNED
         self.id = b""
         self.generation = -1
 
@@ -197,92 +197,88 @@ class Group:
         others = members[: len(members) - newcomers]
         started_at = time.perf_counter()
         for member in members[len(members) - newcomers :]:
-            member.doing = _Doing.ASKING
+            member.doing = ASKING
             member.send(self._first_join)
         while self._assigned.get(self.generation, 0) < len(members):
             ready = polling.poll(0.005)
             for fd, _ in ready:
                 self._receive(by_fd[fd])
             if others:
-                if members[-1].doing is not _Doing.ASKING:
+                if members[-1].doing != ASKING:
                     self._look_around(others)
                     others = []
             elif not ready:
                 # Whoever has an assignment learns from its heartbeat that it must join again.
-                self._look_around([each for each in members if each.doing is _Doing.ASSIGNED])
+                self._look_around([each for each in members if each.doing == ASSIGNED])
                 if time.perf_counter() - started_at > 120:
-                    doing = [each.doing.name for each in members]
+                    doing = [_DOING[each.doing] for each in members]
                     counts = {name: doing.count(name) for name in set(doing)}
                     raise TimeoutError(f"{self.group_id} does not settle: {self._assigned}, {counts}")
         self.took_s = time.perf_counter() - started_at
-        while any(member.doing is _Doing.BEATING for member in members):
+        while any(member.doing == BEATING for member in members):
             for fd, _ in polling.poll(1):
                 self._receive(by_fd[fd])
         polling.close()
 
     def _look_around(self, members: Sequence[_Member]) -> None:
         for member in members:
-            member.doing = _Doing.BEATING
+            member.doing = BEATING
             member.send(self._beat(member.id, member.generation))
 
     def _receive(self, member: _Member) -> None:
-        data = member.connection.recv(1 << 20)
-        if not data:
+        answer = member.receive(_MOST_AT_ONCE)
+        if not answer:
             raise ConnectionError("the broker closed the connection")
-        if member.received:
-            data = member.received + data
-        if len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
-            member.received = data
-            return
-        member.received = b""
-        self._answered(member, data, int.from_bytes(data[_ERROR_AT : _ERROR_AT + 2], "big"))
-
-    def _answered(self, member: _Member, answer: bytes, error_code: int) -> None:
+        if member.received or len(answer) < 4 or len(answer) != 4 + int.from_bytes(answer[:4], "big"):
+            answer = member.received + answer
+            if len(answer) < 4 or len(answer) < 4 + int.from_bytes(answer[:4], "big"):
+                member.received = answer
+                return
+            member.received = b""
+        error_code = int.from_bytes(answer[_ERROR_AT : _ERROR_AT + 2], "big")
         doing = member.doing
-        if doing is _Doing.ASKING:
-            if error_code != ErrorCode.member_id_required:
+        if error_code:
+            self._refused(member, answer, error_code)
+        elif doing == JOINING:
+            member.generation = int.from_bytes(answer[_ERROR_AT + 2 : _ERROR_AT + 6], "big")
+            member.doing = SYNCING
+            if answer.startswith(member.id, _LEADER_AT):
+                self._assign(member)
+            else:
+                member.send(self._sync(member.id, member.generation))
+        elif doing == SYNCING:
+            member.doing = ASSIGNED
+            self.generation = max(self.generation, member.generation)
+            self._assigned[member.generation] = self._assigned.get(member.generation, 0) + 1
+        elif doing == ASKING:
+            raise RuntimeError(f"JoinGroup without an id was answered without an error: {answer[:200]!r}")
+        elif member.generation <= self._before:
+            member.send(self._beat(member.id, member.generation))  # the newcomer has not come through yet
+        else:
+            member.doing = ASSIGNED
+
+    def _refused(self, member: _Member, answer: bytes, error_code: int) -> None:
+        if member.doing == ASKING:
+            if error_code != _ID_REQUIRED:
                 raise RuntimeError(
                     f"JoinGroup without an id was answered with error {error_code}: {answer[:200]!r}"
                 )
             # generation, no protocol type and name, no leader, no assignment to skip
             start = _ERROR_AT + 2 + 4 + 4
             member.id = answer[start + 1 : start + answer[start]]
-            member.doing = _Doing.JOINING
-            member.send(self._join(member.id))
+            assert len(member.id) == len(_SOME_ID)
         elif error_code in _REJOIN:
-            self._take_back(member)
-            member.doing = _Doing.JOINING
-            member.send(self._join(member.id))
-        elif error_code:
-            raise RuntimeError(f"{member.id!r}, {doing}: error {error_code}")
-        elif doing is _Doing.JOINING:
-            self._joined(member, answer)
-        elif doing is _Doing.SYNCING:
-            member.doing = _Doing.ASSIGNED
-            self.generation = max(self.generation, member.generation)
-            self._assigned[member.generation] = self._assigned.get(member.generation, 0) + 1
-        elif member.generation <= self._before:
-            member.send(self._beat(member.id, member.generation))  # the newcomer has not come through yet
+            if member.doing == BEATING and self._assigned.get(member.generation):
+                self._assigned[member.generation] -= 1
         else:
-            member.doing = _Doing.ASSIGNED
+            raise RuntimeError(f"{member.id!r}, {_DOING[member.doing]}: error {error_code}")
+        member.doing = JOINING
+        member.send(self._join(member.id))
 
-    def _take_back(self, member: _Member) -> None:
-        if member.doing is _Doing.BEATING and self._assigned.get(member.generation):
-            self._assigned[member.generation] -= 1
-
-    def _joined(self, member: _Member, answer: bytes) -> None:
-        member.generation = int.from_bytes(answer[_ERROR_AT + 2 : _ERROR_AT + 6], "big")
-        position = _ERROR_AT + 6
-        for _ in ("protocol type", "protocol name"):
-            position += answer[position]
-        leader = answer[position + 1 : position + answer[position]]
-        member.doing = _Doing.SYNCING
-        if leader != member.id:
-            member.send(self._sync(member.id, member.generation))
-            return
-        member.connection.setblocking(True)
-        member.connection.sendall(self._assigning(member))
-        member.connection.setblocking(False)
+    def _assign(self, leader: _Member) -> None:
+        leader.connection.setblocking(True)
+        leader.connection.sendall(self._assigning(leader))
+        leader.connection.setblocking(False)
 
     def _assigning(self, leader: _Member) -> bytes:
         """The leader's SyncGroup, with a part for everybody who may be in its generation."""
