@@ -10,6 +10,7 @@ import pytest
 
 from klamm.broker.group_metrics import group_families
 from klamm.broker.topic_names import EVENTS_TOPIC, OFFSETS_TOPIC
+from klamm.coordinator.group.events import GroupRemoved
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -347,7 +348,7 @@ def test_whoever_waits_when_the_broker_stops_is_not_left_waiting(jar: Jar) -> No
 def test_what_happened_to_a_group_can_be_read_from_a_topic(jar: Jar) -> None:
     client, member_id = settled(jar)
     client.ask(ApiKey.LEAVE_GROUP, 5, LeaveGroupRequest("g", [MemberIdentity(member_id, None, "done")]))
-    jar.pass_ms(100)
+    jar.pass_ms(250)
     partition = jar.services.partitions.get(EVENTS_TOPIC, 0)
     assert partition is not None
     log = partition.log
@@ -373,7 +374,7 @@ def test_what_happened_to_a_group_can_be_read_from_a_topic(jar: Jar) -> None:
 
 def test_what_happened_last_is_on_record_when_the_broker_stops(jar: Jar) -> None:
     client, member_id = settled(jar)
-    jar.pass_ms(100)
+    jar.pass_ms(250)
     partition = jar.services.partitions.get(EVENTS_TOPIC, 0)
     assert partition is not None
     log = partition.log
@@ -382,6 +383,20 @@ def test_what_happened_last_is_on_record_when_the_broker_stops(jar: Jar) -> None
     assert log.log_end_offset == before  # nobody waits for it
     jar.services.groups.stop()
     assert log.log_end_offset == before + 3
+
+
+def test_what_happens_without_a_pause_is_on_record_within_two_seconds(jar: Jar) -> None:
+    settled(jar)
+    jar.pass_ms(250)
+    partition = jar.services.partitions.get(EVENTS_TOPIC, 0)
+    assert partition is not None
+    before = partition.log.log_end_offset
+    for number in range(40):
+        jar.services.groups.tell(GroupRemoved(group_id=f"g{number}", timestamp_ms=0, cause="c", generation=0))
+        jar.pass_ms(50)
+        if number < 10:
+            assert partition.log.log_end_offset == before  # others may be waiting for their answers
+    assert before + 20 <= partition.log.log_end_offset < before + 40
 
 
 # --- figures -------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ They decide nothing. The broker writes them to a topic of their own as JSON.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -77,7 +77,8 @@ class RebalanceCompleted(GroupEvent):
 
         Worked out when somebody asks, not while a thousand members wait for their answers.
         """
-        owners_before, owners_after = _owners(self.before), _owners(self.after)
+        known: dict[bytes, Sequence[TopicPartition]] = {}
+        owners_before, owners_after = _owners(self.before, known), _owners(self.after, known)
         if owners_before is None or owners_after is None:
             return None
         return tuple(
@@ -193,15 +194,20 @@ def line(event: GroupEvent) -> str:
             return f"Group {group}: {why}"
 
 
-def _owners(assignments: Mapping[str, bytes]) -> dict[TopicPartition, str] | None:
+def _owners(
+    assignments: Mapping[str, bytes], known: dict[bytes, Sequence[TopicPartition]]
+) -> dict[TopicPartition, str] | None:
+    """Who has what; `known` are the assignments that were read before, most of which stay as they were."""
     owners: dict[TopicPartition, str] = {}
     for member_id, raw in assignments.items():
         if not raw:
             continue  # nothing assigned
-        try:
-            partitions = decode_assignment(raw).partitions
-        except DecodeError:
-            return None
+        partitions = known.get(raw)
+        if partitions is None:
+            try:
+                partitions = known[raw] = decode_assignment(raw).partitions
+            except DecodeError:
+                return None
         for partition in partitions:
             owners[partition] = member_id
     return owners

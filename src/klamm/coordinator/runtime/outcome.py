@@ -44,8 +44,8 @@ class Outcome(Generic[Record, Note]):
     notes: Sequence[Note] = ()  # applied to transient state; a restart forgets them
     timers: Sequence[TimerChange] = ()
     renewed: Timer | None = None  # its period starts anew
-    events: Sequence[object] = ()  # told to whoever watches; nothing depends on them
     replies: Sequence[Reply] = ()  # sent when all that the decision saw is durable
+    events: Sequence[object] = ()  # told to whoever watches; nothing depends on them
     then: Sequence[object] = ()  # signals decided next, on the result, within the same turn
     once_durable: Sequence[object] = ()  # signals decided when the records are durable
 

@@ -256,21 +256,26 @@ class Shard(Generic[Record, Note]):
         renewed = outcome.renewed
         if renewed is not None and self._timers.renew(renewed, context.now_ms):
             self._host.wake(context.now_ms + renewed.period_ms)
-        for event in outcome.events:
-            self._host.tell(event)
-        if seen_offset <= self._durable_offset or self._has_become_durable(seen_offset):
+        is_durable = seen_offset <= self._durable_offset or self._has_become_durable(seen_offset)
+        if is_durable:
             for token, response in outcome.replies:
                 self._host.send(token, response)
+        elif outcome.replies or outcome.once_durable:
+            self._hold(outcome, seen_offset, context.now_ms)
+        for event in outcome.events:
+            self._host.tell(event)
+        if is_durable:
             for signal in outcome.once_durable:
                 self._run(self.machine.decide(signal, context), context)
-        elif outcome.replies or outcome.once_durable:
-            if self._held and self._held[-1].offset > seen_offset:
-                seen_offset = self._held[-1].offset
-            self._held.append(_Held(seen_offset, outcome.replies, outcome.once_durable, context.now_ms))
-            if self._patience.due_at_ms is None:
-                self._wait_from(context.now_ms)
         for signal in outcome.then:
             self._run(self.machine.decide(signal, context), context)
+
+    def _hold(self, outcome: Outcome[Record, Note], seen_offset: int, now_ms: int) -> None:
+        if self._held and self._held[-1].offset > seen_offset:
+            seen_offset = self._held[-1].offset
+        self._held.append(_Held(seen_offset, outcome.replies, outcome.once_durable, now_ms))
+        if self._patience.due_at_ms is None:
+            self._wait_from(now_ms)
 
     def _wait_from(self, since_ms: int) -> None:
         if self._patience_ms is not None:
