@@ -13,12 +13,12 @@ from asyncio import AbstractEventLoop, Future, ensure_future
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from klamm.broker.partitions import NO_ERROR, Partition
 from klamm.clock import Clock
 from klamm.protocol.errors import ErrorCode
 from klamm.storage.log import LogError, PartitionLog, SyncTicket
 
 if TYPE_CHECKING:
-    from klamm.broker.partitions import Partition
     from klamm.broker.services import RunBlocking
     from klamm.storage.engines.segments.kernel_sync import KernelSync
 
@@ -98,7 +98,11 @@ class Flusher:
         """Flush a partition with everything else that waits."""
         self._dirty[partition] = None
         if not self._starts_soon and partition not in self._under_way:
-            # Not at once: what else this turn of the loop brings comes along.
+            self._start_soon()
+
+    def _start_soon(self) -> None:
+        """Not at once: what else this turn of the loop brings, or brings back from the disk, comes along."""
+        if not self._starts_soon:
             self._starts_soon = True
             self._loop.call_soon(self._start)
 
@@ -126,6 +130,8 @@ class Flusher:
             self.rounds += 1
             if self._kernel is not None:
                 flushes = self._give_to_kernel(self._kernel, flushes)
+            for flush in flushes:
+                flush.ticket.keep_open()
             self._for_threads += flushes
         lanes = min(len(self._for_threads), LANES - len(self._lanes))
         if lanes > 0:
@@ -139,26 +145,25 @@ class Flusher:
     def _begin_all(self) -> list[_Flush]:
         """What can set out now; who is under way comes along next time."""
         waiting, self._dirty = self._dirty, {}
+        under_way = self._under_way
+        now_ms = self._clock.now_ms()
         flushes: list[_Flush] = []
         for partition in waiting:
-            if partition in self._under_way:
+            if partition in under_way:
                 self._dirty[partition] = None
-            elif (flush := self._begin(partition)) is not None:
-                self._under_way[partition] = flush
+                continue
+            if partition.error_code is not NO_ERROR:
+                continue
+            try:
+                log = partition.log
+                ticket = log.start_sync()
+            except Exception:
+                self._lose(partition)
+                continue
+            if ticket is not None:
+                flush = under_way[partition] = _Flush(partition, log, ticket, now_ms)
                 flushes.append(flush)
         return flushes
-
-    def _begin(self, partition: Partition) -> _Flush | None:
-        if partition.error_code is not ErrorCode.none:
-            return None
-        try:
-            ticket = partition.log.start_sync()
-        except Exception:
-            self._lose(partition)
-            return None
-        if ticket is None:
-            return None
-        return _Flush(partition, partition.log, ticket, self._clock.now_ms())
 
     # --- by the kernel ---------------------------------------------------------------------------------
 
@@ -174,8 +179,9 @@ class Flusher:
                 refused.append(flush)
                 continue
             flush.parts_left = len(files)
-            handles += files
-            owners += [flush] * len(files)
+            for handle in files:
+                handles.append(handle)
+                owners.append(flush)
         if not handles:
             return refused
         tags = range(self._next_tag, self._next_tag + len(handles))
@@ -192,11 +198,12 @@ class Flusher:
 
     def _kernel_is_done(self) -> None:
         assert self._kernel is not None
+        now_ms = self._clock.now_ms()
         for tag, error_number in self._kernel.arrived():
             error = OSError(error_number, os.strerror(error_number)) if error_number else None
-            self._part_is_done(self._by_tag.pop(tag), error)
+            self._part_is_done(self._by_tag.pop(tag), error, now_ms)
         self._wake()
-        self._start()
+        self._start_soon()
 
     # --- by threads ------------------------------------------------------------------------------------
 
@@ -208,18 +215,16 @@ class Flusher:
 
         def finish(_: Future[list[Exception | None]]) -> None:
             self._lanes.discard(outcome)
+            now_ms = self._clock.now_ms()
             for flush, error in zip(flushes, outcome.result(), strict=True):
-                self._part_is_done(flush, error)
-            if not self._starts_soon:
-                # Lanes that end in the same turn of the loop set out together again.
-                self._starts_soon = True
-                self._loop.call_soon(self._start)
+                self._part_is_done(flush, error, now_ms)
+            self._start_soon()
 
         outcome.add_done_callback(finish)
 
     # --- what becomes of it ----------------------------------------------------------------------------
 
-    def _part_is_done(self, flush: _Flush, error: Exception | None) -> None:
+    def _part_is_done(self, flush: _Flush, error: Exception | None, now_ms: int) -> None:
         flush.error = flush.error or error
         flush.parts_left -= 1
         if flush.parts_left:
@@ -227,7 +232,7 @@ class Flusher:
         partition, log = flush.partition, flush.log
         del self._under_way[partition]
         self.flushes += 1
-        self.flush_ms += self._clock.now_ms() - flush.started_at_ms
+        self.flush_ms += now_ms - flush.started_at_ms
         try:
             if flush.error is None:
                 log.finish_sync(flush.ticket)

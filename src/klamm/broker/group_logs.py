@@ -41,19 +41,19 @@ class PartitionCoordinatorLog:
                     ErrorCode.message_too_large,
                     f"{len(batch)} bytes, {log.config.max_message_bytes} are allowed in {partition.name}",
                 )
-            result = log.append(
+            base_offset = log.append(
                 batch,
                 now_ms=now_ms,
                 timestamp_ms=timestamp_ms,
                 origin=AppendOrigin.COORDINATOR,
                 write_later=True,  # every answer waits for the flush
-            )
+            ).base_offset
         except LogError as error:
             partition.note(error)
             raise AppendRefusedError(error.error_code, str(error)) from error
-        if log.is_dirty:
+        if log.sync_is_due(now_ms):
             self._flusher.mark(partition)
-        return result.base_offset
+        return base_offset
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         try:

@@ -95,6 +95,10 @@ class SyncTicket(Protocol):
         """The files whose fdatasync is all that `run` would do; None when there is more to it."""
         ...
 
+    def keep_open(self) -> None:
+        """To be called where it is made when it does not run at once: else the log may close its files."""
+        ...
+
 
 class PartitionLog(Protocol):
     """One partition's log at one leader epoch."""

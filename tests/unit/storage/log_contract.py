@@ -251,6 +251,16 @@ class LogContract:
         log.fail_sync(ticket)
         assert log.log_end_offset == 10
 
+    def test_a_flush_that_runs_later_keeps_files_that_the_log_has_closed_meanwhile(
+        self, log: PartitionLog
+    ) -> None:
+        append(log, a_batch(5))
+        ticket = log.start_sync()
+        assert ticket is not None
+        ticket.keep_open()
+        log.close()
+        ticket.run()
+
     def test_a_flush_is_due_at_once_or_by_the_topics_own_rules(
         self, open_log: Callable[..., PartitionLog]
     ) -> None:

@@ -131,6 +131,7 @@ class LogMachine(RuleBasedStateMachine):
     def begin_flush(self) -> None:
         """A flush that other moves will happen under."""
         if self.running is None and (ticket := self.log.start_sync()) is not None:
+            ticket.keep_open()
             self.running = ticket
 
     @rule(is_run_at_once=st.booleans())

@@ -28,12 +28,13 @@ class LeaderEpochs:
     last flush tell their epochs themselves, so nothing is lost by waiting.
     """
 
-    __slots__ = ("_entries", "_saved", "path")
+    __slots__ = ("_entries", "_has_changed", "_saved", "path")
 
     def __init__(self, path: str, entries: list[EpochEntry], *, is_saved: bool = False) -> None:
         self.path = path
         self._entries = entries
         self._saved = encode_epochs(entries) if is_saved else b""
+        self._has_changed = not is_saved  # perhaps; when not, `_saved` is what there is
 
     @classmethod
     def load(cls, files: Files, path: str) -> LeaderEpochs | None:
@@ -60,6 +61,7 @@ class LeaderEpochs:
         while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
             entries.pop()
         entries.append(EpochEntry(epoch, start_offset))
+        self._has_changed = True
 
     def replay(self, epoch: int, start_offset: int) -> None:
         """A batch of an epoch was met in the log."""
@@ -69,6 +71,7 @@ class LeaderEpochs:
     def truncate_end(self, next_offset: int) -> None:
         """The log was cut: entries that began at or above its new end go."""
         self._entries = [entry for entry in self._entries if entry.start_offset < next_offset]
+        self._has_changed = True
 
     def truncate_start(self, start_offset: int) -> None:
         """The log start rose: the entry that covers it now begins there."""
@@ -77,6 +80,7 @@ class LeaderEpochs:
             return
         moved = self._entries[covering]._replace(start_offset=start_offset)
         self._entries = [moved, *self._entries[covering + 1 :]]
+        self._has_changed = True
 
     def at(self, offset: int) -> int:
         """The epoch that an offset was written in; -1 below the oldest."""
@@ -97,12 +101,16 @@ class LeaderEpochs:
 
     def unsaved(self) -> bytes | None:
         """What the checkpoint file should hold, when it does not."""
+        if not self._has_changed:
+            return None
         encoded = encode_epochs(self._entries)
-        return encoded if encoded != self._saved else None
+        self._has_changed = encoded != self._saved
+        return encoded if self._has_changed else None
 
     def saved(self, encoded: bytes) -> None:
         """The checkpoint file holds this, durably; nothing when that is not sure."""
         self._saved = encoded
+        self._has_changed = True
 
 
 def _start(entry: EpochEntry) -> int:

@@ -17,6 +17,7 @@ from klamm.storage.engines.segments.scan import walk
 from klamm.storage.engines.segments.time_index import NO_TIMESTAMP_MS, TimeIndex
 from klamm.storage.engines.segments.txn_index import TxnIndex
 from klamm.storage.log import LogError
+from klamm.storage.topic_config import TopicConfig
 
 _logger = logging.getLogger(__name__)
 
@@ -38,6 +39,8 @@ class IndexedFile:
         "_handle",
         "_is_ready",
         "_known",
+        "_latest_ms",
+        "_limits_of",
         "_max_timestamp_ms",
         "_max_timestamp_offset",
         "_pool",
@@ -89,6 +92,9 @@ class IndexedFile:
         self._unwritten: list[Chunk] = []  # the last batches, on their way into the file
         self._unwritten_bytes = 0
         self._known: dict[int, int] = {}  # positions of offsets that readers stopped at
+        # A configuration under which nothing but its size and this instant ends the segment, for now.
+        self._limits_of: TopicConfig | None = None
+        self._latest_ms = 0
         self.is_recently_used = False
         self.is_unsynced = False
 
@@ -146,13 +152,19 @@ class IndexedFile:
 
     def write_out(self) -> None:
         """Write what waits to be written, all at once. Raises OSError; then it goes on waiting."""
+        if self._unwritten:
+            self.written_out()
+
+    def written_out(self) -> int:
+        """The open file, with all in it that waited to be written. Raises OSError as `write_out` does."""
+        handle = self._handle if self._handle >= 0 else self.handle()
         chunks, size_bytes = self._unwritten, self._unwritten_bytes
         if chunks:
             position = self.size_bytes - size_bytes
-            handle = self._handle if self._handle >= 0 else self.handle()
             if (written := self._files.pwritev(handle, chunks, position)) != size_bytes:
                 self._write_rest(b"".join(chunks), written, position)
             self._unwritten, self._unwritten_bytes = [], 0
+        return handle
 
     def _write_rest(self, batch: bytes, written: int, position: int) -> None:
         """A write may stop short, on a full disk above all; asking again tells why."""
@@ -314,6 +326,7 @@ class IndexedFile:
 
     def _begin_rebuild(self) -> None:
         self._known.clear()
+        self._limits_of = None
         self.offset_index.reset()
         self.time_index.reset()
         self._bytes_since_entry = 0

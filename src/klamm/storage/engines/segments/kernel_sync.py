@@ -34,6 +34,8 @@ _TELL_EVENTFD: Final = 1
 # struct iocb: data, key, flags of the read or write, operation, priority, file, buffer, size, position,
 # reserved, flags, eventfd
 _CONTROL_BLOCK: Final = Struct("<QIIHhIQQqQII")
+_BLOCK_NUMBERS: Final = _CONTROL_BLOCK.size // 8
+_FILE_AT: Final = 5  # in numbers of four bytes
 _EVENT: Final = Struct("<QQqq")  # struct io_event: data, control block, result, second result
 
 
@@ -50,6 +52,13 @@ class KernelSync:
         self._pointers = (ctypes.c_void_p * CAPACITY)(
             *(start + _CONTROL_BLOCK.size * number for number in range(CAPACITY))
         )
+        for position in range(0, len(self._blocks), _CONTROL_BLOCK.size):
+            _CONTROL_BLOCK.pack_into(
+                self._blocks, position, 0, 0, 0, _FDSYNC, 0, 0, 0, 0, 0, 0, _TELL_EVENTFD, eventfd
+            )
+        # Of a block nothing changes but its data, the first of its numbers, and its file.
+        self._tags = memoryview(self._blocks).cast("B").cast("Q")
+        self._files = memoryview(self._blocks).cast("B").cast("I")
         self._events = ctypes.create_string_buffer(_EVENT.size * CAPACITY)
         self._under_way = 0
 
@@ -77,11 +86,12 @@ class KernelSync:
     def submit(self, handles: Sequence[int], tags: Sequence[int]) -> int:
         """Flush files, at most `room`; how many were taken, from the first on."""
         count = len(handles)
-        pack, blocks, eventfd = _CONTROL_BLOCK.pack_into, self._blocks, self._eventfd
+        all_tags, files = self._tags, self._files
         position = 0
         for handle, tag in zip(handles, tags, strict=True):
-            pack(blocks, position, tag, 0, 0, _FDSYNC, 0, handle, 0, 0, 0, 0, _TELL_EVENTFD, eventfd)
-            position += _CONTROL_BLOCK.size
+            all_tags[position] = tag
+            files[2 * position + _FILE_AT] = handle
+            position += _BLOCK_NUMBERS
         # The kernel copies the blocks before the call returns.
         submitted = self._syscall(self._calls.submit, self._context, ctypes.c_long(count), self._pointers)
         taken = max(int(submitted), 0)

@@ -30,6 +30,7 @@ _logger = logging.getLogger(__name__)
 
 _STAMP: Final = Struct(">qii")  # base offset, length, leader epoch: what the log writes anew
 _STAMP_BYTES: Final = _STAMP.size
+_LITTLE_BYTES: Final = 4096
 
 
 class LogKeeper(Protocol):
@@ -75,7 +76,7 @@ class SegmentLog(ReadableLog):
         self._flush_on_commit = flush_on_commit
         self._has_tail_to_cut = False  # a failed write left bytes behind the end
         self._refusal: LogError | None = None  # why nothing can be appended any more
-        self._epochs.assign(leader_epoch, self._log_end)
+        self._epochs.assign(leader_epoch, self.log_end_offset)
         self._refresh_stable()
 
     # -- appending
@@ -101,7 +102,7 @@ class SegmentLog(ReadableLog):
             raise LogError(ErrorCode.corrupt_message, f"{size_bytes} bytes, and the batch claims otherwise")
         if self._refusal is not None or self._has_tail_to_cut:
             self._make_appendable(header)
-        base_offset = self._log_end
+        base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         max_timestamp_ms = header.max_timestamp_ms
         config = self.config
@@ -117,22 +118,24 @@ class SegmentLog(ReadableLog):
                     duplicate.first_offset, duplicate.last_offset, duplicate.timestamp_ms, is_duplicate=True
                 )
         stamp = _STAMP.pack(base_offset, header.batch_length, self.leader_epoch)
+        # A view costs more than a copy of a little.
+        rest = batch[_STAMP_BYTES:] if size_bytes < _LITTLE_BYTES else memoryview(batch)[_STAMP_BYTES:]
         try:
             active.append(
-                (stamp, memoryview(batch)[_STAMP_BYTES:]),
+                (stamp, rest),
                 size_bytes,
                 last_offset,
                 max_timestamp_ms,
                 config.index_interval_bytes,
-                write_later=write_later and self._flush_on_commit,
+                write_later and self._flush_on_commit,
             )
         except OSError as error:
             raise self._write_failed(header, error) from error
-        self._log_end = last_offset + 1
-        self._flushing.appended()
+        self.log_end_offset = last_offset + 1
         if header.producer_id >= 0:
             self._remember(header, base_offset, marker)
         if not self._flush_on_commit:
+            self._flushing.appended()
             self._raise_high_watermark(last_offset + 1, active, active.size_bytes)
         append_time_ms = max_timestamp_ms if header.attributes & LOG_APPEND_TIME_BIT else -1
         return AppendResult(base_offset, last_offset, append_time_ms)
@@ -195,25 +198,26 @@ class SegmentLog(ReadableLog):
             return
         self._chain.active.finish()
         self._chain.active.is_unsynced = True  # its indexes are, even if its log is not
-        self._snapshots.write(self._log_end, self._producers)
-        self._flushing.take_along(self._snapshots.path(self._log_end))
-        self._chain.add(self._log_end, now_ms)
+        self._snapshots.write(self.log_end_offset, self._producers)
+        self._flushing.take_along(self._snapshots.path(self.log_end_offset))
+        self._chain.add(self.log_end_offset, now_ms)
         self._flushing.names_changed(self.directory)
-        _logger.info("%s-%d: rolled a segment at %d", self.topic, self.partition, self._log_end)
+        _logger.info("%s-%d: rolled a segment at %d", self.topic, self.partition, self.log_end_offset)
 
     # -- flushing
 
     def sync_is_due(self, now_ms: int) -> bool:
-        if not self.is_dirty:
+        if self._flushing.recovery_point >= self.log_end_offset:
             return False
         if self._flush_on_commit:
             return True
         return self._flushing.is_due(self.config, self._chain.active.base_offset, now_ms)
 
     def start_sync(self) -> SyncTicket | None:
-        if not self.is_dirty or self._refusal is not None:
+        flushing = self._flushing
+        if flushing.recovery_point >= self.log_end_offset or self._refusal is not None:
             return None
-        return self._flushing.start(self._chain, self._epochs, self._log_end, self._clock.now_ms())
+        return flushing.start(self._chain, self._epochs, self.log_end_offset, self._clock.now_ms())
 
     def finish_sync(self, ticket: SyncTicket) -> None:
         assert isinstance(ticket, SegmentSyncTicket)
@@ -236,11 +240,11 @@ class SegmentLog(ReadableLog):
 
     def delete_records(self, before_offset: int) -> int:
         if before_offset == -1:
-            before_offset = self._high_watermark
-        if not 0 <= before_offset <= self._high_watermark:
+            before_offset = self.high_watermark
+        if not 0 <= before_offset <= self.high_watermark:
             raise LogError(
                 ErrorCode.offset_out_of_range,
-                f"records can go up to the high watermark {self._high_watermark}, not to {before_offset}",
+                f"records can go up to the high watermark {self.high_watermark}, not to {before_offset}",
             )
         if before_offset > self._log_start:
             self._log_start = before_offset
@@ -253,7 +257,7 @@ class SegmentLog(ReadableLog):
         return self._log_start
 
     def truncate(self, to_offset: int) -> None:
-        if to_offset >= self._log_end:
+        if to_offset >= self.log_end_offset:
             return
         try:
             self._cut(to_offset)
@@ -264,30 +268,34 @@ class SegmentLog(ReadableLog):
         self.on_change()
 
     def _cut(self, to_offset: int) -> None:
-        old_end = self._log_end
+        old_end = self.log_end_offset
         # Before the cut, which makes it durable: one that came back would tell of another history.
         self._snapshots.remove_outside(self._chain.segments[0].base_offset, to_offset)
-        self._log_end, dropped = self._chain.cut(to_offset, self._log_start, self._clock.now_ms())
-        self._flushing.cut(self._log_end)
+        self.log_end_offset, dropped = self._chain.cut(to_offset, self._log_start, self._clock.now_ms())
+        self._flushing.cut(self.log_end_offset)
         self._keeper.recovery_point_fell(self)
         self._has_tail_to_cut = False
         self._forget(dropped)
-        self._epochs.truncate_end(self._log_end)
-        self._epochs.assign(self.leader_epoch, self._log_end)
-        self._snapshots.remove_outside(self._chain.segments[0].base_offset, self._log_end)
+        self._epochs.truncate_end(self.log_end_offset)
+        self._epochs.assign(self.leader_epoch, self.log_end_offset)
+        self._snapshots.remove_outside(self._chain.segments[0].base_offset, self.log_end_offset)
         before = self._producers
-        self._producers = restore(self._chain.files, self._snapshots, self._chain.segments, self._log_end)
+        self._producers = restore(
+            self._chain.files, self._snapshots, self._chain.segments, self.log_end_offset
+        )
         self._producers.inherit(before)
-        if self._high_watermark >= self._log_end:
-            self._high_watermark = self._log_end
+        if self.high_watermark >= self.log_end_offset:
+            self.high_watermark = self.log_end_offset
             self._high_watermark_place = (self._chain.active, self._chain.active.size_bytes)
         self._refresh_stable()
-        _logger.warning("%s-%d: cut from %d back to %d", self.topic, self.partition, old_end, self._log_end)
+        _logger.warning(
+            "%s-%d: cut from %d back to %d", self.topic, self.partition, old_end, self.log_end_offset
+        )
 
     def _forget(self, dropped: Sequence[Segment]) -> None:
         """Segments left the chain: their files go after the delay, their snapshots at once."""
         for segment in dropped:
-            if segment.base_offset != self._log_end:
+            if segment.base_offset != self.log_end_offset:
                 self._snapshots.remove(segment.base_offset)
         paths = [path for segment in dropped for path in segment.paths()]
         self._keeper.remove_later(paths, self.config.file_delete_delay_ms)
@@ -299,8 +307,8 @@ class SegmentLog(ReadableLog):
                 self._chain.segments,
                 self.config,
                 log_start_offset=self._log_start,
-                high_watermark=self._high_watermark,
-                log_end_offset=self._log_end,
+                high_watermark=self.high_watermark,
+                log_end_offset=self.log_end_offset,
                 timestamp_ms=timestamp_ms,
             )
             if not expired.segment_count:
@@ -366,15 +374,17 @@ class SegmentLog(ReadableLog):
         if self._has_tail_to_cut:
             active.cut_tail()
         if self.is_dirty or self._flushing.has_new_names:
-            ticket = self._flushing.start(self._chain, self._epochs, self._log_end, self._clock.now_ms())
+            ticket = self._flushing.start(
+                self._chain, self._epochs, self.log_end_offset, self._clock.now_ms()
+            )
             ticket.run()
             self.finish_sync(ticket)
         if active.finish():
             active.sync_indexes()
-        if not self._snapshots.has(self._log_end) and (
-            self._producers or self._log_end > self._chain.segments[0].base_offset
+        if not self._snapshots.has(self.log_end_offset) and (
+            self._producers or self.log_end_offset > self._chain.segments[0].base_offset
         ):
-            self._snapshots.write(self._log_end, self._producers, sync=True)
+            self._snapshots.write(self.log_end_offset, self._producers, sync=True)
 
     def abandon(self) -> None:
         """Let go without a flush: the log is deleted."""

@@ -46,9 +46,10 @@ class ReadableLog:
         self._producers = parts.producers
         self._flushing = parts.flushing
         self._log_start = parts.log_start_offset
-        self._log_end = parts.log_end_offset
+        # Plain attributes, for every commit asks for them; nobody else writes them.
+        self.log_end_offset = parts.log_end_offset
         # A log that was just loaded has no follower to wait for, and loading has flushed what it must.
-        self._high_watermark = parts.log_end_offset
+        self.high_watermark = parts.log_end_offset
         self._high_watermark_place = (self._chain.active, self._chain.active.size_bytes)
         self._last_stable = parts.log_end_offset
 
@@ -59,14 +60,6 @@ class ReadableLog:
     @property
     def log_start_offset(self) -> int:
         return self._log_start
-
-    @property
-    def log_end_offset(self) -> int:
-        return self._log_end
-
-    @property
-    def high_watermark(self) -> int:
-        return self._high_watermark
 
     @property
     def last_stable_offset(self) -> int:
@@ -87,7 +80,7 @@ class ReadableLog:
 
     @property
     def is_dirty(self) -> bool:
-        return self._flushing.recovery_point < self._log_end
+        return self._flushing.recovery_point < self.log_end_offset
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -105,10 +98,10 @@ class ReadableLog:
     # -- reading
 
     def read(self, offset: int, *, until_offset: int, max_bytes: int, at_least_one: bool) -> bytes:
-        if offset < self._log_start or offset > self._log_end:
+        if offset < self._log_start or offset > self.log_end_offset:
             raise LogError(
                 ErrorCode.offset_out_of_range,
-                f"offset {offset} is outside {self._log_start} to {self._log_end}",
+                f"offset {offset} is outside {self._log_start} to {self.log_end_offset}",
             )
         if offset >= until_offset:
             return b""
@@ -131,7 +124,7 @@ class ReadableLog:
         return data
 
     def readable_bytes(self, offset: int, until_offset: int, limit_bytes: int) -> int:
-        if not self._log_start <= offset < min(until_offset, self._log_end):
+        if not self._log_start <= offset < min(until_offset, self.log_end_offset):
             return 0
         try:
             _, start, end = self._stretch(offset, until_offset)
@@ -141,10 +134,10 @@ class ReadableLog:
 
     def _stretch(self, offset: int, until_offset: int) -> tuple[Segment, int, int]:
         """Where to read: a segment, the position of the batch that holds an offset, where to stop."""
-        segment, start, end = self._chain.stretch(offset, until_offset, self._log_end)
+        segment, start, end = self._chain.stretch(offset, until_offset, self.log_end_offset)
         if end is None:
             place = self._high_watermark_place
-            if until_offset == self._high_watermark and segment is place[0]:
+            if until_offset == self.high_watermark and segment is place[0]:
                 return segment, start, place[1]
             end = segment.locate(until_offset)
         return segment, start, end
@@ -175,7 +168,7 @@ class ReadableLog:
         return TimestampedOffset(self._log_start, -1, self._epochs.at(self._log_start))
 
     def end_of_epoch(self, leader_epoch: int) -> EpochEnd:
-        return self._epochs.end_of(leader_epoch, self._log_end)
+        return self._epochs.end_of(leader_epoch, self.log_end_offset)
 
     def producers(self) -> Sequence[ProducerStatus]:
         return self._producers.statuses()
@@ -186,8 +179,8 @@ class ReadableLog:
         old_segment, old_position = self._high_watermark_place
         if old_position < old_segment.size_bytes:
             # Those who read to the old one go on from there.
-            old_segment.remember(self._high_watermark, old_position)
-        self._high_watermark = offset
+            old_segment.remember(self.high_watermark, old_position)
+        self.high_watermark = offset
         self._high_watermark_place = (segment, position)
         self._refresh_stable()
         self.on_change()
@@ -196,12 +189,12 @@ class ReadableLog:
         """Find the last stable offset anew; something moved that it depends on."""
         producers = self._producers
         if producers.is_stable:
-            self._last_stable = self._high_watermark
+            self._last_stable = self.high_watermark
             return
-        producers.advance(self._high_watermark)
+        producers.advance(self.high_watermark)
         unstable = producers.first_unstable_offset()
-        if unstable is None or unstable >= self._high_watermark:
-            self._last_stable = self._high_watermark
+        if unstable is None or unstable >= self.high_watermark:
+            self._last_stable = self.high_watermark
         else:
             self._last_stable = max(unstable, self._log_start)
 

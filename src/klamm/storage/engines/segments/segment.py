@@ -52,12 +52,14 @@ class Segment(IndexedFile):
         self, config: TopicConfig, size_bytes: int, last_offset: int, max_timestamp_ms: int, now_ms: int
     ) -> bool:
         """Whether a batch has to go into a new segment."""
-        if not self._is_ready:
-            self._make_ready()
         if self.size_bytes > config.segment_bytes - size_bytes:
             return True
         if last_offset - self.base_offset > _MAX_RELATIVE_OFFSET:
             return True
+        if config is self._limits_of:
+            return max_timestamp_ms > self._latest_ms
+        if not self._is_ready:
+            self._make_ready()
         if (
             len(self.offset_index) >= config.segment_index_bytes // OFFSET_ENTRY_BYTES
             or len(self.time_index) >= config.segment_index_bytes // TIME_ENTRY_BYTES - 1
@@ -75,7 +77,8 @@ class Segment(IndexedFile):
             limit_ms = min(limit_ms, config.max_compaction_lag_ms)
         if self._first_timestamp_ms >= 0:
             # A batch without a time is no later than any other.
-            return max_timestamp_ms - self._first_timestamp_ms > limit_ms
+            self._limits_of, self._latest_ms = config, self._first_timestamp_ms + limit_ms
+            return max_timestamp_ms > self._latest_ms
         return now_ms - self.created_at_ms > limit_ms
 
     def append(
@@ -85,7 +88,6 @@ class Segment(IndexedFile):
         last_offset: int,
         max_timestamp_ms: int,
         index_interval_bytes: int,
-        *,
         write_later: bool = False,
     ) -> None:
         """Write one batch, given in pieces, and index it. OSError leaves the segment as it was,
@@ -121,6 +123,7 @@ class Segment(IndexedFile):
         self.size_bytes = position + size_bytes
         if self._bytes_since_entry > index_interval_bytes:
             self._bytes_since_entry = size_bytes
+            self._limits_of = None  # which may be what the indexes hold
             self.offset_index.add(last_offset, position)
             self.time_index.maybe_add(self._max_timestamp_ms, self._max_timestamp_offset)
         else:
@@ -153,7 +156,7 @@ class Segment(IndexedFile):
             self.time_index.flush()
         if self.txn_index.is_loaded:
             self.txn_index.flush()
-        was_ready, self._is_ready = self._is_ready, False
+        was_ready, self._is_ready, self._limits_of = self._is_ready, False, None
         return was_ready
 
     def sync_indexes(self) -> None:
@@ -188,6 +191,7 @@ class Segment(IndexedFile):
         self._files.truncate(self.handle(), position)
         self.size_bytes = position
         self._known.clear()
+        self._limits_of = None
         self.offset_index.truncate(position)
         self.time_index.truncate(next_offset)
         self.txn_index.truncate(next_offset)

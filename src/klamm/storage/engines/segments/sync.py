@@ -13,15 +13,28 @@ from klamm.storage.topic_config import TopicConfig
 
 
 class SegmentSyncTicket:
-    """Everything that a log has written and not yet flushed, up to an offset.
+    """Everything that a log has written and not yet flushed, up to an offset."""
 
-    Handles are duplicates: the log may roll, cut or close its files while the flush runs elsewhere.
-    """
+    __slots__ = (
+        "_are_kept",
+        "_epochs_path",
+        "_failure",
+        "_files",
+        "_handles",
+        "active",
+        "changes",
+        "directories",
+        "end_offset",
+        "epochs",
+        "generation",
+        "paths",
+        "segments",
+        "sizes_bytes",
+    )
 
     def __init__(
         self,
         files: Files,
-        *,
         end_offset: int,
         generation: int,
         changes: int,
@@ -38,19 +51,30 @@ class SegmentSyncTicket:
         self.changes = changes  # of names and small files, before it was made
         self.segments = segments
         self.active = active
-        self.sizes_bytes = [segment.size_bytes for segment in segments]
+        self.sizes_bytes: list[int] = []
         self.paths = paths
         self.directories = directories
         self._epochs_path = epochs_path
         self.epochs = epochs  # the leader epoch checkpoint, when it has to be written
         self._handles: list[int] = []
+        self._are_kept = False
         self._failure: OSError | None = None
+        for segment in segments:
+            self.sizes_bytes.append(segment.size_bytes)
         try:
             for segment in segments:
-                segment.write_out()
-                self._handles.append(files.duplicate(segment.handle()))
+                self._handles.append(segment.written_out())
         except OSError as error:
             # Told by `run`, where those who flush expect it.
+            self._failure = error
+
+    def keep_open(self) -> None:
+        """Duplicate the handles: the log may roll, cut or close its files before the flush has run."""
+        handles, self._handles, self._are_kept = self._handles, [], True
+        try:
+            for handle in handles:
+                self._handles.append(self._files.duplicate(handle))
+        except OSError as error:
             self._failure = error
 
     def run(self) -> None:
@@ -87,11 +111,12 @@ class SegmentSyncTicket:
         return None if is_more else self._handles
 
     def release(self) -> None:
-        """Give the handles back; harmless when done before."""
-        handles, self._handles = self._handles, []
-        for handle in handles:
-            with suppress(OSError):  # it was only ever used to sync, which has been heard
-                self._files.close(handle)
+        """Give kept handles back; harmless when done before."""
+        if self._are_kept:
+            handles, self._handles, self._are_kept = self._handles, [], False
+            for handle in handles:
+                with suppress(OSError):  # it was only ever used to sync, which has been heard
+                    self._files.close(handle)
 
 
 class Flushing:
@@ -143,27 +168,28 @@ class Flushing:
         self, chain: SegmentChain, epochs: LeaderEpochs, log_end_offset: int, now_ms: int
     ) -> SegmentSyncTicket:
         """What there is to flush now."""
+        active = chain.active
         unsynced = _unsynced(chain, self.recovery_point)
         paths = list(self._paths)
         unsaved_epochs = epochs.unsaved()
         if unsaved_epochs is not None:
             self.names_changed(chain.directory)
         for segment in unsynced:
-            if segment is not chain.active:
+            if segment is not active:
                 paths += [path for path in segment.index_paths() if chain.files.exists(path)]
         self._appends = 0
         self._started_at_ms = now_ms
         return SegmentSyncTicket(
             chain.files,
-            end_offset=log_end_offset,
-            generation=self._generation,
-            changes=self._changes,
-            segments=unsynced,
-            active=chain.active,
-            paths=paths,
-            directories=list(self._directories),
-            epochs_path=epochs.path,
-            epochs=unsaved_epochs,
+            log_end_offset,
+            self._generation,
+            self._changes,
+            unsynced,
+            active,
+            paths,
+            list(self._directories),
+            epochs.path,
+            unsaved_epochs,
         )
 
     def finish(self, ticket: SegmentSyncTicket, chain: SegmentChain, epochs: LeaderEpochs) -> bool:
@@ -178,14 +204,18 @@ class Flushing:
             was_rolled = segment is ticket.active and segment is not chain.active
             if segment.size_bytes == size_bytes and not was_rolled:
                 segment.is_unsynced = False
-        for pending, flushed in ((self._paths, ticket.paths), (self._directories, ticket.directories)):
-            for path in flushed:
-                if pending.get(path, 0) <= ticket.changes:
-                    pending.pop(path, None)
+        if ticket.paths or ticket.directories:
+            self._forget_flushed(ticket)
         if ticket.end_offset <= self.recovery_point:
             return False
         self.recovery_point = ticket.end_offset
         return True
+
+    def _forget_flushed(self, ticket: SegmentSyncTicket) -> None:
+        for pending, flushed in ((self._paths, ticket.paths), (self._directories, ticket.directories)):
+            for path in flushed:
+                if pending.get(path, 0) <= ticket.changes:
+                    pending.pop(path, None)
 
     def fail(self, ticket: SegmentSyncTicket, epochs: LeaderEpochs, directory: str) -> bool:
         """The ticket did not get through; whether it was about the log as it is, not before a cut.
@@ -209,4 +239,6 @@ def _unsynced(chain: SegmentChain, recovery_point: int) -> list[Segment]:
             unsynced.append(segment)
         elif segment.base_offset < recovery_point:
             break
-    return unsynced[::-1]
+    if len(unsynced) > 1:
+        unsynced.reverse()
+    return unsynced
