@@ -216,7 +216,7 @@ class Node:
     def flushed(self, partition: int) -> None:
         shard = self.coordinator.shards.by_partition.get(partition)
         if shard is not None and shard.status is Status.ACTIVE:
-            shard.on_durable(self._context())
+            shard.on_durable(self._context)
 
     def flush_failed(self, partition: int) -> None:
         shard = self.coordinator.shards.by_partition.get(partition)

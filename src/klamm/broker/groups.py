@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from klamm.broker.context import Parked, Promise, RequestContext
 from klamm.broker.group_events import EventWriter
 from klamm.broker.group_logs import PartitionCoordinatorLog
+from klamm.broker.partitions import NO_ERROR
 from klamm.broker.topic_names import OFFSETS_TOPIC
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.coordinator import GroupCoordinator
@@ -18,7 +19,6 @@ from klamm.coordinator.group.events import Cause, OffsetsRemoved, RebalanceCompl
 from klamm.coordinator.group.topics import KnownTopic
 from klamm.coordinator.runtime.outcome import Context
 from klamm.coordinator.runtime.shard import Shard, Status
-from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.join_group import JoinGroupRequest
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ class Groups:
 
     def _opened(self, partition: Partition) -> None:
         """This broker leads a partition from now on; it matters here if groups live in it."""
-        if partition.topic != OFFSETS_TOPIC or partition.error_code is not ErrorCode.none:
+        if partition.topic != OFFSETS_TOPIC or partition.error_code is not NO_ERROR:
             return
         log = PartitionCoordinatorLog(partition, self._services.flusher)
         if self._coordinator.shards.elect(partition.partition, partition.leader_epoch, lambda: log):
@@ -213,7 +213,7 @@ class Groups:
         """A partition's durable end moved, a flush of it failed, or it is served here no more."""
         partition = watch.partition
         number = partition.partition
-        if partition.error_code is not ErrorCode.none:
+        if partition.error_code is not NO_ERROR:
             watch.stop()
             self._watched.pop(number, None)
             self._coordinator.shards.resign(number, partition.leader_epoch)
@@ -225,7 +225,7 @@ class Groups:
             watch.flush_failures = partition.flush_failures
             shard.on_flush_failed()
         else:
-            shard.on_durable(self._now())
+            shard.on_durable(self._now)
 
     def _topics_deleted(self, gone: Sequence[TopicState]) -> None:
         for topic in gone:

@@ -145,7 +145,7 @@ class World(Asking):
             log.durable_offset = log.end_offset
             shard = self.coordinator.shards.by_partition.get(partition)
             if shard is not None and shard.status is Status.ACTIVE:
-                shard.on_durable(self.context())
+                shard.on_durable(self.context)
 
     def fail_flush(self) -> None:
         self.shard.on_flush_failed()

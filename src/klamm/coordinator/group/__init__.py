@@ -11,7 +11,7 @@ Whoever runs it does this:
 - `handle(request, context)` for every request; the context brings the time, the client, a fresh id where a
   JoinGroup has no member id, and the token under which the answer comes, now or later.
 - `shards.tick(context)` when `wake` said so, at the latest at `shards.next_look_ms()`.
-- `shard.on_durable(context)` when a log's durable offset moved, `shard.on_flush_failed()` when it never will.
+- `shard.on_durable(now)` when a log's durable offset moved, `shard.on_flush_failed()` when it never will.
 - `topic_deleted(name, context)` when a topic is gone.
 
 Inside, `machine` dispatches to one module per API (`join_group`, `sync_group`, …) and to what timers do

@@ -194,17 +194,17 @@ class Shard(Generic[Record, Note]):
         except Exception:
             self._start_over()
 
-    def on_durable(self, context: Context) -> None:
+    def on_durable(self, now: Callable[[], Context]) -> None:
         """The log's durable offset moved: let go what waited for it."""
-        self._durable_offset = self._log.durable_offset
-        held = self._held
-        while held and held[0].offset <= self._durable_offset:
+        durable_offset = self._durable_offset = self._log.durable_offset
+        held, send = self._held, self._host.send
+        while held and held[0][0] <= durable_offset:
             _, replies, signals, _ = held.popleft()
             for token, response in replies:
-                self._host.send(token, response)
+                send(token, response)
             for signal in signals:
-                self.signal(signal, context)
-            held = self._held  # a rebuild made a new one
+                self.signal(signal, now())
+                held = self._held  # a rebuild made a new one
 
     def on_written_by_others(self, record: Record, offset: int) -> None:
         """A record came into the log without our doing, the marker of a transaction: it counts from now."""
@@ -320,5 +320,4 @@ class Shard(Generic[Record, Note]):
                 return refused.error_code
             self.machine.replay(part, offset)
             self._end_offset = offset + len(part)
-        self._durable_offset = self._log.durable_offset
         return None

@@ -72,7 +72,7 @@ def test_only_what_is_durable_is_let_go() -> None:
     reached = world.log.end_offset
     second = world.commit({T0: 2})
     world.log.durable_offset = reached
-    world.shard.on_durable(world.context())
+    world.shard.on_durable(world.context)
     assert first.is_answered
     assert not second.is_answered
     assert world.fetch(T0) == {T0: (1, OK)}
@@ -190,7 +190,7 @@ def test_an_unloaded_shard_ignores_what_comes_late() -> None:
     shard = world.shard
     world.coordinator.shards.resign(0, 1)
     assert commit_errors(commit) == {T0: ErrorCode.not_coordinator}
-    shard.on_durable(world.context())
+    shard.on_durable(world.context)
     shard.on_flush_failed()
     shard.unload()
     shard.tick(world.context())

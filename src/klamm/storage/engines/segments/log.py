@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from struct import Struct
 from typing import Final, Protocol
 
@@ -31,6 +32,10 @@ _logger = logging.getLogger(__name__)
 _STAMP: Final = Struct(">qii")  # base offset, length, leader epoch: what the log writes anew
 _STAMP_BYTES: Final = _STAMP.size
 _LITTLE_BYTES: Final = 4096
+# What `AppendResult(...)` does, in half the time.
+_APPEND_RESULT: Final[Callable[[tuple[int, int, int, bool]], AppendResult]] = partial(
+    tuple.__new__, AppendResult
+)
 
 
 class LogKeeper(Protocol):
@@ -138,7 +143,7 @@ class SegmentLog(ReadableLog):
             self._flushing.appended()
             self._raise_high_watermark(last_offset + 1, active, active.size_bytes)
         append_time_ms = max_timestamp_ms if header.attributes & LOG_APPEND_TIME_BIT else -1
-        return AppendResult(base_offset, last_offset, append_time_ms)
+        return _APPEND_RESULT((base_offset, last_offset, append_time_ms, False))
 
     def _checked_marker(
         self, batch: bytes | bytearray | memoryview, header: BatchHeader, marker_bumps_epoch: bool

@@ -59,10 +59,9 @@ class SegmentSyncTicket:
         self._handles: list[int] = []
         self._are_kept = False
         self._failure: OSError | None = None
-        for segment in segments:
-            self.sizes_bytes.append(segment.size_bytes)
         try:
             for segment in segments:
+                self.sizes_bytes.append(segment.size_bytes)
                 self._handles.append(segment.written_out())
         except OSError as error:
             # Told by `run`, where those who flush expect it.
@@ -170,10 +169,10 @@ class Flushing:
         """What there is to flush now."""
         active = chain.active
         unsynced = _unsynced(chain, self.recovery_point)
-        paths = list(self._paths)
         unsaved_epochs = epochs.unsaved()
         if unsaved_epochs is not None:
             self.names_changed(chain.directory)
+        paths = [*self._paths]
         for segment in unsynced:
             if segment is not active:
                 paths += [path for path in segment.index_paths() if chain.files.exists(path)]
@@ -187,7 +186,7 @@ class Flushing:
             unsynced,
             active,
             paths,
-            list(self._directories),
+            [*self._directories],
             epochs.path,
             unsaved_epochs,
         )
