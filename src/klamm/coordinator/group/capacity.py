@@ -11,7 +11,6 @@ from klamm.coordinator.group.rebalance import NOTHING, prepare_rebalance
 from klamm.coordinator.group.signals import JoinCheck, OverCapacity
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context
-from klamm.coordinator.runtime.timers import TimerChange
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.join_group import JoinGroupResponse
 
@@ -39,7 +38,7 @@ def turn_away(draft: Draft, live: Live, member_id: str) -> GroupOutcome:
     timer = live.pending.get(member_id)
     if timer is not None:
         draft.notes.append(PendingForgotten(live.group_id, member_id))
-        draft.timers.append(TimerChange(timer, None))
+        draft.timers.append((timer, None))
         draft.then.append(JoinCheck(live.group_id))
     draft.answer(JoinGroupResponse(error_code=ErrorCode.group_max_size_reached))
     return draft.outcome()

@@ -11,8 +11,7 @@ from klamm.coordinator.group.phases import Phase
 from klamm.coordinator.group.signals import DeletionRefused
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.group.tombstones import forget_all
-from klamm.coordinator.runtime.outcome import Context, Outcome, Reply
-from klamm.coordinator.runtime.timers import TimerChange
+from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.delete_groups import (
     DeletableGroupResult,
@@ -33,7 +32,7 @@ def delete_groups(state: GroupState, request: DeleteGroupsRequest, context: Cont
     return Outcome(
         records=forget_all(group_id, group.memory),
         notes=(GroupDropped(group_id),),
-        timers=[TimerChange(timer, None) for timer in group.live.pending.values()],
+        timers=[(timer, None) for timer in group.live.pending.values()],
         events=(
             GroupRemoved(
                 group_id=group_id,
@@ -44,7 +43,7 @@ def delete_groups(state: GroupState, request: DeleteGroupsRequest, context: Cont
                 generation=group.live.generation,
             ),
         ),
-        replies=(Reply(context.token, response),),
+        replies=((context.token, response),),
         if_refused=partial(DeletionRefused, response),
         is_divisible=True,
     )

@@ -20,37 +20,39 @@ GroupOutcome = Outcome[GroupRecord, Note]
 
 def reply(context: Context, response: object, seen_offset: int | None = None) -> GroupOutcome:
     """Only an answer."""
-    return Outcome(replies=(Reply(context.token, response),), seen_offset=seen_offset)
+    return Outcome(replies=((context.token, response),), seen_offset=seen_offset)
 
 
-class Draft:
-    """Collects what a decision about one group amounts to."""
+class Draft(Outcome[GroupRecord, Note]):
+    """An outcome in the making: collects what a decision about one group amounts to."""
 
-    __slots__ = ("context", "events", "group_id", "notes", "replies", "state", "then", "timers")
+    __slots__ = ("context", "group_id", "state")
+
+    notes: list[Note]
+    timers: list[TimerChange]
+    events: list[GroupEvent]
+    replies: list[Reply]
+    then: list[object]
 
     def __init__(self, state: GroupState, group_id: str, context: Context) -> None:
+        super().__init__(notes=[], timers=[], events=[], replies=[], then=[])
         self.state = state
         self.group_id = group_id
         self.context = context
-        self.notes: list[Note] = []
-        self.timers: list[TimerChange] = []
-        self.events: list[GroupEvent] = []
-        self.replies: list[Reply] = []
-        self.then: list[object] = []
 
     def answer(self, response: object, token: object = None) -> None:
         """Answer the request at hand, or the one behind a token."""
-        self.replies.append(Reply(self.context.token if token is None else token, response))
+        self.replies.append((self.context.token if token is None else token, response))
 
     def arm(self, member: Member, after_ms: int | None = None) -> None:
         """Start a member's session anew."""
         period_ms = member.session_timeout_ms if after_ms is None else after_ms
-        self.timers.append(TimerChange(member, self.context.now_ms + period_ms))
+        self.timers.append((member, self.context.now_ms + period_ms))
 
     def say_goodbye(self, live: Live, members: Iterable[Member], cause: Cause, reason: str = "") -> None:
         """End what removed members wait for, and say why they went. The note is the caller's."""
         for member in members:
-            self.timers.append(TimerChange(member, None))
+            self.timers.append((member, None))
             if member.parked_join is not None:
                 self.answer(
                     JoinGroupResponse(error_code=ErrorCode.unknown_member_id), member.parked_join.token
@@ -76,11 +78,5 @@ class Draft:
     def outcome(self) -> GroupOutcome:
         """What was collected. Its replies tell of the group's registration and of nothing else."""
         group = self.state.groups.get(self.group_id)
-        return Outcome(
-            notes=self.notes,
-            timers=self.timers,
-            events=self.events,
-            replies=self.replies,
-            then=self.then,
-            seen_offset=None if group is None else group.memory.registered_until,
-        )
+        self.seen_offset = None if group is None else group.memory.registered_until
+        return self

@@ -44,7 +44,7 @@ def expire(state: GroupState, signal: ExpiryDue, context: Context) -> GroupOutco
             if group.memory.registration is not None:
                 records.append(GroupForgotten(group_id))
             notes.append(GroupDropped(group_id))
-            timers += [TimerChange(timer, None) for timer in group.live.pending.values()]
+            timers += [(timer, None) for timer in group.live.pending.values()]
             events.append(
                 GroupRemoved(
                     group_id=group_id,
@@ -57,7 +57,7 @@ def expire(state: GroupState, signal: ExpiryDue, context: Context) -> GroupOutco
             break
     rest = queue[taken:]
     wait_ms = 0 if rest else state.config.offsets_retention_check_interval_ms
-    timers.append(TimerChange(state.expiry_timer, context.now_ms + wait_ms))
+    timers.append((state.expiry_timer, context.now_ms + wait_ms))
     return Outcome(
         records=records,
         notes=[*notes, ExpiryQueued(rest)],
@@ -71,7 +71,7 @@ def expire(state: GroupState, signal: ExpiryDue, context: Context) -> GroupOutco
 def expiry_refused(state: GroupState, signal: ExpiryRefused, context: Context) -> GroupOutcome:
     """Nothing is lost: the next pass finds what this one could not write."""
     next_ms = context.now_ms + state.config.offsets_retention_check_interval_ms
-    return Outcome(notes=(ExpiryQueued(()),), timers=(TimerChange(state.expiry_timer, next_ms),))
+    return Outcome(notes=(ExpiryQueued(()),), timers=((state.expiry_timer, next_ms),))
 
 
 def _expired(group: Group, config: GroupConfig, timestamp_ms: int) -> Iterator[tuple[str, int]]:

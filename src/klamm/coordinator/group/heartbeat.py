@@ -7,7 +7,7 @@ from typing import Final
 from klamm.coordinator.group.draft import GroupOutcome, reply
 from klamm.coordinator.group.phases import DEAD, PREPARING
 from klamm.coordinator.group.state import GroupState
-from klamm.coordinator.runtime.outcome import Context, Outcome, Reply
+from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
@@ -39,7 +39,7 @@ def heartbeat(state: GroupState, request: HeartbeatRequest, context: Context) ->
     # Renew during a rebalance too: the member needs that time to rejoin.
     return Outcome(
         renewed=member,
-        replies=(Reply(context.token, _REJOIN if live.phase is PREPARING else _ALIVE),),
+        replies=((context.token, _REJOIN if live.phase is PREPARING else _ALIVE),),
         seen_offset=group.memory.registered_until,
     )
 

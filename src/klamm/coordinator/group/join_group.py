@@ -23,8 +23,8 @@ from klamm.coordinator.group.rebalance import (
 from klamm.coordinator.group.signals import JoinCheck, PendingOver, SessionOver
 from klamm.coordinator.group.state import NOBODY, Group, GroupState
 from klamm.coordinator.group.static_members import replace_static_member
-from klamm.coordinator.runtime.outcome import Context, Outcome, Reply
-from klamm.coordinator.runtime.timers import Timer, TimerChange
+from klamm.coordinator.runtime.outcome import Context, Outcome
+from klamm.coordinator.runtime.timers import Timer
 from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -113,8 +113,8 @@ def _hand_out_id(group: Group | None, request: JoinGroupRequest, context: Contex
     response = JoinGroupResponse(error_code=_ID_REQUIRED, member_id=member_id)
     return Outcome(
         notes=notes,
-        timers=(TimerChange(timer, context.now_ms + request.session_timeout_ms),),
-        replies=(Reply(context.token, response),),
+        timers=((timer, context.now_ms + request.session_timeout_ms),),
+        replies=((context.token, response),),
         seen_offset=None if group is None else group.memory.registered_until,
     )
 
@@ -140,7 +140,7 @@ def _add(
     )
     pending_timer = live.pending.get(member_id)
     if pending_timer is not None:
-        draft.timers.append(TimerChange(pending_timer, None))
+        draft.timers.append((pending_timer, None))
     draft.notes.append(MemberAdded(request.group_id, member, request.protocol_type))
     draft.arm(member, NEW_MEMBER_TIMEOUT_MS)
     if live.phase is PREPARING:

@@ -17,7 +17,6 @@ from klamm.coordinator.group.rebalance import prepare_rebalance, triggered_by
 from klamm.coordinator.group.signals import JoinCheck
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context
-from klamm.coordinator.runtime.timers import TimerChange
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.leave_group import (
     LeaveGroupRequest,
@@ -53,7 +52,7 @@ def leave_group(state: GroupState, request: LeaveGroupRequest, context: Context)
         elif member_id in live.pending and member_id not in forgotten:
             forgotten.add(member_id)
             draft.notes.append(PendingForgotten(request.group_id, member_id))
-            draft.timers.append(TimerChange(live.pending[member_id], None))
+            draft.timers.append((live.pending[member_id], None))
     draft.answer(_response(request, leavers, errors))
     if trigger is not None:
         draft.notes.append(MembersRemoved(request.group_id, tuple(removed)))

@@ -173,11 +173,11 @@ def set_up(state: GroupState, context: Context) -> GroupOutcome:
             continue
         group.live = _revived(registration)
         for member in group.live.members.values():
-            timers.append(TimerChange(member, context.now_ms + member.session_timeout_ms))
+            timers.append((member, context.now_ms + member.session_timeout_ms))
         if len(group.live.members) > state.config.group_max_size:
             crowded.append(OverCapacity(group_id))
     first_pass_ms = context.now_ms + state.config.offsets_retention_check_interval_ms
-    timers.append(TimerChange(state.expiry_timer, first_pass_ms))
+    timers.append((state.expiry_timer, first_pass_ms))
     return Outcome(timers=timers, then=crowded)
 
 

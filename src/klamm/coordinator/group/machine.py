@@ -136,9 +136,9 @@ class GroupMachine:
             for member in group.live.members.values():
                 if member.parked_join is not None:
                     join = JoinGroupResponse(error_code=error_code, member_id=member.member_id)
-                    replies.append(Reply(member.parked_join.token, join))
+                    replies.append((member.parked_join.token, join))
                 if member.parked_sync is not None:
-                    replies.append(Reply(member.parked_sync.token, SyncGroupResponse(error_code=error_code)))
+                    replies.append((member.parked_sync.token, SyncGroupResponse(error_code=error_code)))
         return Outcome(replies=replies)
 
     def error_response(self, request: object, error_code: ErrorCode) -> object:

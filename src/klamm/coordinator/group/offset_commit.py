@@ -17,7 +17,7 @@ from klamm.coordinator.group.rebalance import NOTHING
 from klamm.coordinator.group.remembered import Before, CommittedOffset, OffsetCommitted
 from klamm.coordinator.group.signals import CommitDurable, CommitRefused
 from klamm.coordinator.group.state import Group, GroupState
-from klamm.coordinator.runtime.outcome import Context, Outcome, Reply
+from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -44,7 +44,7 @@ def offset_commit(state: GroupState, request: OffsetCommitRequest, context: Cont
         records=records,
         notes=(OffsetsStaged(request.group_id, before),),
         renewed=None if group is None else group.live.members.get(request.member_id),
-        replies=(Reply(context.token, response),),
+        replies=((context.token, response),),
         once_durable=(CommitDurable(request.group_id, before),),
         if_refused=partial(CommitRefused, response),
     )

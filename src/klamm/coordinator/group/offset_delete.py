@@ -12,7 +12,7 @@ from klamm.coordinator.group.remembered import OffsetForgotten
 from klamm.coordinator.group.signals import DeletionRefused
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.group.vote import CONSUMER
-from klamm.coordinator.runtime.outcome import Context, Outcome, Reply
+from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from klamm.protocol.messages.offset_delete import (
@@ -48,7 +48,7 @@ def offset_delete(state: GroupState, request: OffsetDeleteRequest, context: Cont
     response = OffsetDeleteResponse(topics=topics)
     return Outcome(
         records=tuple(records),
-        replies=(Reply(context.token, response),),
+        replies=((context.token, response),),
         if_refused=partial(DeletionRefused, response),
         is_divisible=True,
     )

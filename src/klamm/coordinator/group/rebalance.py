@@ -23,7 +23,6 @@ from klamm.coordinator.group.signals import EmptyingRefused, JoinCheck, JoinTime
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.group.vote import topics_of, vote
 from klamm.coordinator.runtime.outcome import Context, Outcome
-from klamm.coordinator.runtime.timers import TimerChange
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from klamm.protocol.messages.sync_group import SyncGroupResponse
@@ -61,8 +60,8 @@ def prepare_rebalance(
         timeout_ms = delay_ms
     else:
         draft.then.append(JoinCheck(live.group_id))
-    draft.timers.append(TimerChange(live.sync_timer, None))
-    draft.timers.append(TimerChange(live.join_timer, now_ms + timeout_ms))
+    draft.timers.append((live.sync_timer, None))
+    draft.timers.append((live.join_timer, now_ms + timeout_ms))
     rebalance = Rebalance(trigger=trigger, generation_before=live.generation, started_at_ms=now_ms)
     draft.notes.append(RebalancePrepared(live.group_id, rebalance, initial_delay, draft.context.timestamp_ms))
     draft.events.append(
@@ -119,14 +118,14 @@ def join_time_up(state: GroupState, signal: JoinTimeUp, context: Context) -> Gro
     longer = InitialDelay(wait_ms, max(delay.remaining_ms - delay.wait_ms, 0))
     return Outcome(
         notes=(DelayExtended(live.group_id, longer),),
-        timers=(TimerChange(live.join_timer, context.now_ms + wait_ms),),
+        timers=((live.join_timer, context.now_ms + wait_ms),),
     )
 
 
 def complete_join(state: GroupState, live: Live, context: Context) -> GroupOutcome:
     """End the join phase: a generation of those who came, or an empty group."""
     draft = Draft(state, live.group_id, context)
-    draft.timers.append(TimerChange(live.join_timer, None))
+    draft.timers.append((live.join_timer, None))
     staying: list[Member] = []
     gone: list[Member] = []
     for member in live.members.values():
@@ -140,7 +139,7 @@ def complete_join(state: GroupState, live: Live, context: Context) -> GroupOutco
         return _emptied(draft, live, gone)
     if live.awaiting_join == 0:
         # Only static members, none of them here: their sessions will end the wait.
-        draft.timers.append(TimerChange(live.join_timer, context.now_ms + longest_rebalance_ms(staying)))
+        draft.timers.append((live.join_timer, context.now_ms + longest_rebalance_ms(staying)))
         return draft.outcome()
     return _next_generation(draft, live, staying, gone)
 
@@ -230,7 +229,7 @@ def _next_generation(
             ),
             member.parked_join.token,
         )
-    draft.timers.append(TimerChange(live.sync_timer, context.now_ms + longest_rebalance_ms(staying)))
+    draft.timers.append((live.sync_timer, context.now_ms + longest_rebalance_ms(staying)))
     return draft.outcome()
 
 

@@ -17,7 +17,6 @@ from klamm.coordinator.group.signals import JoinCheck, ReplacementRefused, Sessi
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.group.vote import vote
 from klamm.coordinator.runtime.outcome import Context
-from klamm.coordinator.runtime.timers import TimerChange
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from klamm.protocol.messages.sync_group import SyncGroupResponse
@@ -69,7 +68,7 @@ def replace_static_member(
 
 def _fence(draft: Draft, live: Live, old: Member, new_id: str) -> None:
     """Whoever uses the old id from here on is refused, and what it waits for ends now."""
-    draft.timers.append(TimerChange(old, None))
+    draft.timers.append((old, None))
     if old.parked_join is not None:
         draft.answer(
             JoinGroupResponse(error_code=ErrorCode.fenced_instance_id, member_id=old.member_id),

@@ -17,7 +17,7 @@ from klamm.coordinator.group.rebalance import NOTHING, prepare_rebalance, trigge
 from klamm.coordinator.group.registration import registration
 from klamm.coordinator.group.signals import AssignmentDurable, AssignmentRefused
 from klamm.coordinator.group.state import Group, GroupState
-from klamm.coordinator.runtime.outcome import Context
+from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.coordinator.runtime.timers import TimerChange
 from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -32,22 +32,23 @@ def sync_group(state: GroupState, request: SyncGroupRequest, context: Context) -
     if error_code is not NO_ERROR:
         return reply(context, SyncGroupResponse(error_code=error_code))
     live = group.live
-    member = live.members[request.member_id]
-    draft = Draft(state, request.group_id, context)
-    if len(live.pending_sync) == 1 and request.member_id in live.pending_sync:
-        draft.timers.append(TimerChange(live.sync_timer, None))  # the last one everybody waited for
+    member_id = request.member_id
+    member = live.members[member_id]
+    timers: list[TimerChange] = []
+    if len(live.pending_sync) == 1 and member_id in live.pending_sync:
+        timers.append((live.sync_timer, None))  # the last one everybody waited for
+    outcome: GroupOutcome = Outcome(timers=timers, seen_offset=group.memory.registered_until)
     if live.phase is STABLE:
-        draft.notes.append(Synced(request.group_id, request.member_id))
-        draft.arm(member)
-        draft.answer(_assignment(live, member.assignment))
-        return draft.outcome()
+        outcome.notes = (Synced(request.group_id, member_id),)
+        timers.append((member, context.now_ms + member.session_timeout_ms))
+        outcome.replies = ((context.token, _assignment(live, member.assignment)),)
+        return outcome
     if member.parked_sync is not None:
         # It asked again, so nobody reads the older answer; but every request ends.
-        draft.answer(SyncGroupResponse(error_code=ErrorCode.rebalance_in_progress), member.parked_sync.token)
-    draft.notes.append(SyncParked(request.group_id, request.member_id, Parked(context.token)))
-    if live.leader_id == request.member_id:
-        return _register(draft, group, request)
-    return draft.outcome()
+        again = SyncGroupResponse(error_code=ErrorCode.rebalance_in_progress)
+        outcome.replies = ((member.parked_sync.token, again),)
+    outcome.notes = (SyncParked(request.group_id, member_id, Parked(context.token)),)
+    return _register(outcome, group, request, context) if live.leader_id == member_id else outcome
 
 
 def _sync_error(live: Live, request: SyncGroupRequest) -> ErrorCode:
@@ -74,20 +75,17 @@ def _assignment(live: Live, assignment: bytes) -> SyncGroupResponse:
     )
 
 
-def _register(draft: Draft, group: Group, request: SyncGroupRequest) -> GroupOutcome:
+def _register(
+    outcome: GroupOutcome, group: Group, request: SyncGroupRequest, context: Context
+) -> GroupOutcome:
     """Write down the leader's assignments; members get theirs when the disk has them."""
     live = group.live
     given = {assigned.member_id: assigned.assignment for assigned in request.assignments}
     previous = group.memory.registration
     before = {} if previous is None else {known.member_id: known.assignment for known in previous.members}
-    outcome = draft.outcome()
     outcome.records = (
         registration(
-            live,
-            live.members.values(),
-            given,
-            leader_id=live.leader_id,
-            timestamp_ms=draft.context.timestamp_ms,
+            live, live.members.values(), given, leader_id=live.leader_id, timestamp_ms=context.timestamp_ms
         ),
     )
     outcome.once_durable = (AssignmentDurable(live.group_id, live.generation, before),)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from klamm.coordinator.runtime.timers import Timer, TimerChange
 from klamm.protocol.errors import ErrorCode
@@ -25,11 +25,7 @@ class Context:
     token: object = None  # stands for the request until it is answered; decisions only pass it on
 
 
-class Reply(NamedTuple):
-    """The answer to the request behind a token."""
-
-    token: object
-    response: object
+Reply: TypeAlias = tuple[object, object]  # a token, and the answer to the request behind it
 
 
 # Not frozen: a frozen dataclass takes four times as long to make, and one is made per heartbeat.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import NamedTuple
+from typing import TypeAlias
 
 
 @dataclass(slots=True)
@@ -26,11 +26,7 @@ class Timer:
         raise AssertionError(f"{self.signal} is never renewed")
 
 
-class TimerChange(NamedTuple):
-    """Arm a timer anew, or with None disarm it."""
-
-    timer: Timer
-    due_at_ms: int | None
+TimerChange: TypeAlias = tuple[Timer, int | None]  # arm it anew for this instant, or with None disarm it
 
 
 class TimerQueue:

@@ -168,7 +168,7 @@ class _Decoder:
         length = self._length(field, is_flexible, is_count=False)
         value, stop = self.source.fresh("v"), self.source.fresh("e")
         made = {
-            "string": f"str(buf[pos:{stop}], 'utf-8')",
+            "string": f"buf[pos:{stop}].decode()",
             "bytes": f"buf[pos:{stop}]",
             "records": f"view(buf)[pos:{stop}]",
         }[field.type]
