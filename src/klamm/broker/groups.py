@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import Task, TimerHandle
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from klamm.coordinator.group.state import Group
     from klamm.storage.cluster import TopicState
 
-LOAD_BYTES: Final = 256 * 1024  # of the log per turn of the loop: loading must not hold up anybody else
+LOAD_BYTES: Final = 1024 * 1024  # of one log per turn of the loop: loading must not hold up anybody else
 
 _log = logging.getLogger(__name__)
 
@@ -73,6 +74,8 @@ class Groups:
         self._timer: TimerHandle | None = None
         self._timer_at_ms = 0
         self._creating: Task[None] | None = None
+        self._to_load: deque[Shard[Any, Any]] = deque()
+        self._loads_soon = False
         self._loading_since_ms: dict[str, int] = {}
         self.longest_load_ms = 0
         self.completed_rebalances = 0
@@ -166,12 +169,24 @@ class Groups:
 
     def load(self, shard: Shard[Any, Any]) -> None:
         self._loading_since_ms[shard.name] = self._services.clock.now_ms()
-        self._services.loop.call_soon(self._load, shard)
+        self._to_load.append(shard)
+        self._load_soon()
 
-    def _load(self, shard: Shard[Any, Any]) -> None:
-        if not shard.load_some(self._now(), LOAD_BYTES):
-            self._services.loop.call_soon(self._load, shard)
-            return
+    def _load_soon(self) -> None:
+        """One shard after the other, a part in each turn of the loop: nobody waits for more than that."""
+        if self._to_load and not self._loads_soon:
+            self._loads_soon = True
+            self._services.loop.call_soon(self._load)
+
+    def _load(self) -> None:
+        self._loads_soon = False
+        shard = self._to_load.popleft()
+        try:
+            if not shard.load_some(self._now(), LOAD_BYTES):
+                self._to_load.appendleft(shard)
+                return
+        finally:
+            self._load_soon()
         took_ms = self._services.clock.now_ms() - self._loading_since_ms.pop(shard.name, 0)
         if shard.status is Status.ACTIVE:
             self.longest_load_ms = max(self.longest_load_ms, took_ms)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from klamm.broker.group_metrics import group_families
 from klamm.broker.topic_names import EVENTS_TOPIC, OFFSETS_TOPIC
 from klamm.coordinator.group.events import GroupRemoved
+from klamm.coordinator.runtime.shard import Shard, Status
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -333,6 +334,28 @@ def test_a_power_loss_leaves_every_promise_and_every_member() -> None:
     again.pass_ms(10_000)
     assert client.ask(ApiKey.HEARTBEAT, 4, heartbeat).error_code == ErrorCode.unknown_member_id
     again.close()
+
+
+def test_shards_are_loaded_one_after_the_other_and_everybody_else_has_a_turn_in_between(jar: Jar) -> None:
+    ready(jar)
+    turns: list[str] = []
+
+    class Long:
+        epoch, status = 0, Status.LOADING
+
+        def __init__(self, name: str, parts: int) -> None:
+            self.name, self.parts = name, parts
+
+        def load_some(self, context: object, max_bytes: int) -> bool:
+            self.parts -= 1
+            turns.append(self.name)
+            jar.loop.call_soon(turns.append, "others")
+            return not self.parts
+
+    for shard in (Long("a", 2), Long("b", 1)):
+        jar.services.groups.load(cast(Shard[Any, Any], shard))
+    jar.loop.settle()
+    assert turns == ["a", "others", "a", "others", "b", "others"]
 
 
 def test_whoever_waits_when_the_broker_stops_is_not_left_waiting(jar: Jar) -> None:
