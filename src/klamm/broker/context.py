@@ -64,13 +64,18 @@ class Promise(Generic[Response]):
         """Here it is. Once is enough: what comes later is not heard."""
         if self._response is None and not self._is_dropped:
             self._response = response
-            if self._listener is not None:
-                self._listener()
+            listener = self._listener
+            if listener is not None:
+                # Whoever listens holds this promise and its request. If the promise held on to it too, all of
+                # that would stay until the garbage collector comes.
+                self._listener = None
+                listener()
 
     def drop(self) -> None:
         """Nobody wants to know any more."""
         if self._response is None:
             self._is_dropped = True
+            self._listener = None
 
     def outcome(self) -> Response | None:
         """The response, if there is one; None when it was dropped."""
