@@ -27,11 +27,16 @@ else:
 __all__ = [
     "COMPILED",
     "BatchBuilder",
+    "CommitBlock",
+    "Commits",
+    "OffsetTable",
+    "Replaced",
     "crc32c",
     "decode_columns",
     "decode_offset_commits",
     "decode_region",
     "encode_columns",
+    "encode_commits",
     "encode_region",
     "find_batch",
     "last_whole_batch_end",
@@ -40,6 +45,7 @@ __all__ = [
     "partition_rows",
     "scan",
     "sound_header",
+    "store_records",
 ]
 
 COMPILED = _chosen.__name__ == "klamm.records._core"
@@ -59,3 +65,11 @@ partition_rows = _chosen.partition_rows
 encode_columns = _chosen.encode_columns
 decode_offset_commits = _chosen.decode_offset_commits
 BatchBuilder = _chosen.BatchBuilder
+
+from klamm.records._pure import offset_table as _t
+CommitBlock = _t.CommitBlock
+Commits = _t.Commits
+OffsetTable = _t.OffsetTable
+Replaced = _t.Replaced
+encode_commits = _t.encode_commits
+store_records = _t.store_records

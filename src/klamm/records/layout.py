@@ -7,6 +7,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from klamm.protocol.errors import DecodeError
+from klamm.protocol.types import ZERO_ID
 
 Header = tuple[str, bytes | None]
 
@@ -56,6 +57,20 @@ class Record(NamedTuple):
     key: bytes | None = None
     value: bytes | None = None
     headers: tuple[Header, ...] = ()
+
+
+class CommittedOffset(NamedTuple):
+    """What a client committed for one partition."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    commit_timestamp_ms: int = -1
+    expire_timestamp_ms: int = -1  # -1: by the group's retention
+    topic_id: bytes = ZERO_ID
+
+
+Stored = tuple[int, CommittedOffset]  # the offset of its record in the log, and what was committed
 
 
 class TruncatedError(DecodeError):

@@ -6,17 +6,30 @@ from klamm.records._pure.builder import BatchBuilder
 from klamm.records._pure.columns_in import decode_columns
 from klamm.records._pure.columns_out import encode_columns, partition_rows
 from klamm.records._pure.hashes import crc32c, murmur2
+from klamm.records._pure.offset_table import (
+    CommitBlock,
+    Commits,
+    OffsetTable,
+    Replaced,
+    encode_commits,
+    store_records,
+)
 from klamm.records._pure.offsets import decode_offset_commits
 from klamm.records._pure.region import decode_region, encode_region
 from klamm.records._pure.walk import find_batch, last_whole_batch_end, parse_header, scan, sound_header
 
 __all__ = [
     "BatchBuilder",
+    "CommitBlock",
+    "Commits",
+    "OffsetTable",
+    "Replaced",
     "crc32c",
     "decode_columns",
     "decode_offset_commits",
     "decode_region",
     "encode_columns",
+    "encode_commits",
     "encode_region",
     "find_batch",
     "last_whole_batch_end",
@@ -25,4 +38,5 @@ __all__ = [
     "partition_rows",
     "scan",
     "sound_header",
+    "store_records",
 ]

@@ -1,0 +1,250 @@
+"""Committed offsets by the topic: as a client commits them, as a coordinator remembers and logs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import Final, NamedTuple, Protocol
+
+from klamm.protocol.types import ZERO_ID, Buffer
+from klamm.records._pure.hashes import crc32c
+from klamm.records._pure.region import decode_region, encode_record
+from klamm.records.layout import (
+    ATTRIBUTES_AT,
+    CRC_AT,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_OVERHEAD_BYTES,
+    MAGIC,
+    CommittedOffset,
+    Record,
+    Stored,
+)
+
+_INT32: Final = Struct(">i")
+_UINT32: Final = Struct(">I")
+_OFFSET_KEY: Final = b"\x00\x01"
+_HEAD: Final = Struct(">hqiB")  # of a value: version 4, offset, leader epoch, bytes of the metadata plus one
+_TAIL_BYTES: Final = 9  # of a value: commit timestamp, no tags
+_TOPIC_ID_TAG: Final = b"\x01\x00\x10"  # one tag, number 0, 16 bytes
+_PARTITION_BYTES: Final = 4  # at the end of a key
+
+
+class AskedPartition(Protocol):
+    """One partition of an OffsetCommit request."""
+
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int
+    committed_metadata: str | None
+
+
+class Commits:
+    """What is committed for the partitions of one topic, in the order in which it was asked."""
+
+    __slots__ = ("_rows", "has_metadata", "highest", "lowest")
+
+    def __init__(self, asked: Sequence[AskedPartition]) -> None:
+        self._rows = [
+            (
+                each.partition_index,
+                each.committed_offset,
+                each.committed_leader_epoch,
+                each.committed_metadata or "",
+            )
+            for each in asked
+        ]
+        partitions = [partition for partition, _, _, _ in self._rows]
+        self.lowest = min(partitions, default=0)
+        self.highest = max(partitions, default=-1)
+        self.has_metadata = any(metadata for _, _, _, metadata in self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[tuple[int, int, int, str]]:
+        """Partition, offset, leader epoch, metadata of each."""
+        return iter(self._rows)
+
+    def partitions(self) -> list[int]:
+        return [partition for partition, _, _, _ in self._rows]
+
+
+class Replaced:
+    """What partitions had before a commit; of others it knows nothing."""
+
+    __slots__ = ("_before",)
+
+    def __init__(self, before: dict[int, Stored | None]) -> None:
+        self._before = before
+
+    def __contains__(self, partition: int) -> bool:
+        return partition in self._before
+
+    def get(self, partition: int) -> Stored | None:
+        """What the partition had; None when it had nothing, or is not known here."""
+        return self._before.get(partition)
+
+
+class OffsetTable:
+    """The offsets of one topic that one group has committed, by partition."""
+
+    __slots__ = ("_stored",)
+
+    def __init__(self) -> None:
+        self._stored: dict[int, Stored] = {}
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    def __contains__(self, partition: int) -> bool:
+        return partition in self._stored
+
+    def __eq__(self, other: object) -> bool:
+        return self.items() == other.items() if isinstance(other, OffsetTable) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment] # it changes
+
+    def partitions(self) -> list[int]:
+        """In ascending order."""
+        return sorted(self._stored)
+
+    def items(self) -> list[tuple[int, Stored]]:
+        """By partition, in ascending order."""
+        return sorted(self._stored.items())
+
+    def get(self, partition: int) -> Stored | None:
+        return self._stored.get(partition)
+
+    def put(self, partition: int, log_offset: int, committed: CommittedOffset) -> None:
+        self._stored[partition] = (log_offset, committed)
+
+    def remove(self, partition: int) -> bool:
+        """Whether there was something to remove."""
+        return self._stored.pop(partition, None) is not None
+
+    def replaced_by(self, commits: Commits) -> Replaced:
+        """What these commits will replace."""
+        return Replaced({partition: self._stored.get(partition) for partition in commits.partitions()})
+
+    def store(
+        self, commits: Commits, log_offset: int, commit_ms: int, expire_ms: int, topic_id: bytes
+    ) -> None:
+        """Remember commits whose records stand in the log one after the other, from this offset on."""
+        for at, (partition, offset, leader_epoch, metadata) in enumerate(commits, log_offset):
+            committed = CommittedOffset(offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id)
+            self._stored[partition] = (at, committed)
+
+
+class CommitBlock(NamedTuple):
+    """Commits of one topic as they are logged: a record for each partition."""
+
+    group_id: str
+    topic: str
+    topic_id: bytes
+    commits: Commits
+    commit_ms: int
+    expire_ms: int
+
+
+def encode_commits(blocks: Sequence[CommitBlock], timestamp_ms: int) -> bytes:
+    """Blocks as one uncompressed batch of records; what is newest of Kafka's formats that holds each.
+
+    Raises OverflowError or UnicodeEncodeError for a text that the format has no room for.
+    """
+    region = bytearray()
+    count = 0
+    for group_id, topic, topic_id, commits, commit_ms, expire_ms in blocks:
+        prefix = _OFFSET_KEY + _string(group_id) + _string(topic)
+        tags = b"\x00" if topic_id == ZERO_ID else _TOPIC_ID_TAG + topic_id
+        for partition, offset, leader_epoch, metadata in commits:
+            if expire_ms != -1:
+                value = b"".join(
+                    (
+                        b"\x00\x01",
+                        offset.to_bytes(8, "big", signed=True),
+                        _string(metadata),
+                        commit_ms.to_bytes(8, "big", signed=True),
+                        expire_ms.to_bytes(8, "big", signed=True),
+                    )
+                )
+            else:
+                value = b"".join(
+                    (
+                        b"\x00\x04",
+                        offset.to_bytes(8, "big", signed=True),
+                        leader_epoch.to_bytes(4, "big", signed=True),
+                        _compact_string(metadata),
+                        commit_ms.to_bytes(8, "big", signed=True),
+                        tags,
+                    )
+                )
+            region += encode_record(0, count, prefix + _INT32.pack(partition), value, ())
+            count += 1
+    length = HEADER_BYTES - LENGTH_OVERHEAD_BYTES + len(region)
+    head = HEADER.pack(0, length, -1, MAGIC, 0, 0, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count)
+    batch = bytearray(head) + region
+    _UINT32.pack_into(batch, CRC_AT, crc32c(batch[ATTRIBUTES_AT:]))
+    return bytes(batch)
+
+
+def _string(text: str) -> bytes:
+    raw = text.encode()
+    if len(raw) > 0x7FFF:
+        raise OverflowError(f"a string of {len(raw)} bytes")
+    return len(raw).to_bytes(2, "big") + raw
+
+
+def _compact_string(text: str) -> bytes:
+    raw = text.encode()
+    length = bytearray()
+    left = len(raw) + 1
+    while left >= 0x80:
+        length.append(left & 0x7F | 0x80)
+        left >>= 7
+    length.append(left)
+    return bytes(length) + raw
+
+
+def store_records(
+    region: Buffer, count: int, base_offset: int, tables: dict[bytes, OffsetTable]
+) -> Iterator[Record]:
+    """Store the plain offset records of a region in their tables; the records that need a closer look.
+
+    `tables` go by what the keys of their records begin with. A record is handed out, after everything before
+    it is stored and before anything behind it is, unless it is an offset in a format that this function
+    knows, for one of the tables. Whoever takes it may change `tables`. DecodeError when the region is not
+    what it claims to be; nothing of it was handed out or stored then.
+    """
+    for record in decode_region(region, count, base_offset, 0):
+        key, value = record.key, record.value
+        if key is not None and value is not None and key[:2] == _OFFSET_KEY:
+            table = tables.get(key[:-_PARTITION_BYTES])
+            committed = None if table is None else _plain(value)
+            if table is not None and committed is not None:
+                table.put(_INT32.unpack_from(key, len(key) - _PARTITION_BYTES)[0], record.offset, committed)
+                continue
+        yield record
+
+
+def _plain(value: bytes) -> CommittedOffset | None:
+    """An offset in version 4, with short metadata and with nothing but a topic id behind it; else None."""
+    if len(value) <= _HEAD.size:
+        return None
+    version, offset, leader_epoch, metadata_bytes = _HEAD.unpack_from(value)
+    metadata_end = _HEAD.size + metadata_bytes - 1
+    tail = value[metadata_end:]
+    if version != 4 or not 0 < metadata_bytes < 0x80:
+        return None
+    if len(tail) == _TAIL_BYTES and tail[8:] == b"\x00":
+        topic_id = ZERO_ID
+    elif len(tail) == _TAIL_BYTES + 18 and tail[8:11] == _TOPIC_ID_TAG:
+        topic_id = tail[11:]
+    else:
+        return None
+    try:
+        metadata = value[_HEAD.size : metadata_end].decode()
+    except UnicodeDecodeError:
+        return None
+    commit_ms = int.from_bytes(tail[:8], "big", signed=True)
+    return CommittedOffset(offset, leader_epoch, metadata, commit_ms, -1, topic_id)
