@@ -23,7 +23,7 @@ from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.coordinator import GroupCoordinator
 from klamm.coordinator.group.machine import GroupMachine
 from klamm.coordinator.group.records import encode_records
-from klamm.coordinator.group.remembered import CommittedOffset, GroupRecord, OffsetCommitted
+from klamm.coordinator.group.remembered import GroupRecord, OffsetCommitted
 from klamm.coordinator.group.topics import KnownTopic
 from klamm.coordinator.runtime.outcome import Context
 from klamm.coordinator.runtime.shard import Shard
@@ -36,6 +36,7 @@ from klamm.protocol.messages.offset_commit import (
 )
 from klamm.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from klamm.records.batch import stamp
+from klamm.records.layout import CommittedOffset
 
 ROUNDS = 7
 DROP = object()  # the token of a request whose answer nobody looks at

@@ -27,7 +27,6 @@ else:
 __all__ = [
     "COMPILED",
     "BatchBuilder",
-    "CommitBlock",
     "Commits",
     "OffsetTable",
     "Replaced",
@@ -67,7 +66,7 @@ decode_offset_commits = _chosen.decode_offset_commits
 BatchBuilder = _chosen.BatchBuilder
 
 from klamm.records._pure import offset_table as _t
-CommitBlock = _t.CommitBlock
+
 Commits = _t.Commits
 OffsetTable = _t.OffsetTable
 Replaced = _t.Replaced

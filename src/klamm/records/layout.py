@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from enum import IntEnum
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.types import ZERO_ID
+
+if TYPE_CHECKING:
+    from klamm.records._pure.offset_table import Commits
 
 Header = tuple[str, bytes | None]
 
@@ -71,6 +74,17 @@ class CommittedOffset(NamedTuple):
 
 
 Stored = tuple[int, CommittedOffset]  # the offset of its record in the log, and what was committed
+
+
+class CommitBlock(NamedTuple):
+    """Commits of one topic as they are logged: a record for each partition."""
+
+    group_id: str
+    topic: str
+    topic_id: bytes
+    commits: Commits
+    commit_ms: int
+    expire_ms: int
 
 
 class TruncatedError(DecodeError):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.draft import GroupOutcome
 from klamm.coordinator.group.events import Cause, GroupEvent, GroupRemoved, OffsetsRemoved
 from klamm.coordinator.group.notes import ExpiryQueued, GroupDropped, Note
@@ -36,7 +35,7 @@ def expire(state: GroupState, signal: ExpiryDue, context: Context) -> GroupOutco
             continue
         count = sum(map(len, group.memory.offsets.values()))
         looked_at += 1 + count
-        expired = list(_expired(group, state.config, context.timestamp_ms))
+        expired = list(_expired(state, group, context.timestamp_ms))
         records += [OffsetForgotten(group_id, topic, partition) for topic, partition in expired]
         if expired:
             events.append(_offsets_removed(group_id, context, Cause.RETENTION_OVER, len(expired)))
@@ -74,7 +73,7 @@ def expiry_refused(state: GroupState, signal: ExpiryRefused, context: Context) -
     return Outcome(notes=(ExpiryQueued(()),), timers=((state.expiry_timer, next_ms),))
 
 
-def _expired(group: Group, config: GroupConfig, timestamp_ms: int) -> Iterator[tuple[str, int]]:
+def _expired(state: GroupState, group: Group, timestamp_ms: int) -> Iterator[tuple[str, int]]:
     live = group.live
     since_ms: int | None = None  # None: each offset counts from its commit
     kept: frozenset[str] = frozenset()
@@ -85,18 +84,19 @@ def _expired(group: Group, config: GroupConfig, timestamp_ms: int) -> Iterator[t
         kept = live.subscribed_topics
     else:
         return
-    retention_ms = config.offsets_retention_ms
-    for topic, partitions in group.memory.offsets.items():
+    retention_ms = state.config.offsets_retention_ms
+    for topic, table in group.memory.offsets.items():
         if topic in kept:
             continue
-        for partition, (_, committed) in partitions.items():
+        for partition, (_, committed) in table.items():
             if committed.expire_timestamp_ms != -1:
                 is_over = timestamp_ms >= committed.expire_timestamp_ms
             else:
                 base_ms = committed.commit_timestamp_ms if since_ms is None else since_ms
                 is_over = timestamp_ms - base_ms >= retention_ms
             if is_over and not (
-                group.is_staged(topic, partition) or group.memory.is_pending(topic, partition)
+                state.replaced(group, topic, partition) is not None
+                or group.memory.is_pending(topic, partition)
             ):
                 yield topic, partition
 

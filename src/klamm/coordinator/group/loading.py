@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import logging
-from struct import Struct
-from typing import Final
 
 from klamm.coordinator.group.draft import GroupOutcome
 from klamm.coordinator.group.live import JoinProtocol, Live, Member
 from klamm.coordinator.group.phases import Phase
-from klamm.coordinator.group.records import OFFSET_KEY_VERSIONS, UnknownKey, decode_offset, decode_record
+from klamm.coordinator.group.records import OFFSET_KEY_VERSIONS, UnknownKey, decode_record
 from klamm.coordinator.group.remembered import (
-    CommittedOffset,
     GroupRegistered,
     OffsetCommitted,
     OffsetForgotten,
     OffsetPended,
-    Stored,
     TransactionEnded,
 )
 from klamm.coordinator.group.signals import OverCapacity, SessionOver
@@ -27,14 +23,12 @@ from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.coordinator.runtime.timers import TimerChange
 from klamm.protocol.errors import DecodeError
 from klamm.records.batch import BatchHeader, crc_is_valid, iter_headers
+from klamm.records.core import OffsetTable, store_records
+from klamm.records.layout import CommittedOffset
 from klamm.records.markers import decode_marker
-from klamm.records.record import Record, decode_records
+from klamm.records.record import Record, decode_records, records_region
 
 _logger = logging.getLogger(__name__)
-_INT32: Final = Struct(">i")
-_OFFSET_KEY: Final = b"\0\1"  # what keys of offsets begin with today
-_GROUP_KEY: Final = b"\0\2"
-_OLDEST_VALUE, _NEWEST_VALUE = b"\0\0", b"\0\4"
 
 
 class Loader:
@@ -42,11 +36,9 @@ class Loader:
 
     def __init__(self, state: GroupState) -> None:
         self._state = state
-        # The records of a group's topic share all of their key but the partition: read it once. The way
-        # leads straight to where the offsets are stored.
-        self._places: dict[bytes, dict[int, Stored]] = {}
-        # Most offsets are soon replaced: of those that stand close together, only the last is read.
-        self._unread: dict[bytes, tuple[int, bytes]] = {}
+        # The records of a group's topic share all of their key but the partition. It leads straight to where
+        # the offsets are stored; only what is first of its kind, and what is no plain offset, is looked at.
+        self._tables: dict[bytes, OffsetTable] = {}
         self._warned: set[int] = set()
 
     def load(self, batches: bytes) -> int:
@@ -65,55 +57,27 @@ class Loader:
             raise CorruptLogError(f"{where} cannot be read: {error}") from error
         if next_offset < 0:
             raise CorruptLogError(f"{len(batches)} bytes hold no whole batch")
-        self._read_on()
         return next_offset
-
-    def _read_on(self) -> None:
-        """Read what was left for later. Raises CorruptLogError."""
-        unread, self._unread = self._unread, {}
-        places = self._places
-        for key, (offset, value) in unread.items():
-            place = places.get(key[:-4])
-            try:
-                if place is not None:
-                    place[_INT32.unpack_from(key, -4)[0]] = (offset, decode_offset(value))
-                else:
-                    self._load_record(Record(offset, -1, key, value, ()))
-            except DecodeError as error:
-                raise CorruptLogError(f"the record at offset {offset} cannot be read: {error}") from error
 
     def _load_batch(self, batches: bytes, position: int, header: BatchHeader) -> None:
         if header.is_control:
-            self._read_on()  # a transaction's offsets count only where they are newer
             marker = decode_marker(batches, position)
             if marker is not None:
                 ended = TransactionEnded(header.producer_id, marker.is_commit)
                 replay(self._state, ended, header.base_offset)
-            return
-        records = decode_records(batches, position)
-        if header.is_transactional:
-            self._read_on()
-            for record in records:
+        elif header.is_transactional:
+            for record in decode_records(batches, position):
                 self._load_pending(record, header)
-            return
-        unread = self._unread
-        for record in records:
-            offset, _, key, value, _ = record
-            if key is not None and value is not None:
-                kind = key[:2]
-                if kind == _OFFSET_KEY and _OLDEST_VALUE <= value[:2] <= _NEWEST_VALUE:
-                    unread[key] = (offset, value)
-                    continue
-                if kind == _GROUP_KEY:
-                    self._load_record(record)
-                    continue
-            # A tombstone takes more with it than the offset before it; an old key may name the same offset.
-            self._read_on()
-            unread = self._unread
-            self._load_record(record)
+        else:
+            region = records_region(batches, header, position)
+            for record in store_records(region, header.record_count, header.base_offset, self._tables):
+                self._load_record(record)
 
     def _load_record(self, record: Record) -> None:
-        decoded = decode_record(record.key, record.value)
+        try:
+            decoded = decode_record(record.key, record.value)
+        except DecodeError as error:
+            raise CorruptLogError(f"the record at offset {record.offset} cannot be read: {error}") from error
         if isinstance(decoded, UnknownKey):
             self._skip(decoded, record)
             return
@@ -121,10 +85,10 @@ class Loader:
         assert record.key is not None
         if isinstance(decoded, OffsetCommitted):
             offsets = self._state.groups[decoded.group_id].memory.offsets
-            self._places[record.key[:-4]] = offsets[decoded.topic]
+            self._tables[record.key[:-4]] = offsets[decoded.topic]
         elif isinstance(decoded, OffsetForgotten):
-            for version in OFFSET_KEY_VERSIONS:  # the place goes with its last offset
-                self._places.pop(bytes((0, version)) + record.key[2:-4], None)
+            for version in OFFSET_KEY_VERSIONS:  # the table goes with its last offset
+                self._tables.pop(bytes((0, version)) + record.key[2:-4], None)
 
     def _load_pending(self, record: Record, header: BatchHeader) -> None:
         decoded = decode_record(record.key, record.value)

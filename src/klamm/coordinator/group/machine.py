@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from klamm.coordinator.group.capacity import over_capacity
-from klamm.coordinator.group.commit_batches import CommitEncoder
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.delete_groups import delete_groups
 from klamm.coordinator.group.describe_groups import describe_groups
@@ -19,17 +18,16 @@ from klamm.coordinator.group.leave_group import leave_group
 from klamm.coordinator.group.list_groups import list_groups
 from klamm.coordinator.group.loading import Loader, set_up
 from klamm.coordinator.group.notes import Note, apply
-from klamm.coordinator.group.offset_commit import commit_durable, commit_refused, offset_commit
+from klamm.coordinator.group.offset_commit import commit_refused, offset_commit
 from klamm.coordinator.group.offset_delete import deletion_refused, offset_delete
 from klamm.coordinator.group.offset_fetch import offset_fetch
 from klamm.coordinator.group.rebalance import check_join, emptying_refused, join_time_up
 from klamm.coordinator.group.records import encode_records
 from klamm.coordinator.group.refusals import as_error, error_response
-from klamm.coordinator.group.remembered import GroupRecord, OffsetCommitted
+from klamm.coordinator.group.remembered import GroupRecord
 from klamm.coordinator.group.signals import (
     AssignmentDurable,
     AssignmentRefused,
-    CommitDurable,
     CommitRefused,
     DeletionRefused,
     EmptyingRefused,
@@ -60,7 +58,7 @@ from klamm.protocol.messages.offset_commit import OffsetCommitRequest
 from klamm.protocol.messages.offset_delete import OffsetDeleteRequest
 from klamm.protocol.messages.offset_fetch import OffsetFetchRequest
 from klamm.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from klamm.records.compression import Codec
+from klamm.records.layout import CommitBlock
 
 # Any: each handler takes the type under which it stands here.
 DECISIONS: Final[Mapping[type, Callable[[GroupState, Any, Context], GroupOutcome]]] = {
@@ -74,7 +72,6 @@ DECISIONS: Final[Mapping[type, Callable[[GroupState, Any, Context], GroupOutcome
     DescribeGroupsRequest: describe_groups,
     ListGroupsRequest: list_groups,
     DeleteGroupsRequest: delete_groups,
-    CommitDurable: commit_durable,
     CommitRefused: commit_refused,
     SessionOver: session_over,
     PendingOver: pending_over,
@@ -99,24 +96,21 @@ class GroupMachine:
     def __init__(self, config: GroupConfig) -> None:
         self.state = GroupState(config)
         self._loader: Loader | None = Loader(self.state)
-        self._commits = CommitEncoder()
         self.written: Counter[type] = Counter()  # records since the start, by kind
 
     def decide(self, request: object, context: Context) -> GroupOutcome:
         return DECISIONS[type(request)](self.state, request, context)
 
     def encode(self, records: Sequence[GroupRecord], timestamp_ms: int) -> bytes:
-        codec = self.state.config.offsets_topic_compression_codec
-        if codec == Codec.NONE:
-            return self._commits.encode(records, timestamp_ms)
-        return encode_records(records, timestamp_ms, codec=codec)
+        return encode_records(records, timestamp_ms, codec=self.state.config.offsets_topic_compression_codec)
 
     def replay(self, records: Sequence[GroupRecord], offset: int) -> None:
         replay_all(self.state, records, offset)
-        if type(records[0]) is OffsetCommitted:
-            self.written[OffsetCommitted] += len(records)  # commits are never written with anything else
-        else:
-            self.written.update(map(type, records))
+        for record in records:
+            self.written[type(record)] += len(record.commits) if type(record) is CommitBlock else 1
+
+    def durable(self, offset: int) -> None:
+        self.state.durable_offset = offset
 
     def apply(self, note: Note) -> None:
         apply(self.state, note)

@@ -14,9 +14,9 @@ from klamm.coordinator.group.live import (
     Rebalance,
 )
 from klamm.coordinator.group.phases import NEXT_PHASES, Phase
-from klamm.coordinator.group.remembered import Before
-from klamm.coordinator.group.state import NOBODY, GroupState
+from klamm.coordinator.group.state import NOBODY, GroupState, StagedCommit
 from klamm.coordinator.runtime.timers import Timer
+from klamm.records.core import Replaced
 
 
 class GroupOpened(NamedTuple):
@@ -144,14 +144,7 @@ class OffsetsStaged(NamedTuple):
     """A commit is on its way to the disk."""
 
     group_id: str
-    before: Before
-
-
-class OffsetsUnstaged(NamedTuple):
-    """A commit has arrived there."""
-
-    group_id: str
-    before: Before
+    replaced: tuple[tuple[str, Replaced], ...]  # by topic
 
 
 class ExpiryQueued(NamedTuple):
@@ -177,7 +170,6 @@ Note = (
     | Synced
     | Assigned
     | OffsetsStaged
-    | OffsetsUnstaged
     | ExpiryQueued
 )
 
@@ -186,9 +178,7 @@ def apply(state: GroupState, note: Note) -> None:
     """Carry out one note. Nothing else changes what is true only now."""
     match note:
         case OffsetsStaged():
-            state.of(note.group_id).staged[id(note.before)] = note.before
-        case OffsetsUnstaged():
-            del state.groups[note.group_id].staged[id(note.before)]
+            _stage(state, note)
         case MemberAdded() | SyncParked() | IdHandedOut() | MemberRejoined():  # a thousand at a time
             _apply_to_live(_live(state, note.group_id), note)
         case GroupOpened():
@@ -206,6 +196,16 @@ def _live(state: GroupState, group_id: str) -> Live:
     live = state.groups[group_id].live
     assert live is not NOBODY, f"nobody opened {group_id}"
     return live
+
+
+def _stage(state: GroupState, note: OffsetsStaged) -> None:
+    """Remember what a commit replaces, which was written a moment ago, and forget those that have arrived."""
+    group = state.of(note.group_id)
+    durable_offset = state.durable_offset
+    if group.staged:
+        group.staged = [staged for staged in group.staged if staged.end_offset > durable_offset]
+    if state.end_offset > durable_offset:
+        group.staged.append(StagedCommit(state.end_offset, note.replaced))
 
 
 def _apply_to_live(

@@ -6,29 +6,31 @@ for a group that is not there, 10 topic ids. Which topics exist is checked befor
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
 from klamm.coordinator.group.checks import commit_error, membership_error
 from klamm.coordinator.group.draft import GroupOutcome, reply
-from klamm.coordinator.group.notes import OffsetsStaged, OffsetsUnstaged
+from klamm.coordinator.group.notes import OffsetsStaged
 from klamm.coordinator.group.phases import Phase
-from klamm.coordinator.group.rebalance import NOTHING
-from klamm.coordinator.group.remembered import Before, CommittedOffset, OffsetCommitted
-from klamm.coordinator.group.signals import CommitDurable, CommitRefused
+from klamm.coordinator.group.signals import CommitRefused
 from klamm.coordinator.group.state import Group, GroupState
 from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from klamm.records.core import Commits, OffsetTable, Replaced
+from klamm.records.layout import CommitBlock
 
-_NONE = int(ErrorCode.none)
 # Nobody changes an answer, so one for each of the usual partitions serves every commit.
-_ACCEPTED: Final = tuple([OffsetCommitResponsePartition(index, _NONE) for index in range(256)])
+_ACCEPTED: Final = tuple([OffsetCommitResponsePartition(index) for index in range(256)])
+_NOTHING_STORED: Final = OffsetTable()
 
 
 def offset_commit(state: GroupState, request: OffsetCommitRequest, context: Context) -> GroupOutcome:
@@ -37,15 +39,14 @@ def offset_commit(state: GroupState, request: OffsetCommitRequest, context: Cont
     error_code = _commit_error(group, request)
     if error_code is not ErrorCode.none:
         return reply(context, refused_commit(request, error_code))
-    response, records, before = _staged(state, group, request, context)
+    response, records, replaced = _staged(state, group, request, context)
     if not records:
         return reply(context, response)
     return Outcome(
         records=records,
-        notes=(OffsetsStaged(request.group_id, before),),
+        notes=(OffsetsStaged(request.group_id, replaced),),
         renewed=None if group is None else group.live.members.get(request.member_id),
         replies=((context.token, response),),
-        once_durable=(CommitDurable(request.group_id, before),),
         if_refused=partial(CommitRefused, response),
     )
 
@@ -79,47 +80,43 @@ def _commit_error(group: Group | None, request: OffsetCommitRequest) -> ErrorCod
 
 def _staged(
     state: GroupState, group: Group | None, request: OffsetCommitRequest, context: Context
-) -> tuple[OffsetCommitResponse, list[OffsetCommitted], Before]:
-    """The answer if all goes well, the records, and what the partitions had before."""
-    group_id, timestamp_ms = request.group_id, context.timestamp_ms
-    expire_ms = -1 if request.retention_time_ms == -1 else _sum(timestamp_ms, request.retention_time_ms)
-    max_metadata = state.config.offset_metadata_max_bytes
+) -> tuple[OffsetCommitResponse, list[CommitBlock], tuple[tuple[str, Replaced], ...]]:
+    """The answer if all goes well, the records, and what they replace."""
+    timestamp_ms, retention_ms = context.timestamp_ms, request.retention_time_ms
+    expire_ms = -1 if retention_ms == -1 else _sum(timestamp_ms, retention_ms)
     known = {} if group is None else group.memory.offsets
     topics: list[OffsetCommitResponseTopic] = []
-    records: list[OffsetCommitted] = []
-    before: Before = {}
-    new, usual = tuple.__new__, len(_ACCEPTED)
+    records: list[CommitBlock] = []
+    replaced: list[tuple[str, Replaced]] = []
     for topic in request.topics:
         name, topic_id = topic.name, topic.topic_id
-        stored = known.get(name, {})
-        answers: list[OffsetCommitResponsePartition] = []
-        for asked in topic.partitions:
-            partition = asked.partition_index
-            metadata = asked.committed_metadata or ""
-            if metadata and _is_too_long(metadata, max_metadata):
-                answers.append(OffsetCommitResponsePartition(partition, ErrorCode.offset_metadata_too_large))
-                continue
-            answers.append(
-                _ACCEPTED[partition]
-                if 0 <= partition < usual
-                else OffsetCommitResponsePartition(partition, _NONE)
-            )
-            # Filling the tuples directly takes half the time of calling their classes.
-            committed = new(
-                CommittedOffset,
-                (
-                    asked.committed_offset,
-                    asked.committed_leader_epoch,
-                    metadata,
-                    timestamp_ms,
-                    expire_ms,
-                    topic_id,
-                ),
-            )
-            records.append(new(OffsetCommitted, (group_id, name, partition, committed)))
-            before[name, partition] = stored.get(partition)
+        commits, answers = _screened(topic.partitions, state.config.offset_metadata_max_bytes)
         topics.append(OffsetCommitResponseTopic(topic_id, name, answers))
-    return OffsetCommitResponse(topics=topics), records, before
+        if commits:
+            block = (request.group_id, name, topic_id, commits, timestamp_ms, expire_ms)
+            records.append(CommitBlock(*block))
+            replaced.append((name, known.get(name, _NOTHING_STORED).replaced_by(commits)))
+    return OffsetCommitResponse(topics=topics), records, tuple(replaced)
+
+
+def _screened(
+    asked: Sequence[OffsetCommitRequestPartition], max_metadata: int
+) -> tuple[Commits, list[OffsetCommitResponsePartition]]:
+    """What can be committed of one topic, and the answers for all of it."""
+    commits = Commits(asked)
+    if commits.has_metadata:
+        too_long = [_is_too_long(each.committed_metadata or "", max_metadata) for each in asked]
+        if any(too_long):
+            answers = [
+                OffsetCommitResponsePartition(
+                    each.partition_index, is_refused and ErrorCode.offset_metadata_too_large
+                )
+                for each, is_refused in zip(asked, too_long, strict=True)
+            ]
+            return Commits([each for each, no in zip(asked, too_long, strict=True) if not no]), answers
+    if commits.lowest >= 0 and commits.highest < len(_ACCEPTED):
+        return commits, [_ACCEPTED[partition] for partition in commits.partitions()]
+    return commits, [OffsetCommitResponsePartition(partition) for partition in commits.partitions()]
 
 
 def _sum(timestamp_ms: int, retention_ms: int) -> int:
@@ -165,14 +162,6 @@ def failed_commit(response: OffsetCommitResponse, error_code: ErrorCode) -> Offs
             for topic in response.topics
         ]
     )
-
-
-def commit_durable(state: GroupState, signal: CommitDurable, context: Context) -> GroupOutcome:
-    """From here on a stable fetch sees the commit."""
-    group = state.groups.get(signal.group_id)
-    if group is None or id(signal.before) not in group.staged:
-        return NOTHING  # the group was deleted meanwhile
-    return Outcome(notes=(OffsetsUnstaged(signal.group_id, signal.before),))
 
 
 def commit_refused(state: GroupState, signal: CommitRefused, context: Context) -> GroupOutcome:

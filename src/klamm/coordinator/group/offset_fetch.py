@@ -6,11 +6,10 @@ always one group by topic names; the rest is put on around it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from klamm.coordinator.group.draft import GroupOutcome, reply
 from klamm.coordinator.group.phases import Phase
-from klamm.coordinator.group.remembered import CommittedOffset
 from klamm.coordinator.group.state import Group, GroupState
 from klamm.coordinator.runtime.outcome import Context
 from klamm.protocol.errors import ErrorCode
@@ -35,51 +34,40 @@ def offset_fetch(state: GroupState, request: OffsetFetchRequest, context: Contex
             topic.topic_id,
             topic.name,
             [
-                _fetched(group, topic.name, partition, request.require_stable)
+                _fetched(state, group, topic.name, partition, request.require_stable)
                 for partition in topic.partition_indexes
             ],
         )
-        for topic in (_all_topics(group) if asked.topics is None else asked.topics)
+        for topic in (_all_topics(state, group) if asked.topics is None else asked.topics)
     ]
     response = OffsetFetchResponse(groups=[OffsetFetchResponseGroup(asked.group_id, topics)])
     # Commits on their way to the disk are not seen here, removals and transactions are.
     return reply(context, response, None if group is None else group.memory.changed_until)
 
 
-def _all_topics(group: Group | None) -> Iterable[OffsetFetchRequestTopics]:
+def _all_topics(state: GroupState, group: Group | None) -> Iterable[OffsetFetchRequestTopics]:
     if group is None:
         return
-    for topic, partitions in group.memory.offsets.items():
-        listed: Sequence[int] = list(partitions)
+    for topic, table in group.memory.offsets.items():
+        listed = table.partitions()
         if group.staged:
             # What was never committed before is not there until it is on the disk.
-            listed = [index for index in partitions if _durable(group, topic, index) is not None]
+            listed = [index for index in listed if state.durable(group, topic, index) is not None]
         if listed:
             yield OffsetFetchRequestTopics(name=topic, partition_indexes=listed)
 
 
-def _durable(group: Group, topic: str, partition: int) -> CommittedOffset | None:
-    """What was committed last and has reached the disk."""
-    key = (topic, partition)
-    for before in group.staged.values():
-        if key in before:
-            previous = before[key]
-            return None if previous is None else previous[1]
-    stored = group.memory.committed(topic, partition)
-    return None if stored is None else stored[1]
-
-
 def _fetched(
-    group: Group | None, topic: str, partition: int, require_stable: bool
+    state: GroupState, group: Group | None, topic: str, partition: int, require_stable: bool
 ) -> OffsetFetchResponsePartitions:
     if group is None:
         return OffsetFetchResponsePartitions(partition, -1, -1, "")
     is_unstable = require_stable and (
-        group.is_staged(topic, partition) or group.memory.is_pending(topic, partition)
+        state.replaced(group, topic, partition) is not None or group.memory.is_pending(topic, partition)
     )
     if is_unstable:
         return OffsetFetchResponsePartitions(partition, -1, -1, "", ErrorCode.unstable_offset_commit)
-    committed = _durable(group, topic, partition)
+    committed = state.durable(group, topic, partition)
     if committed is None:
         return OffsetFetchResponsePartitions(partition, -1, -1, "")
     return OffsetFetchResponsePartitions(

@@ -7,12 +7,11 @@ version 4 of the values is flexible.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from struct import Struct, error
 from typing import Final, NamedTuple, assert_never
 
 from klamm.coordinator.group.remembered import (
-    CommittedOffset,
     GroupForgotten,
     GroupRecord,
     GroupRegistered,
@@ -26,6 +25,9 @@ from klamm.coordinator.runtime.log import AppendRefusedError
 from klamm.protocol.errors import DecodeError, ErrorCode
 from klamm.protocol.primitives import Reader, Writer
 from klamm.protocol.types import ZERO_ID
+from klamm.records.compression import Codec
+from klamm.records.core import encode_commits
+from klamm.records.layout import CommitBlock, CommittedOffset
 from klamm.records.markers import ControlType, encode_marker
 from klamm.records.record import Record, encode_batch
 
@@ -37,8 +39,6 @@ _INT32: Final = Struct(">i")
 _INT64: Final = Struct(">q")
 _OFFSET_HEAD: Final = Struct(">hqi")  # version, offset, leader epoch
 _OLD_OFFSET_HEAD: Final = Struct(">hq")
-_BARE_OFFSET: Final = Struct(">hqiBq")  # version, offset, leader epoch, no metadata, commit timestamp
-_PLAIN_OFFSET: Final = Struct(">hqiBq3s16s")  # the same with the topic id as its only tag
 _TOPIC_ID_TAG: Final = b"\x01\x00\x10"  # one tag, number 0, 16 bytes
 _SMALLEST_MEMBER_BYTES: Final = 10
 
@@ -53,14 +53,20 @@ class UnknownKey(NamedTuple):
 
 
 def encode_records(
-    records: Sequence[GroupRecord], timestamp_ms: int, *, codec: int = 0, base_offset: int = 0
+    records: Sequence[GroupRecord], timestamp_ms: int, *, codec: int = Codec.NONE, base_offset: int = 0
 ) -> bytes:
     """Records as one batch. Raises AppendRefusedError when one of them cannot be written at all."""
     first = records[0]
     if isinstance(first, TransactionEnded):
         raise ValueError("a marker is a batch of its own")
     try:
-        encoded = _encode_all(records, timestamp_ms, base_offset)
+        blocks = [record for record in records if type(record) is CommitBlock]
+        if len(blocks) == len(records) and codec == Codec.NONE:
+            return encode_commits(blocks, timestamp_ms)
+        encoded = [
+            Record(offset, timestamp_ms, *encode_record(record))
+            for offset, record in enumerate(_one_by_one(records), base_offset)
+        ]
     except (error, OverflowError, UnicodeEncodeError) as fault:
         # A client may send longer names than the format has room for.
         raise AppendRefusedError(ErrorCode.message_too_large, f"cannot be written: {fault}") from fault
@@ -88,30 +94,15 @@ def encode_end(ended: TransactionEnded, timestamp_ms: int, producer_epoch: int =
     )
 
 
-def _encode_all(records: Sequence[GroupRecord], timestamp_ms: int, offset: int) -> list[Record]:
-    encoded: list[Record] = []
-    group_id = topic = topic_id = None
-    prefix = tags = b""
-    new, pack_key, pack_value = tuple.__new__, _INT32.pack, _BARE_OFFSET.pack
+def _one_by_one(records: Sequence[GroupRecord]) -> Iterator[GroupRecord]:
     for record in records:
-        value: bytes | None
-        if type(record) is OffsetCommitted:  # nearly all are: what follows is `encode_record` without detours
-            if record.topic is not topic or record.group_id is not group_id:
-                group_id, topic = record.group_id, record.topic
-                prefix = b"\x00\x01" + _string(group_id) + _string(topic)
-            key = prefix + pack_key(record.partition)
-            committed_offset, leader_epoch, metadata, commit_ms, expire_ms, its_id = record.committed
-            if metadata or expire_ms != -1:
-                value = encode_offset(record.committed)
-            else:
-                if its_id is not topic_id:
-                    topic_id, tags = its_id, _tags(its_id)
-                value = pack_value(4, committed_offset, leader_epoch, 1, commit_ms) + tags
+        if isinstance(record, CommitBlock):
+            group_id, topic, topic_id, commits, commit_ms, expire_ms = record
+            for partition, offset, leader_epoch, metadata in commits:
+                committed = CommittedOffset(offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id)
+                yield OffsetCommitted(group_id, topic, partition, committed)
         else:
-            key, value = encode_record(record)
-        encoded.append(new(Record, (offset, timestamp_ms, key, value, ())))
-        offset += 1
-    return encoded
+            yield record
 
 
 def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
@@ -133,6 +124,8 @@ def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
             return key, encode_offset(record.committed._replace(topic_id=ZERO_ID))  # as Kafka does
         case TransactionEnded():
             raise ValueError("a marker has no key of ours")
+        case CommitBlock():
+            raise ValueError("a block is more than one record")
         case _:
             assert_never(record)
 
@@ -231,15 +224,7 @@ def decode_record(key: bytes | None, value: bytes | None) -> GroupRecord | Unkno
 
 def decode_offset(value: bytes) -> CommittedOffset:
     """An offset in any version. Raises DecodeError."""
-    if len(value) == _PLAIN_OFFSET.size:
-        # By far the most: version 4 without metadata, with the topic's id.
-        version, offset, leader_epoch, metadata, commit_ms, tags, topic_id = _PLAIN_OFFSET.unpack(value)
-        if version == 4 and metadata == 1 and tags == _TOPIC_ID_TAG:
-            return tuple.__new__(CommittedOffset, (offset, leader_epoch, "", commit_ms, -1, topic_id))
-    return _decode_any_offset(Reader(value))
-
-
-def _decode_any_offset(reader: Reader) -> CommittedOffset:
+    reader = Reader(value)
     version = _value_version(reader, "offset")
     offset = reader.int64()
     leader_epoch = reader.int32() if version >= 3 else -1

@@ -9,18 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from klamm.protocol.types import ZERO_ID, TopicPartition
-
-
-class CommittedOffset(NamedTuple):
-    """What a client committed for one partition."""
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
-    commit_timestamp_ms: int = -1
-    expire_timestamp_ms: int = -1  # -1: by the group's retention
-    topic_id: bytes = ZERO_ID
+from klamm.protocol.types import TopicPartition
+from klamm.records.core import OffsetTable
+from klamm.records.layout import CommitBlock, CommittedOffset, Stored
 
 
 class RegisteredMember(NamedTuple):
@@ -40,7 +31,7 @@ class RegisteredMember(NamedTuple):
 
 
 class OffsetCommitted(NamedTuple):
-    """A commit outside a transaction."""
+    """A commit outside a transaction, of one partition; those of a request are logged as blocks."""
 
     group_id: str
     topic: str
@@ -93,14 +84,17 @@ class TransactionEnded(NamedTuple):
 
 
 GroupRecord = (
-    OffsetCommitted | OffsetForgotten | GroupRegistered | GroupForgotten | OffsetPended | TransactionEnded
+    CommitBlock
+    | OffsetCommitted
+    | OffsetForgotten
+    | GroupRegistered
+    | GroupForgotten
+    | OffsetPended
+    | TransactionEnded
 )
 
 
 # --- state -------------------------------------------------------------------------------------------
-
-Stored = tuple[int, CommittedOffset]  # the offset of its record in the log, and what was committed
-Before = dict[tuple[str, int], Stored | None]  # what partitions had before a commit
 
 
 @dataclass(slots=True)
@@ -110,7 +104,7 @@ class GroupMemory:
     registration: GroupRegistered | None = None
     registered_until: int = 0  # everything below this log offset is behind the registration
     changed_until: int = 0  # the same for removed and for transactional offsets
-    offsets: dict[str, dict[int, Stored]] = field(default_factory=dict)
+    offsets: dict[str, OffsetTable] = field(default_factory=dict)  # by topic
     pending: dict[int, dict[TopicPartition, Stored]] = field(default_factory=dict)  # by producer id
 
     @property
@@ -118,8 +112,8 @@ class GroupMemory:
         return self.registration is None and not self.offsets and not self.pending
 
     def committed(self, topic: str, partition: int) -> Stored | None:
-        partitions = self.offsets.get(topic)
-        return None if partitions is None else partitions.get(partition)
+        table = self.offsets.get(topic)
+        return None if table is None else table.get(partition)
 
     def is_pending(self, topic: str, partition: int) -> bool:
         """Whether an open transaction has an offset for this partition."""
@@ -127,18 +121,18 @@ class GroupMemory:
         return any(key in offsets for offsets in self.pending.values())
 
 
-def store_offset(memory: GroupMemory, topic: str, partition: int, stored: Stored) -> None:
-    partitions = memory.offsets.get(topic)
-    if partitions is None:
-        memory.offsets[topic] = {partition: stored}
-    else:
-        partitions[partition] = stored
+def table_of(memory: GroupMemory, topic: str) -> OffsetTable:
+    """Where the offsets of a topic are stored, made if it is not there."""
+    table = memory.offsets.get(topic)
+    if table is None:
+        table = memory.offsets[topic] = OffsetTable()
+    return table
 
 
 def forget_offset(memory: GroupMemory, topic: str, partition: int) -> None:
     """Drop an offset, committed and pending: what a transaction brings later is gone as well."""
-    partitions = memory.offsets.get(topic)
-    if partitions is not None and partitions.pop(partition, None) is not None and not partitions:
+    table = memory.offsets.get(topic)
+    if table is not None and table.remove(partition) and not table:
         del memory.offsets[topic]
     key = TopicPartition(topic, partition)
     for producer_id in [pid for pid, offsets in memory.pending.items() if key in offsets]:
@@ -161,4 +155,4 @@ def end_transaction(memory: GroupMemory, producer_id: int, *, is_commit: bool) -
     for (topic, partition), stored in pending.items():
         current = memory.committed(topic, partition)
         if current is None or current[0] < stored[0]:
-            store_offset(memory, topic, partition, stored)
+            table_of(memory, topic).put(partition, *stored)

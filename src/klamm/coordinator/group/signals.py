@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from klamm.coordinator.group.remembered import Before
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.delete_groups import DeleteGroupsResponse
 from klamm.protocol.messages.offset_commit import OffsetCommitResponse
@@ -90,13 +89,6 @@ class ReplacementRefused(NamedTuple):
 
     group_id: str
     error_code: ErrorCode
-
-
-class CommitDurable(NamedTuple):
-    """A commit is written."""
-
-    group_id: str
-    before: Before
 
 
 class CommitRefused(NamedTuple):

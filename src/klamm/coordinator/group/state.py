@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, assert_never
+from typing import Final, NamedTuple, assert_never
 
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.live import Live
 from klamm.coordinator.group.remembered import (
-    Before,
     GroupForgotten,
     GroupMemory,
     GroupRecord,
@@ -21,18 +20,26 @@ from klamm.coordinator.group.remembered import (
     OffsetCommitted,
     OffsetForgotten,
     OffsetPended,
-    Stored,
     TransactionEnded,
     end_transaction,
     forget_offset,
-    store_offset,
+    table_of,
     take_pending,
 )
 from klamm.coordinator.group.signals import ExpiryDue
 from klamm.coordinator.runtime.timers import Timer
 from klamm.protocol.types import TopicPartition
+from klamm.records.core import Replaced
+from klamm.records.layout import CommitBlock, CommittedOffset
 
 NOBODY: Final = Live("")  # of a group that nobody ever joined; never changed
+
+
+class StagedCommit(NamedTuple):
+    """A commit on its way to the disk."""
+
+    end_offset: int  # it is there when everything below this offset of the log is
+    replaced: tuple[tuple[str, Replaced], ...]  # by topic
 
 
 @dataclass(slots=True)
@@ -42,12 +49,7 @@ class Group:
     group_id: str
     memory: GroupMemory = field(default_factory=GroupMemory)
     live: Live = field(default_factory=lambda: NOBODY)  # one for all that nobody joined
-    staged: dict[int, Before] = field(default_factory=dict)
-    """Commits on their way to the disk, oldest first, by the identity of what they replace."""
-
-    def is_staged(self, topic: str, partition: int) -> bool:
-        key = (topic, partition)
-        return any(key in before for before in self.staged.values())
+    staged: list[StagedCommit] = field(default_factory=list)  # oldest first; some may have arrived
 
 
 @dataclass(slots=True)
@@ -59,6 +61,8 @@ class GroupState:
     open_transactions: dict[int, set[str]] = field(default_factory=dict)  # producer id -> its groups
     expiry_timer: Timer = field(default_factory=lambda: Timer(ExpiryDue()))
     expiry_queue: tuple[str, ...] = ()  # groups that the running pass has not looked at
+    end_offset: int = 0  # everything below this offset of the log is replayed
+    durable_offset: int = 0  # everything below this one survives a crash
 
     def of(self, group_id: str) -> Group:
         """The group, made if it is not there. For the two doors; decisions use `groups.get`."""
@@ -66,6 +70,21 @@ class GroupState:
         if group is None:
             group = self.groups[group_id] = Group(group_id)
         return group
+
+    def replaced(self, group: Group, topic: str, partition: int) -> Replaced | None:
+        """What knows the value that a partition has on the disk, if another is on its way there."""
+        for staged in group.staged:
+            if staged.end_offset > self.durable_offset:
+                for name, replaced in staged.replaced:
+                    if name == topic and partition in replaced:
+                        return replaced
+        return None
+
+    def durable(self, group: Group, topic: str, partition: int) -> CommittedOffset | None:
+        """What was committed last and has reached the disk."""
+        replaced = self.replaced(group, topic, partition)
+        stored = group.memory.committed(topic, partition) if replaced is None else replaced.get(partition)
+        return None if stored is None else stored[1]
 
     def remembered(self) -> dict[str, tuple[object, ...]]:
         """What the log tells of every group: two states are the same when this is."""
@@ -78,28 +97,21 @@ class GroupState:
 
 def replay_all(state: GroupState, records: Sequence[GroupRecord], offset: int) -> None:
     """Apply the records of one batch, the first of which stands at this offset."""
-    group_id = topic = None
-    partitions: dict[int, Stored] | None = None
     for record in records:
-        if type(record) is not OffsetCommitted:
-            replay(state, record, offset)
-            partitions = None
-        elif partitions is not None and record.topic is topic and record.group_id is group_id:
-            # As `replay` would, without looking for the place: a commit names one topic after the other.
-            partitions[record.partition] = (offset, record.committed)
-        else:
-            replay(state, record, offset)
-            group_id, topic = record.group_id, record.topic
-            partitions = state.groups[group_id].memory.offsets[topic]
-        offset += 1
+        replay(state, record, offset)
+        offset += len(record.commits) if type(record) is CommitBlock else 1
+    state.end_offset = offset
 
 
 def replay(state: GroupState, record: GroupRecord, offset: int) -> None:
     """Apply one record that stands at this offset. Nothing else changes what the log remembers."""
     match record:
+        case CommitBlock():
+            table = table_of(state.of(record.group_id).memory, record.topic)
+            table.store(record.commits, offset, record.commit_ms, record.expire_ms, record.topic_id)
         case OffsetCommitted():
-            memory = state.of(record.group_id).memory
-            store_offset(memory, record.topic, record.partition, (offset, record.committed))
+            table = table_of(state.of(record.group_id).memory, record.topic)
+            table.put(record.partition, offset, record.committed)
         case OffsetForgotten():
             memory = state.of(record.group_id).memory
             forget_offset(memory, record.topic, record.partition)

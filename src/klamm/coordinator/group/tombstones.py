@@ -9,8 +9,8 @@ from klamm.coordinator.group.remembered import GroupForgotten, GroupMemory, Grou
 
 def offset_keys(memory: GroupMemory) -> Iterator[tuple[str, int]]:
     """Every partition that has an offset, committed or pending in a transaction."""
-    for topic, partitions in memory.offsets.items():
-        for partition in partitions:
+    for topic, table in memory.offsets.items():
+        for partition in table.partitions():
             yield topic, partition
     for offsets in memory.pending.values():
         for topic, partition in offsets:

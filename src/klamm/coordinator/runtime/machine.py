@@ -31,6 +31,10 @@ class Machine(Protocol[Record, Note]):
         """Remember records that stand in the log from this offset on."""
         ...
 
+    def durable(self, offset: int) -> None:
+        """Everything below this offset of the log survives a crash. Not told of every step."""
+        ...
+
     def apply(self, note: Note) -> None:
         """Note something that a restart may forget."""
         ...

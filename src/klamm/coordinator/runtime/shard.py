@@ -110,7 +110,7 @@ class Shard(Generic[Record, Note]):
                     self._loaded_offset = self.machine.load(batches)
                     return False
             self._end_offset = self._log.end_offset
-            self._durable_offset = self._log.durable_offset
+            self._look_what_is_durable()
         except LogUnavailableError as error:
             _logger.warning("%s: loading stopped: %s", self.name, error)
             self.status = Status.FAILED
@@ -145,6 +145,7 @@ class Shard(Generic[Record, Note]):
     def _rebuild(self) -> None:
         self._dismiss_all(FLUSH_ERROR)
         self.machine = self._make_machine()
+        self._durable_offset = 0  # as far as the new machine knows
         self._loaded_offset = self._log.start_offset
         self.status = Status.LOADING
         self._host.load(self)
@@ -196,7 +197,8 @@ class Shard(Generic[Record, Note]):
 
     def on_durable(self, now: Callable[[], Context]) -> None:
         """The log's durable offset moved: let go what waited for it."""
-        durable_offset = self._durable_offset = self._log.durable_offset
+        self._look_what_is_durable()
+        durable_offset = self._durable_offset
         held, send = self._held, self._host.send
         while held and held[0][0] <= durable_offset:
             _, replies, signals, _ = held.popleft()
@@ -211,7 +213,7 @@ class Shard(Generic[Record, Note]):
         if self.status is ACTIVE:
             self.machine.replay((record,), offset)
             self._end_offset = self._log.end_offset
-            self._durable_offset = self._log.durable_offset
+            self._look_what_is_durable()
 
     @property
     def is_waiting_for_disk(self) -> bool:
@@ -301,8 +303,14 @@ class Shard(Generic[Record, Note]):
 
     def _has_become_durable(self, offset: int) -> bool:
         """Look again: nobody need tell a shard of a flush that nothing waited for."""
-        self._durable_offset = self._log.durable_offset
+        self._look_what_is_durable()
         return offset <= self._durable_offset
+
+    def _look_what_is_durable(self) -> None:
+        durable_offset = self._log.durable_offset
+        if durable_offset != self._durable_offset:
+            self._durable_offset = durable_offset
+            self.machine.durable(durable_offset)
 
     def _append(self, outcome: Outcome[Record, Note], context: Context) -> ErrorCode | None:
         """Append and replay; the log's error when it takes the records not."""
@@ -319,5 +327,5 @@ class Shard(Generic[Record, Note]):
                 _logger.warning("%s: the log took no %d records: %s", self.name, len(part), refused)
                 return refused.error_code
             self.machine.replay(part, offset)
-            self._end_offset = offset + len(part)
+            self._end_offset = self._log.end_offset
         return None

@@ -7,7 +7,6 @@ from klamm.records._pure.columns_in import decode_columns
 from klamm.records._pure.columns_out import encode_columns, partition_rows
 from klamm.records._pure.hashes import crc32c, murmur2
 from klamm.records._pure.offset_table import (
-    CommitBlock,
     Commits,
     OffsetTable,
     Replaced,
@@ -20,7 +19,6 @@ from klamm.records._pure.walk import find_batch, last_whole_batch_end, parse_hea
 
 __all__ = [
     "BatchBuilder",
-    "CommitBlock",
     "Commits",
     "OffsetTable",
     "Replaced",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from struct import Struct
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from klamm.protocol.types import ZERO_ID, Buffer
 from klamm.records._pure.hashes import crc32c
@@ -16,6 +16,7 @@ from klamm.records.layout import (
     HEADER_BYTES,
     LENGTH_OVERHEAD_BYTES,
     MAGIC,
+    CommitBlock,
     CommittedOffset,
     Record,
     Stored,
@@ -134,17 +135,6 @@ class OffsetTable:
         for at, (partition, offset, leader_epoch, metadata) in enumerate(commits, log_offset):
             committed = CommittedOffset(offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id)
             self._stored[partition] = (at, committed)
-
-
-class CommitBlock(NamedTuple):
-    """Commits of one topic as they are logged: a record for each partition."""
-
-    group_id: str
-    topic: str
-    topic_id: bytes
-    commits: Commits
-    commit_ms: int
-    expire_ms: int
 
 
 def encode_commits(blocks: Sequence[CommitBlock], timestamp_ms: int) -> bytes:

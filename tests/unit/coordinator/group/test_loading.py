@@ -12,7 +12,6 @@ from klamm.coordinator.group.loading import Loader
 from klamm.coordinator.group.phases import Phase
 from klamm.coordinator.group.records import encode_end, encode_offset, encode_records, offset_key
 from klamm.coordinator.group.remembered import (
-    CommittedOffset,
     GroupForgotten,
     GroupRecord,
     GroupRegistered,
@@ -27,6 +26,7 @@ from klamm.coordinator.runtime.machine import CorruptLogError
 from klamm.coordinator.runtime.shard import Status
 from klamm.protocol.errors import ErrorCode
 from klamm.records.batch import stamp
+from klamm.records.layout import CommittedOffset
 from klamm.records.record import Record, encode_batch
 from unit.coordinator.asking import assignment, subscription
 from unit.coordinator.driver import World
@@ -207,7 +207,7 @@ def test_a_corrupt_record_stops_its_shard_only_and_says_where(
         world.elect_all()
     (record,) = caplog.records
     assert "__consumer_offsets-27 is not served" in record.getMessage()
-    assert "batch at offset 1 " in record.getMessage()
+    assert "at offset 1 cannot be read" in record.getMessage()
     assert world.commit_error(group="testgroup") is ErrorCode.not_coordinator
     assert world.commit_error(group="group") is OK
     shard = world.coordinator.shards.by_partition.get(27)

@@ -15,12 +15,13 @@ from klamm.coordinator.group.machine import GroupMachine
 from klamm.coordinator.group.notes import apply
 from klamm.coordinator.group.phases import Phase
 from klamm.coordinator.group.records import encode_end, encode_records
-from klamm.coordinator.group.remembered import CommittedOffset, OffsetPended, TransactionEnded
+from klamm.coordinator.group.remembered import OffsetPended, TransactionEnded
 from klamm.coordinator.group.state import NOBODY, GroupState, replay
 from klamm.coordinator.runtime.outcome import Context
 from klamm.coordinator.runtime.shard import Status
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.join_group import JoinGroupResponse
+from klamm.records.layout import CommittedOffset
 from unit.coordinator.asking import Call, assignment, subscription
 from unit.coordinator.driver import World
 from unit.coordinator.memory_log import MemoryLog
@@ -55,11 +56,14 @@ def _snapshot(state: GroupState) -> tuple[Any, ...]:
         if parked is not None
     }
     memo: dict[int, Any] = {**calls, id(NOBODY): NOBODY}
+    for group in state.groups.values():
+        memo |= {id(table): table.items() for table in group.memory.offsets.values()}
+        memo |= {id(replaced): replaced for staged in group.staged for _, replaced in staged.replaced}
     return (
         deepcopy(state.groups, memo),
         deepcopy(state.open_transactions),
         deepcopy(state.expiry_timer),
-        state.expiry_queue,
+        (state.expiry_queue, state.end_offset, state.durable_offset),
     )
 
 

@@ -18,7 +18,6 @@ from klamm.coordinator.group.records import (
     offset_key,
 )
 from klamm.coordinator.group.remembered import (
-    CommittedOffset,
     GroupForgotten,
     GroupRecord,
     GroupRegistered,
@@ -28,6 +27,7 @@ from klamm.coordinator.group.remembered import (
 )
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.types import ZERO_ID
+from klamm.records.layout import CommittedOffset
 from unit.coordinator.asking import assignment, subscription
 
 TOPIC_ID = bytes(range(16))

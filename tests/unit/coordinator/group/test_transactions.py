@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from klamm.coordinator.group.records import encode_end, encode_records
-from klamm.coordinator.group.remembered import CommittedOffset, OffsetPended, TransactionEnded
+from klamm.coordinator.group.remembered import OffsetPended, TransactionEnded
 from klamm.protocol.errors import ErrorCode
+from klamm.records.layout import CommittedOffset
 from unit.coordinator.driver import World
 
 OK = ErrorCode.none
