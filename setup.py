@@ -16,11 +16,14 @@ from setuptools.errors import BaseError, CCompilerError
 CORE = "src/klamm/records"
 INCLUDED = [
     "_crc32c.h",
+    "_offset_table.h",
     "_offsets.h",
     "_wire.h",
     "_builder.pxi",
     "_columns_in.pxi",
     "_columns_out.pxi",
+    "_offset_records.pxi",
+    "_offset_table.pxi",
     "_offsets.pxi",
     "_region.pxi",
     "_walk.pxi",

@@ -5,6 +5,7 @@ Everything it reads may come off a wire: pointers move only through `_wire.h`, w
 buffer ends. The interpreter's lock is let go where nothing but plain buffers is touched for long.
 """
 
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -12,7 +13,7 @@ from cpython.object cimport PyTypeObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 
 from klamm.protocol.errors import DecodeError
 from klamm.records import arrow as _arrow
@@ -126,3 +127,5 @@ include "_builder.pxi"
 include "_columns_in.pxi"
 include "_columns_out.pxi"
 include "_offsets.pxi"
+include "_offset_table.pxi"
+include "_offset_records.pxi"

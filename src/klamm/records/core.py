@@ -64,11 +64,8 @@ partition_rows = _chosen.partition_rows
 encode_columns = _chosen.encode_columns
 decode_offset_commits = _chosen.decode_offset_commits
 BatchBuilder = _chosen.BatchBuilder
-
-from klamm.records._pure import offset_table as _t
-
-Commits = _t.Commits
-OffsetTable = _t.OffsetTable
-Replaced = _t.Replaced
-encode_commits = _t.encode_commits
-store_records = _t.store_records
+Commits = _chosen.Commits
+OffsetTable = _chosen.OffsetTable
+Replaced = _chosen.Replaced
+encode_commits = _chosen.encode_commits
+store_records = _chosen.store_records

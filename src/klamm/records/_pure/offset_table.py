@@ -29,6 +29,7 @@ _HEAD: Final = Struct(">hqiB")  # of a value: version 4, offset, leader epoch, b
 _TAIL_BYTES: Final = 9  # of a value: commit timestamp, no tags
 _TOPIC_ID_TAG: Final = b"\x01\x00\x10"  # one tag, number 0, 16 bytes
 _PARTITION_BYTES: Final = 4  # at the end of a key
+_MIN_KEY_BYTES: Final = len(_OFFSET_KEY) + _PARTITION_BYTES
 
 
 class AskedPartition(Protocol):
@@ -41,7 +42,10 @@ class AskedPartition(Protocol):
 
 
 class Commits:
-    """What is committed for the partitions of one topic, in the order in which it was asked."""
+    """What is committed for the partitions of one topic, in the order in which it was asked.
+
+    Raises OverflowError for a number that the wire has no room for.
+    """
 
     __slots__ = ("_rows", "has_metadata", "highest", "lowest")
 
@@ -55,6 +59,10 @@ class Commits:
             )
             for each in asked
         ]
+        for partition, offset, leader_epoch, _ in self._rows:
+            _check_fit(partition, 32)
+            _check_fit(offset, 64)
+            _check_fit(leader_epoch, 32)
         partitions = [partition for partition, _, _, _ in self._rows]
         self.lowest = min(partitions, default=0)
         self.highest = max(partitions, default=-1)
@@ -146,6 +154,8 @@ def encode_commits(blocks: Sequence[CommitBlock], timestamp_ms: int) -> bytes:
     count = 0
     for group_id, topic, topic_id, commits, commit_ms, expire_ms in blocks:
         prefix = _OFFSET_KEY + _string(group_id) + _string(topic)
+        if len(topic_id) != len(ZERO_ID):
+            raise ValueError(f"{topic_id!r} is no topic id")
         tags = b"\x00" if topic_id == ZERO_ID else _TOPIC_ID_TAG + topic_id
         for partition, offset, leader_epoch, metadata in commits:
             if expire_ms != -1:
@@ -178,6 +188,11 @@ def encode_commits(blocks: Sequence[CommitBlock], timestamp_ms: int) -> bytes:
     return bytes(batch)
 
 
+def _check_fit(number: int, bits: int) -> None:
+    if not -(1 << bits - 1) <= number < 1 << bits - 1:
+        raise OverflowError(f"{number} has more than {bits} bits")
+
+
 def _string(text: str) -> bytes:
     raw = text.encode()
     if len(raw) > 0x7FFF:
@@ -208,7 +223,7 @@ def store_records(
     """
     for record in decode_region(region, count, base_offset, 0):
         key, value = record.key, record.value
-        if key is not None and value is not None and key[:2] == _OFFSET_KEY:
+        if key is not None and value is not None and key[:2] == _OFFSET_KEY and len(key) >= _MIN_KEY_BYTES:
             table = tables.get(key[:-_PARTITION_BYTES])
             committed = None if table is None else _plain(value)
             if table is not None and committed is not None:
