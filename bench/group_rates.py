@@ -8,6 +8,7 @@ import struct
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from random import Random
 
 from bench.brokers import cpu_s
 from bench.group_load import Address, Crowd, Group, ask, connect, exactly, frame
@@ -35,9 +36,9 @@ class Rate:
 
 
 class _Lane:
-    """One connection: its requests over and over, each sent again when it is answered."""
+    """One connection: its requests over and over, as many in flight as at the start."""
 
-    def __init__(self, address: Address, requests: Sequence[bytes]) -> None:
+    def __init__(self, address: Address, requests: Sequence[bytes], in_flight: int) -> None:
         self.connection = connect(address)
         self.connection.sendall(requests[0])
         (size,) = struct.unpack(">i", exactly(self.connection, 4))
@@ -46,11 +47,12 @@ class _Lane:
         self._ends = [0]
         for request in requests:
             self._ends.append(self._ends[-1] + len(request))
+        self._in_flight = in_flight
         self._next = 0
         self._received = b""
 
     def start(self) -> None:
-        self.connection.sendall(self._round)
+        self._send(self._in_flight)
 
     def go_on(self) -> int:
         """Take what came; so many answers, so many new requests."""
@@ -64,6 +66,10 @@ class _Lane:
         if data[:whole] != self.answer * count:
             raise RuntimeError(f"an unexpected answer: {data[:whole][:80].hex()}")
         self._received = data[whole:]
+        self._send(count)
+        return count
+
+    def _send(self, count: int) -> None:
         first, self._next = self._next, self._next + count
         requests = len(self._ends) - 1
         if self._next < requests:
@@ -73,16 +79,21 @@ class _Lane:
             rounds = (first + count) // requests - 1
             tail, head = self._round[self._ends[first] :], self._round[: self._ends[self._next]]
             self.connection.sendall(tail + self._round * rounds + head)
-        return count
 
 
 def pipelined(
-    address: Address, pid: int, lanes: Sequence[Sequence[bytes]], *, warm_up_s: float, measure_s: float
+    address: Address,
+    pid: int,
+    lanes: Sequence[Sequence[bytes]],
+    *,
+    in_flight: int | None = None,  # on each lane; None is all of its requests
+    warm_up_s: float,
+    measure_s: float,
 ) -> Rate:
-    """Every request of every lane in flight all the time."""
+    """So many requests of every lane in flight all the time."""
     selector = selectors.DefaultSelector()
     for requests in lanes:
-        lane = _Lane(address, requests)
+        lane = _Lane(address, requests, in_flight or len(requests))
         if lane.answer[13:15] != b"\0\0" and len(lane.answer) == 16:
             raise RuntimeError(f"an error: {lane.answer.hex()}")
         selector.register(lane.connection, selectors.EVENT_READ, lane)
@@ -119,6 +130,23 @@ def heartbeats(
     split = [beats[lane::lanes] for lane in range(lanes)]
     rate = pipelined(address, pid, split, warm_up_s=warm_up_s, measure_s=measure_s)
     group.leave(address)
+    return rate
+
+
+def spread_heartbeats(
+    address: Address, pid: int, *, groups: int, size: int, lanes: int, warm_up_s: float, measure_s: float
+) -> Rate:
+    """So many groups of so many members, all in turn; always the same few heartbeats are in flight."""
+    crowd = Crowd(address, size)
+    names = [f"spread-{time.monotonic_ns()}" for _ in range(groups)]
+    settled = [crowd.settle(name, size) for name in names]
+    crowd.close()
+    beats = [beat for group in settled for beat in group.heartbeats()]
+    Random(1).shuffle(beats)  # neighbours in memory do not beat one after the other
+    split = [beats[lane::lanes] for lane in range(lanes)]
+    rate = pipelined(address, pid, split, in_flight=12, warm_up_s=warm_up_s, measure_s=measure_s)
+    for group in settled:
+        group.leave(address)
     return rate
 
 

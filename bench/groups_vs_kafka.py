@@ -5,7 +5,8 @@ Starts each broker in turn on the same load, alternating, and writes a table of 
     python -m bench.groups_vs_kafka          (with src and tests on PYTHONPATH)
 
 Heartbeats of 1,000 members and commits of 200 groups with 10 partitions each, over 8 connections that are
-never idle: every member has one heartbeat in flight, every group one commit. Rebalances: from the first
+never idle: every member has one heartbeat in flight, every group one commit. Heartbeats of 100 and of 100,000
+members, always 96 in flight: does one cost more when there are many? Rebalances: from the first
 JoinGroup to the last assignment, members on a connection each, without initial delay; then with one more
 member, whom the others notice by heartbeats that they send at once. Last a restart on 1,000,000 offset
 records. Kafka acknowledges what is in the page cache, klamm what is on the disk.
@@ -25,7 +26,7 @@ from statistics import median
 from bench.broker_vs_kafka import create_topic
 from bench.brokers import SUBJECTS, Running, cpu_s, resident_mb
 from bench.group_load import TOPIC, Address, Crowd, wait_for_coordinator
-from bench.group_rates import commits, fill, heartbeats, served
+from bench.group_rates import commits, fill, heartbeats, served, spread_heartbeats
 from bench.report import Figure, Report, circumstances
 
 LANES = 8
@@ -36,6 +37,8 @@ FILLED_PARTITIONS = 100
 
 HEARTBEATS = Figure(f"heartbeats, {MEMBERS:,} members, {LANES} connections", "/s", more_is_better=True)
 HEARTBEAT_CPU = Figure("broker CPU per heartbeat", "µs", more_is_better=False)
+FEW_CPU = Figure("broker CPU per heartbeat, 100 members in 1 group", "µs", more_is_better=False)
+MANY_CPU = Figure("broker CPU per heartbeat, 100,000 members in 1,000 groups", "µs", more_is_better=False)
 COMMITS = Figure(f"commits, {GROUPS} groups of {PARTITIONS} partitions", "/s", more_is_better=True)
 COMMIT_CPU = Figure("broker CPU per commit", "µs", more_is_better=False)
 RESTART = Figure("restart until 1,000,000 offset records are served", "s", more_is_better=False)
@@ -60,10 +63,11 @@ class Amounts:
     measure_s: float
     rebalances: dict[int, int]  # size of the group -> how often
     records: int
+    groups: int  # of 100 members
 
 
-FULL = Amounts(6, 6, {10: 15, 100: 9, 1_000: 5, 5_000: 3}, 1_000_000)
-QUICK = Amounts(0.5, 0.5, {10: 2, 100: 2}, 20_000)
+FULL = Amounts(6, 6, {10: 15, 100: 9, 1_000: 5, 5_000: 3}, 1_000_000, 1_000)
+QUICK = Amounts(0.5, 0.5, {10: 2, 100: 2}, 20_000, 3)
 
 
 def measure_rates(report: Report, name: str, broker: Running, amounts: Amounts, parts: set[str]) -> None:
@@ -74,6 +78,11 @@ def measure_rates(report: Report, name: str, broker: Running, amounts: Amounts, 
         beating = heartbeats(address, pid, members=MEMBERS, lanes=LANES, **times)
         report.add(HEARTBEATS, name, beating.per_second)
         report.add(HEARTBEAT_CPU, name, beating.cpu_us)
+    if "growth" in parts:
+        few = spread_heartbeats(address, pid, groups=1, size=100, lanes=LANES, **times)
+        many = spread_heartbeats(address, pid, groups=amounts.groups, size=100, lanes=LANES, **times)
+        report.add(FEW_CPU, name, few.cpu_us)
+        report.add(MANY_CPU, name, many.cpu_us)
     if "commits" in parts:
         committing = commits(address, pid, groups=GROUPS, partitions=PARTITIONS, lanes=LANES, **times)
         report.add(COMMITS, name, committing.per_second)
@@ -155,7 +164,7 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="tiny loads, to see that it runs")
     parser.add_argument(
-        "--parts", default="heartbeats,commits,rebalances,load", help="which loads (default all)"
+        "--parts", default="heartbeats,growth,commits,rebalances,load", help="which loads (default all)"
     )
     parser.add_argument("--brokers", default="kafka,klamm", help=f"which of {', '.join(SUBJECTS)}")
     parser.add_argument(

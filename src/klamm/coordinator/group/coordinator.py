@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 from klamm.coordinator.group.config import GroupConfig
@@ -44,6 +44,23 @@ GroupShard = Shard[GroupRecord, Note]
 _PLACES_KEPT = 1 << 18  # the hash of a long id costs more than all that a heartbeat does
 
 
+class _Places(dict[str, int]):
+    """Which partition a group lives in, looked up once.
+
+    A plain dictionary: one that knows which entry was used last writes to several of them at each use, and
+    with many groups none of them is in the processor's cache.
+    """
+
+    def __init__(self, partition_count: int) -> None:
+        self._partition_count = partition_count
+
+    def __missing__(self, group_id: str) -> int:
+        if len(self) >= _PLACES_KEPT:
+            self.clear()
+        partition = self[group_id] = partition_for(group_id, self._partition_count)
+        return partition
+
+
 class GroupCoordinator:
     """Takes requests about groups, by whatever shard they concern; answers go to the host."""
 
@@ -67,7 +84,7 @@ class GroupCoordinator:
             host=self,
             patience_ms=config.offsets_commit_timeout_ms,
         )
-        self.partition_for = lru_cache(_PLACES_KEPT)(partial(partition_for, partition_count=partition_count))
+        self.partition_for = _Places(partition_count).__getitem__
         # Any: each handler takes the type under which it stands here.
         self._handlers: dict[type, Callable[[Any, Context], None]] = {
             HeartbeatRequest: self._member_request,

@@ -59,13 +59,12 @@ def screen_commit(request: OffsetCommitRequest, directory: TopicDirectory) -> Sc
             refused.append(OffsetCommitResponseTopic(topic.topic_id, topic.name, answers))
             continue
         name, topic_id, count = known
-        unknown = [each.partition_index for each in topic.partitions if not 0 <= each.partition_index < count]
-        partitions = topic.partitions
-        if unknown:
-            partitions = [each for each in topic.partitions if 0 <= each.partition_index < count]
+        partitions = [each for each in topic.partitions if 0 <= each.partition_index < count]
+        if len(partitions) < len(topic.partitions):
             answers = [
-                OffsetCommitResponsePartition(index, ErrorCode.unknown_topic_or_partition)
-                for index in unknown
+                OffsetCommitResponsePartition(each.partition_index, ErrorCode.unknown_topic_or_partition)
+                for each in topic.partitions
+                if not 0 <= each.partition_index < count
             ]
             refused.append(OffsetCommitResponseTopic(topic_id, name, answers))
         if partitions:
