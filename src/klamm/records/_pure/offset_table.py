@@ -7,7 +7,7 @@ from struct import Struct
 from typing import Final, Protocol
 
 from klamm.protocol.types import ZERO_ID, Buffer
-from klamm.records._pure.hashes import quick_crc32c
+from klamm.records._pure import hashes
 from klamm.records._pure.region import decode_region, encode_record
 from klamm.records.layout import (
     ATTRIBUTES_AT,
@@ -184,7 +184,7 @@ def encode_commits(blocks: Sequence[CommitBlock], timestamp_ms: int) -> bytes:
     length = HEADER_BYTES - LENGTH_OVERHEAD_BYTES + len(region)
     head = HEADER.pack(0, length, -1, MAGIC, 0, 0, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count)
     batch = bytearray(head) + region
-    _UINT32.pack_into(batch, CRC_AT, quick_crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
+    _UINT32.pack_into(batch, CRC_AT, hashes.quick_crc32c(memoryview(batch)[ATTRIBUTES_AT:], 0))
     return bytes(batch)
 
 
