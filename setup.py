@@ -15,6 +15,7 @@ from setuptools.errors import BaseError, CCompilerError
 
 CORE = "src/klamm/records"
 INCLUDED = [
+    "_commit_wire.h",
     "_crc32c.h",
     "_offset_table.h",
     "_offsets.h",
@@ -22,6 +23,7 @@ INCLUDED = [
     "_builder.pxi",
     "_columns_in.pxi",
     "_columns_out.pxi",
+    "_commit_wire.pxi",
     "_offset_records.pxi",
     "_offset_table.pxi",
     "_offsets.pxi",

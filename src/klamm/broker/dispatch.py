@@ -10,6 +10,7 @@ from struct import Struct
 from typing import Any, Final
 
 from klamm.broker.context import Handler
+from klamm.broker.elements import reader_of, writer_of
 from klamm.broker.failures import failure_of
 from klamm.broker.routes import RouteTable
 from klamm.clock import Clock
@@ -76,8 +77,8 @@ class Dispatcher:
             header_has_tags=is_flexible(key, version),
             head_bytes=head.size,
             pack_head=head.pack,
-            decode=request_decoder(key, version),
-            encode=response_encoder(key, version),
+            decode=request_decoder(key, version, reader_of),
+            encode=response_encoder(key, version, writer_of),
             handle=self._routes.handler(route),
             failed=failure_of(route.api_key),
             is_large=route.api_key is ApiKey.FETCH,

@@ -96,6 +96,7 @@ def store_records(region, Py_ssize_t count, int64_t base_offset, dict tables not
     return Unstored(region, count, base_offset, tables)
 
 
+@cython.final
 cdef class Unstored:
     """The records that need a closer look; what is between them is stored on the way."""
 

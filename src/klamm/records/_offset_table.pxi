@@ -71,9 +71,11 @@ cdef extern from "_offset_table.h":
 
 
 cdef object CommittedOffset = _layout.CommittedOffset
+cdef object PartitionCommit = _layout.PartitionCommit
 cdef bytes ZERO_ID = _layout.ZERO_ID
 
 
+@cython.final
 @cython.freelist(8)
 cdef class Commits:
     """What is committed for the partitions of one topic, in the order in which it was asked.
@@ -88,29 +90,50 @@ cdef class Commits:
     cdef readonly int32_t highest
 
     def __cinit__(self, asked):
-        cdef tuple listed = tuple(asked)
-        cdef Py_ssize_t count = len(listed), at
+        cdef tuple listed
+        cdef Py_ssize_t at
         cdef klamm_commit *row
         self.highest = -1
-        if count == 0:
+        if type(asked) is Commits:
+            self.copy(asked)
             return
-        self.rows = <klamm_commit *>PyMem_Malloc(count * sizeof(klamm_commit))
-        if self.rows == NULL:
-            raise MemoryError()
-        self.count = count
-        for at in range(count):
+        listed = tuple(asked)
+        self.make_rows(len(listed))
+        for at in range(self.count):
             each = listed[at]
             row = self.rows + at
             row.partition = each.partition_index
             row.offset = each.committed_offset
             row.leader_epoch = each.committed_leader_epoch
+            self.widen(row.partition, at == 0)
             metadata = each.committed_metadata
             if metadata:
                 self.keep_metadata(at, metadata)
-            if at == 0 or row.partition < self.lowest:
-                self.lowest = row.partition
-            if at == 0 or row.partition > self.highest:
-                self.highest = row.partition
+
+    cdef int make_rows(self, Py_ssize_t count) except -1:
+        if count > 0:
+            self.rows = <klamm_commit *>PyMem_Malloc(count * sizeof(klamm_commit))
+            if self.rows == NULL:
+                raise MemoryError()
+            self.count = count
+        return 0
+
+    cdef int copy(self, Commits other) except -1:
+        cdef Py_ssize_t at
+        self.make_rows(other.count)
+        memcpy(self.rows, other.rows, other.count * sizeof(klamm_commit))
+        self.lowest, self.highest = other.lowest, other.highest
+        for at in range(other.count if other.metadata != NULL else 0):
+            if other.metadata[at] != NULL:
+                self.keep_metadata(at, <object>other.metadata[at])
+        return 0
+
+    cdef void widen(self, int32_t partition, bint is_first) noexcept:
+        """Take a partition into the range."""
+        if is_first or partition < self.lowest:
+            self.lowest = partition
+        if is_first or partition > self.highest:
+            self.highest = partition
 
     cdef int keep_metadata(self, Py_ssize_t at, str metadata) except -1:
         cdef void *moved
@@ -140,17 +163,13 @@ cdef class Commits:
         return self.count
 
     def __iter__(self):
-        """Partition, offset, leader epoch, metadata of each."""
         cdef Py_ssize_t at
-        cdef list rows = []
-        for at in range(self.count):
-            rows.append((
-                self.rows[at].partition,
-                self.rows[at].offset,
-                self.rows[at].leader_epoch,
-                text_or_empty(metadata_at(self, at)),
-            ))
-        return iter(rows)
+        return iter([new_commit(self, at) for at in range(self.count)])
+
+    def __getitem__(self, Py_ssize_t at):
+        if not 0 <= at < self.count:
+            raise IndexError(f"partition {at} of {self.count}")
+        return new_commit(self, at)
 
     def partitions(self):
         cdef Py_ssize_t at
@@ -163,6 +182,16 @@ cdef inline PyObject *metadata_at(Commits commits, Py_ssize_t at):
 
 cdef inline object text_or_empty(PyObject *text):
     return "" if text == NULL else <object>text
+
+
+cdef object new_commit(Commits commits, Py_ssize_t at):
+    cdef object commit = klamm_new_tuple(<PyTypeObject *>PartitionCommit, 4)
+    put(commit, 0, commits.rows[at].partition)
+    put(commit, 1, commits.rows[at].offset)
+    put(commit, 2, commits.rows[at].leader_epoch)
+    put(commit, 3, text_or_empty(metadata_at(commits, at)))
+    PyObject_GC_UnTrack(commit)  # text and numbers: nothing for the collector
+    return commit
 
 
 cdef object stored(klamm_entry *entry):
@@ -185,6 +214,7 @@ cdef inline klamm_entry *found(klamm_table *table, int64_t partition):
     return NULL if partition != <int32_t>partition else klamm_find(table, <int32_t>partition, 0)
 
 
+@cython.final
 cdef class Replaced:
     """What partitions had before a commit; of others it knows nothing."""
 
@@ -202,6 +232,7 @@ cdef class Replaced:
         return None if entry == NULL or entry.topic_id == NULL else stored(entry)
 
 
+@cython.final
 cdef class OffsetTable:
     """The offsets of one topic that one group has committed, by partition."""
 

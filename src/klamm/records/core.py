@@ -42,9 +42,11 @@ __all__ = [
     "murmur2",
     "parse_header",
     "partition_rows",
+    "read_commits",
     "scan",
     "sound_header",
     "store_records",
+    "write_commit_answers",
 ]
 
 COMPILED = _chosen.__name__ == "klamm.records._core"
@@ -69,3 +71,5 @@ OffsetTable = _chosen.OffsetTable
 Replaced = _chosen.Replaced
 encode_commits = _chosen.encode_commits
 store_records = _chosen.store_records
+read_commits = _chosen.read_commits
+write_commit_answers = _chosen.write_commit_answers

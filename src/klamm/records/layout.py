@@ -37,6 +37,8 @@ LENGTH_OVERHEAD_BYTES: Final = 12  # base offset and length: what `batch_length`
 MIN_BATCH_LENGTH: Final = HEADER_BYTES - LENGTH_OVERHEAD_BYTES
 MIN_RECORD_BYTES: Final = 7  # length, attributes, two deltas, key, value, header count: a byte each
 
+MIN_COMMIT_BYTES: Final = 14  # partition, offset, length of the metadata: in an OffsetCommit request
+
 HEADER: Final = Struct(">qiibIhiqqqhii")
 
 # Bits of the attributes.
@@ -74,6 +76,15 @@ class CommittedOffset(NamedTuple):
 
 
 Stored = tuple[int, CommittedOffset]  # the offset of its record in the log, and what was committed
+
+
+class PartitionCommit(NamedTuple):
+    """One partition of an OffsetCommit request, its fields named as there."""
+
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int
+    committed_metadata: str
 
 
 class CommitBlock(NamedTuple):

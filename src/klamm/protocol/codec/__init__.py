@@ -13,43 +13,62 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from klamm.protocol.codec.decoding import compile_decoder
-from klamm.protocol.codec.encoding import compile_encoder
+from klamm.protocol.codec.decoding import ReaderOf, compile_decoder
+from klamm.protocol.codec.encoding import WriterOf, compile_encoder
 from klamm.protocol.schema import Direction, Struct, api_name, load_struct
 from klamm.protocol.types import Buffer
 
-__all__ = ["Decode", "Encode", "request_decoder", "request_encoder", "response_decoder", "response_encoder"]
+__all__ = [
+    "Decode",
+    "Encode",
+    "ReaderOf",
+    "WriterOf",
+    "request_decoder",
+    "request_encoder",
+    "response_decoder",
+    "response_encoder",
+]
 
 Decode = Callable[[bytes, int], Any]
 Encode = Callable[[Any], list[Buffer]]
 
 
+def _from_schema(struct: Struct) -> None:
+    """Nobody but the compiled codec reads and writes such elements."""
+
+
 @cache
-def request_decoder(api_key: int, version: int) -> Decode:
-    """`decode(frame, position) -> request`; raises DecodeError."""
+def request_decoder(api_key: int, version: int, reader_of: ReaderOf = _from_schema) -> Decode:
+    """`decode(frame, position) -> request`; raises DecodeError.
+
+    `reader_of` may name somebody else who reads all elements of an array of structures at once.
+    """
     struct, classes = _schema(api_key, version, "request")
-    return compile_decoder(struct, classes, version)
+    return compile_decoder(struct, classes, version, reader_of)
 
 
 @cache
 def response_decoder(api_key: int, version: int) -> Decode:
     """`decode(frame, position) -> response`; raises DecodeError."""
     struct, classes = _schema(api_key, version, "response")
-    return compile_decoder(struct, classes, version)
+    return compile_decoder(struct, classes, version, _from_schema)
 
 
 @cache
 def request_encoder(api_key: int, version: int) -> Encode:
     """`encode(request) -> parts`, to be sent one after the other."""
     struct, _ = _schema(api_key, version, "request")
-    return compile_encoder(struct)
+    return compile_encoder(struct, _from_schema)
 
 
 @cache
-def response_encoder(api_key: int, version: int) -> Encode:
-    """`encode(response) -> parts`, to be sent one after the other."""
+def response_encoder(api_key: int, version: int, writer_of: WriterOf = _from_schema) -> Encode:
+    """`encode(response) -> parts`, to be sent one after the other.
+
+    `writer_of` may name somebody else who writes all elements of an array of structures at once.
+    """
     struct, _ = _schema(api_key, version, "response")
-    return compile_encoder(struct)
+    return compile_encoder(struct, writer_of)
 
 
 def _schema(api_key: int, version: int, direction: Direction) -> tuple[Struct, dict[str, type]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from klamm.protocol.codec.layout import FIXED, Source, is_fixed, smallest_size
@@ -15,10 +15,16 @@ from klamm.protocol.schema import SchemaField, Struct
 MAX_ELEMENTS: Final = 200_000  # of all arrays of one message together
 MAX_STRING_BYTES: Final = 0x7FFF  # flexible versions have room for more, the others could not repeat it
 
+ReadElements = Callable[[bytes, int, int], tuple[Iterable[Any], int]]
+"""From a buffer, a position and a count to so many elements and the position behind them."""
+ReaderOf = Callable[[Struct], ReadElements | None]
 
-def compile_decoder(schema: Struct, classes: dict[str, type], version: int) -> Callable[[bytes, int], Any]:
+
+def compile_decoder(
+    schema: Struct, classes: dict[str, type], version: int, reader_of: ReaderOf
+) -> Callable[[bytes, int], Any]:
     """A function that turns the bytes of one message version into our message."""
-    compiler = _Decoder(classes, version)
+    compiler = _Decoder(classes, version, reader_of)
     compiler.source.add("end = len(buf)")
     compiler.source.add(f"left = {MAX_ELEMENTS}")
     result = compiler.struct(schema)
@@ -55,9 +61,10 @@ def wrong(what: str) -> DecodeError:
 
 
 class _Decoder:
-    def __init__(self, classes: dict[str, type], version: int) -> None:
+    def __init__(self, classes: dict[str, type], version: int, reader_of: ReaderOf) -> None:
         self.classes = classes
         self.version = version
+        self.reader_of = reader_of
         self.source = Source("def decode(buf, pos):")
         self.source.shared("more", long_uvarint)
         self.source.shared("wrong", wrong)
@@ -214,6 +221,10 @@ class _Decoder:
             else:
                 self.source.add(f"{value} = list({unpack}('>%d{layout}' % {count}, buf, pos))")
             self.source.add(f"pos += {count} * {smallest}")
+            return
+        read = None if field.struct is None else self.reader_of(field.struct)
+        if read is not None:
+            self.source.add(f"{value}, pos = {self.source.constant('read', read)}(buf, pos, {count})")
             return
         self.source.add(f"{value} = []")
         with self.source.block(f"for _ in range({count}):"):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from klamm.protocol.codec.layout import FIXED, Source
 from klamm.protocol.schema import SchemaField, Struct
 from klamm.protocol.types import Buffer
+
+WriteElements = Callable[[Iterable[Any]], bytes]
+WriterOf = Callable[[Struct], WriteElements | None]
 
 _SHORT: Final = tuple(bytes((value,)) for value in range(128))
 
@@ -26,9 +29,9 @@ def uvarint(value: int) -> bytes:
     return bytes(out)
 
 
-def compile_encoder(schema: Struct) -> Callable[[Any], list[Buffer]]:
+def compile_encoder(schema: Struct, writer_of: WriterOf) -> Callable[[Any], list[Buffer]]:
     """A function that turns our message into the bytes of one message version."""
-    compiler = _Encoder()
+    compiler = _Encoder(writer_of)
     compiler.source.add("out = []")
     compiler.struct(schema, "m", "out")
     compiler.source.add("return out")
@@ -42,7 +45,8 @@ def compile_encoder(schema: Struct) -> Callable[[Any], list[Buffer]]:
 class _Encoder:
     """Fixed-size values, and lengths among them, gather in a run until something else must be written."""
 
-    def __init__(self) -> None:
+    def __init__(self, writer_of: WriterOf) -> None:
+        self.writer_of = writer_of
         self.source = Source("def encode(m):")
         self.source.shared("uv", uvarint)
         self.source.shared("short", _SHORT)
@@ -143,6 +147,10 @@ class _Encoder:
         if field.type in FIXED and field.type not in ("uuid", "bool"):
             pack = self.source.shared("pack", struct.pack)
             self._bytes(f"{pack}('>%d{FIXED[field.type]}' % len({items}), *{items})")
+            return
+        write = None if field.struct is None else self.writer_of(field.struct)
+        if write is not None:
+            self._bytes(f"{self.source.constant('write', write)}({items})")
             return
         self._flush()
         item = self.source.fresh("i")

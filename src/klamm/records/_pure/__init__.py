@@ -5,6 +5,7 @@ from __future__ import annotations
 from klamm.records._pure.builder import BatchBuilder
 from klamm.records._pure.columns_in import decode_columns
 from klamm.records._pure.columns_out import encode_columns, partition_rows
+from klamm.records._pure.commit_wire import read_commits, write_commit_answers
 from klamm.records._pure.hashes import crc32c, murmur2
 from klamm.records._pure.offset_table import (
     Commits,
@@ -34,7 +35,9 @@ __all__ = [
     "murmur2",
     "parse_header",
     "partition_rows",
+    "read_commits",
     "scan",
     "sound_header",
     "store_records",
+    "write_commit_answers",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Final, Protocol
 
@@ -18,6 +18,7 @@ from klamm.records.layout import (
     MAGIC,
     CommitBlock,
     CommittedOffset,
+    PartitionCommit,
     Record,
     Stored,
 )
@@ -35,10 +36,14 @@ _MIN_KEY_BYTES: Final = len(_OFFSET_KEY) + _PARTITION_BYTES
 class AskedPartition(Protocol):
     """One partition of an OffsetCommit request."""
 
-    partition_index: int
-    committed_offset: int
-    committed_leader_epoch: int
-    committed_metadata: str | None
+    @property
+    def partition_index(self) -> int: ...
+    @property
+    def committed_offset(self) -> int: ...
+    @property
+    def committed_leader_epoch(self) -> int: ...
+    @property
+    def committed_metadata(self) -> str | None: ...
 
 
 class Commits:
@@ -49,9 +54,9 @@ class Commits:
 
     __slots__ = ("_rows", "has_metadata", "highest", "lowest")
 
-    def __init__(self, asked: Sequence[AskedPartition]) -> None:
+    def __init__(self, asked: Iterable[AskedPartition]) -> None:
         self._rows = [
-            (
+            PartitionCommit(
                 each.partition_index,
                 each.committed_offset,
                 each.committed_leader_epoch,
@@ -63,20 +68,24 @@ class Commits:
             _check_fit(partition, 32)
             _check_fit(offset, 64)
             _check_fit(leader_epoch, 32)
-        partitions = [partition for partition, _, _, _ in self._rows]
+        partitions = self.partitions()
         self.lowest = min(partitions, default=0)
         self.highest = max(partitions, default=-1)
-        self.has_metadata = any(metadata for _, _, _, metadata in self._rows)
+        self.has_metadata = any(row.committed_metadata for row in self._rows)
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __iter__(self) -> Iterator[tuple[int, int, int, str]]:
-        """Partition, offset, leader epoch, metadata of each."""
+    def __iter__(self) -> Iterator[PartitionCommit]:
         return iter(self._rows)
 
+    def __getitem__(self, at: int) -> PartitionCommit:
+        if not 0 <= at < len(self._rows):
+            raise IndexError(f"partition {at} of {len(self._rows)}")
+        return self._rows[at]
+
     def partitions(self) -> list[int]:
-        return [partition for partition, _, _, _ in self._rows]
+        return [row.partition_index for row in self._rows]
 
 
 class Replaced:
