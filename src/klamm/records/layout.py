@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.types import ZERO_ID
@@ -78,8 +78,21 @@ class CommittedOffset(NamedTuple):
 Stored = tuple[int, CommittedOffset]  # the offset of its record in the log, and what was committed
 
 
+class AskedPartition(Protocol):
+    """One partition of an OffsetCommit request."""
+
+    @property
+    def partition_index(self) -> int: ...
+    @property
+    def committed_offset(self) -> int: ...
+    @property
+    def committed_leader_epoch(self) -> int: ...
+    @property
+    def committed_metadata(self) -> str | None: ...
+
+
 class PartitionCommit(NamedTuple):
-    """One partition of an OffsetCommit request, its fields named as there."""
+    """One partition of an OffsetCommit request, once it was read; named as there."""
 
     partition_index: int
     committed_offset: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from klamm.protocol.errors import ErrorCode
@@ -19,6 +20,8 @@ from klamm.protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from klamm.records.core import Commits
+from klamm.records.layout import AskedPartition
 
 
 class KnownTopic(NamedTuple):
@@ -59,8 +62,9 @@ def screen_commit(request: OffsetCommitRequest, directory: TopicDirectory) -> Sc
             refused.append(OffsetCommitResponseTopic(topic.topic_id, topic.name, answers))
             continue
         name, topic_id, count = known
-        partitions = [each for each in topic.partitions if 0 <= each.partition_index < count]
-        if len(partitions) < len(topic.partitions):
+        partitions = topic.partitions
+        if not _are_below(count, partitions):
+            partitions = [each for each in topic.partitions if 0 <= each.partition_index < count]
             answers = [
                 OffsetCommitResponsePartition(each.partition_index, ErrorCode.unknown_topic_or_partition)
                 for each in topic.partitions
@@ -80,6 +84,12 @@ def screen_commit(request: OffsetCommitRequest, directory: TopicDirectory) -> Sc
         uses_topic_ids=request.uses_topic_ids,
     )
     return ScreenedCommit(screened, refused)
+
+
+def _are_below(count: int, partitions: Iterable[AskedPartition]) -> bool:
+    if isinstance(partitions, Commits):
+        return partitions.lowest >= 0 and partitions.highest < count
+    return all(0 <= each.partition_index < count for each in partitions)
 
 
 def with_refused_commits(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
-from typing import Final, Protocol
+from typing import Final
 
 from klamm.protocol.types import ZERO_ID, Buffer
 from klamm.records._pure import hashes
@@ -16,6 +16,7 @@ from klamm.records.layout import (
     HEADER_BYTES,
     LENGTH_OVERHEAD_BYTES,
     MAGIC,
+    AskedPartition,
     CommitBlock,
     CommittedOffset,
     PartitionCommit,
@@ -31,19 +32,6 @@ _TAIL_BYTES: Final = 9  # of a value: commit timestamp, no tags
 _TOPIC_ID_TAG: Final = b"\x01\x00\x10"  # one tag, number 0, 16 bytes
 _PARTITION_BYTES: Final = 4  # at the end of a key
 _MIN_KEY_BYTES: Final = len(_OFFSET_KEY) + _PARTITION_BYTES
-
-
-class AskedPartition(Protocol):
-    """One partition of an OffsetCommit request."""
-
-    @property
-    def partition_index(self) -> int: ...
-    @property
-    def committed_offset(self) -> int: ...
-    @property
-    def committed_leader_epoch(self) -> int: ...
-    @property
-    def committed_metadata(self) -> str | None: ...
 
 
 class Commits:
