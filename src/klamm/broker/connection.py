@@ -25,6 +25,7 @@ from klamm.protocol.types import Buffer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from klamm.broker.outbox import Outbox
     from klamm.broker.services import Services
 
 MAX_UNDECIDED: Final = 64
@@ -61,6 +62,7 @@ class Connection(asyncio.Protocol):
         "_on_made",
         "_out",
         "_out_bytes",
+        "_outbox",
         "_parked",
         "_pump_is_due",
         "_reader",
@@ -83,6 +85,7 @@ class Connection(asyncio.Protocol):
         dispatcher: Dispatcher,
         refusals: RefusalLog,
         listener: str,
+        outbox: Outbox,
         *,
         on_made: Callable[[Connection], bool],
         on_lost: Callable[[Connection], None],
@@ -104,6 +107,7 @@ class Connection(asyncio.Protocol):
         self._parked: Answer | None = None
         self._out: list[Buffer] = []
         self._out_bytes = 0
+        self._outbox = outbox
         self._flush_is_due = False
         self._is_pumping = False
         self._pump_is_due = False
@@ -154,7 +158,8 @@ class Connection(asyncio.Protocol):
             self._take_in(data)
         if self._out:
             self._flush_out()
-        self._mind_reading()
+        if self._undecided or self._reading_is_paused:
+            self._mind_reading()
 
     def _take_in(self, data: bytes) -> None:
         undecided = self._undecided
@@ -222,8 +227,8 @@ class Connection(asyncio.Protocol):
             self._refuse(f"{endpoint}: {error}", "request")
             return
         context = self._context
-        if context.api_version != endpoint.version or context.client_id != client_id:
-            context = self._context = context.of(client_id, endpoint.version)
+        context.client_id = client_id
+        context.api_version = endpoint.version
         services = self._services
         meter = services.meter
         began_at_ms = 0 if meter is None else self._now_ms()
@@ -314,8 +319,9 @@ class Connection(asyncio.Protocol):
             # Not at once: the answer may come in the middle of a decision.
             self._pump_is_due = True
             self._loop.call_soon(self._pump_and_flush)
-        if self._out:
-            self._flush_soon()
+        if self._out and not self._flush_is_due:
+            self._flush_is_due = True
+            self._outbox.add(self)
         if self._takes_no_more:
             self._close_if_finished()
 
@@ -360,10 +366,14 @@ class Connection(asyncio.Protocol):
             size_bytes = head_bytes + sum(map(len, parts))
             self._out.append(endpoint.pack_head(size_bytes - 4, correlation_id))
             self._out += parts
-            self._sent(size_bytes)
-            return
-        body = parts[0] if len(parts) == 1 else b"".join(parts)
-        self._send(endpoint.pack_head(head_bytes - 4 + len(body), correlation_id) + body)
+        else:
+            body = parts[0] if len(parts) == 1 else b"".join(parts)
+            size_bytes = head_bytes + len(body)
+            self._out.append(endpoint.pack_head(size_bytes - 4, correlation_id) + body)
+        self._out_bytes += size_bytes
+        if self._out_bytes >= MAX_UNDECIDED_BYTES:
+            # A burst of large answers must feel the send buffer's limit while it is being decided.
+            self._flush_out()
 
     def _observe(
         self, endpoint: Endpoint, response: Any, started_at_ms: int, *, has_waited: bool = False
@@ -376,21 +386,14 @@ class Connection(asyncio.Protocol):
 
     def _send(self, data: bytes) -> None:
         self._out.append(data)
-        self._sent(len(data))
+        self._out_bytes += len(data)
 
-    def _sent(self, size_bytes: int) -> None:
-        self._out_bytes += size_bytes
-        if self._out_bytes >= MAX_UNDECIDED_BYTES:
-            # A burst of large answers must feel the send buffer's limit while it is being decided.
-            self._flush_out()
-
-    def _flush_soon(self) -> None:
-        if not self._flush_is_due:
-            self._flush_is_due = True
-            self._loop.call_soon(self._flush_out)
+    def flush(self) -> None:
+        """Send what was put down in this turn of the loop."""
+        self._flush_is_due = False
+        self._flush_out()
 
     def _flush_out(self) -> None:
-        self._flush_is_due = False
         out, size_bytes = self._out, self._out_bytes
         self._out, self._out_bytes = [], 0
         if self._transport is None or self._is_lost or not out:

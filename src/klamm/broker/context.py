@@ -14,7 +14,7 @@ Response = TypeVar("Response")
 
 @dataclass(slots=True)
 class RequestContext:
-    """Who asks, and how."""
+    """Who asks, and how. Each connection has one, which tells of the request that is being decided."""
 
     client_id: str  # "" when the client gave none
     client_host: str  # as Kafka prints it: "/127.0.0.1"
@@ -22,17 +22,6 @@ class RequestContext:
     api_version: int
     software_name: str = ""  # what the client said of itself in ApiVersions, if it did
     software_version: str = ""
-
-    def of(self, client_id: str, api_version: int) -> RequestContext:
-        """The same client with another name, or another version of an API."""
-        return RequestContext(
-            client_id,
-            self.client_host,
-            self.listener,
-            api_version,
-            self.software_name,
-            self.software_version,
-        )
 
 
 class CloseConnectionError(Exception):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from klamm.broker.connection import Connection
 from klamm.broker.dispatch import Dispatcher, RefusalLog
 from klamm.broker.listeners import Listener
+from klamm.broker.outbox import Outbox
 
 if TYPE_CHECKING:
     from klamm.broker.services import Services
@@ -128,6 +129,7 @@ class Server:
         self._services = services
         self._dispatcher = Dispatcher(services.routes)
         self._refusals = RefusalLog(services.clock)
+        self._outbox = Outbox(services.loop)
         self._listening: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
         self._by_ip: Counter[str] = Counter()
@@ -168,6 +170,7 @@ class Server:
             self._dispatcher,
             self._refusals,
             listener,
+            self._outbox,
             on_made=self._made,
             on_lost=self._lost,
         )

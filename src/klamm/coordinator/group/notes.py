@@ -180,7 +180,7 @@ def apply(state: GroupState, note: Note) -> None:
         case OffsetsStaged():
             _stage(state, note)
         case MemberAdded() | SyncParked() | IdHandedOut() | MemberRejoined():  # a thousand at a time
-            _apply_to_live(_live(state, note.group_id), note)
+            _apply_to_live(state.groups[note.group_id].live, note)
         case GroupOpened():
             state.of(note.group_id).live = note.live
         case GroupDropped():
@@ -189,13 +189,7 @@ def apply(state: GroupState, note: Note) -> None:
         case ExpiryQueued():
             state.expiry_queue = note.group_ids
         case _:
-            _apply_to_live(_live(state, note.group_id), note)
-
-
-def _live(state: GroupState, group_id: str) -> Live:
-    live = state.groups[group_id].live
-    assert live is not NOBODY, f"nobody opened {group_id}"
-    return live
+            _apply_to_live(state.groups[note.group_id].live, note)
 
 
 def _stage(state: GroupState, note: OffsetsStaged) -> None:
@@ -224,6 +218,7 @@ def _apply_to_live(
     | Synced
     | Assigned,
 ) -> None:
+    assert live is not NOBODY, f"{note} for a group that nobody opened"
     match note:  # the most frequent first
         case MemberAdded():
             _add(live, note.member, note.protocol_type)

@@ -25,22 +25,19 @@ def compile_decoder(
 ) -> Callable[[bytes, int], Any]:
     """A function that turns the bytes of one message version into our message."""
     compiler = _Decoder(classes, version, reader_of)
-    compiler.source.add("end = len(buf)")
-    compiler.source.add(f"left = {MAX_ELEMENTS}")
-    result = compiler.struct(schema)
-    compiler.source.add(f"return {result}")
-    decode = compiler.source.compile("decode", f"decode {schema.name} v{version}")
-    name = f"{schema.name} v{version}"
-
-    def checked(buffer: bytes, position: int) -> Any:
-        try:
-            return decode(buffer, position)
-        except DecodeError:
-            raise
-        except (struct.error, IndexError, UnicodeDecodeError) as error:
-            raise DecodeError(f"{name}: {error}") from error
-
-    return checked
+    source, name = compiler.source, f"{schema.name} v{version}"
+    source.shared("Wrong", DecodeError)
+    source.shared("NONSENSE", (struct.error, IndexError, UnicodeDecodeError))
+    with source.block("try:"):
+        source.add("end = len(buf)")
+        source.add(f"left = {MAX_ELEMENTS}")
+        source.add(f"return {compiler.struct(schema)}")
+    with source.block("except Wrong:"):
+        source.add("raise")
+    with source.block("except NONSENSE as error:"):
+        source.add(f"raise Wrong('{name}: {{}}'.format(error)) from error")
+    decode: Callable[[bytes, int], Any] = source.compile("decode", f"decode {name}")
+    return decode
 
 
 def long_uvarint(buffer: bytes, position: int, first: int) -> tuple[int, int]:
