@@ -18,7 +18,6 @@ from libc.string cimport memcmp, memcpy, memset
 from klamm.protocol.errors import DecodeError
 from klamm.records import arrow as _arrow
 from klamm.records import layout as _layout
-from klamm.records._pure.walk import parse_header as _explain_header
 
 
 cdef extern from "Python.h":

@@ -149,18 +149,16 @@ class GroupCoordinator:
         if not group_id:
             self.send(context.token, error_response(request, ErrorCode.invalid_group_id))
             return
-        shard = self.shards.by_partition.get(self.partition_for(group_id))
+        self._to_shard(group_id, request, context)
+
+    def _to_shard(self, group_id: str, request: object, context: Context) -> None:
+        partition = self.partition_for(group_id)
+        shard = self.shards.by_partition.get(partition)
         if shard is not None and shard.status is ACTIVE:
             shard.handle(request, context)
         else:
-            self._to_shard(group_id, request, context)
-
-    def _to_shard(self, group_id: str, request: object, context: Context) -> None:
-        shard = self.shards.find(self.partition_for(group_id))
-        if isinstance(shard, ErrorCode):
-            self.send(context.token, error_response(request, shard))
-        else:
-            shard.handle(request, context)
+            error_code = self.shards.why_not(partition)
+            self.send(context.token, error_response(request, error_code))
 
     def _sync(self, request: SyncGroupRequest, context: Context) -> None:
         if request.must_name_protocol and (request.protocol_type is None or request.protocol_name is None):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from klamm.protocol.errors import ErrorCode
@@ -73,17 +74,10 @@ def screen_commit(request: OffsetCommitRequest, directory: TopicDirectory) -> Sc
             refused.append(OffsetCommitResponseTopic(topic_id, name, answers))
         if partitions:
             accepted.append(OffsetCommitRequestTopic(topic_id, name, partitions))
-    screened = OffsetCommitRequest(
-        group_id=request.group_id,
-        generation_id_or_member_epoch=request.generation_id_or_member_epoch,
-        member_id=request.member_id,
-        group_instance_id=request.group_instance_id,
-        retention_time_ms=request.retention_time_ms,
-        topics=accepted,
-        knows_group_id_not_found=request.knows_group_id_not_found,
-        uses_topic_ids=request.uses_topic_ids,
-    )
-    return ScreenedCommit(screened, refused)
+    if refused:
+        return ScreenedCommit(replace(request, topics=accepted), refused)
+    request.topics = accepted  # nobody needs it as it came
+    return ScreenedCommit(request, refused)
 
 
 def _are_below(count: int, partitions: Iterable[AskedPartition]) -> bool:

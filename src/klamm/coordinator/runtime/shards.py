@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from klamm.coordinator.runtime.log import CoordinatorLog
 from klamm.coordinator.runtime.machine import Machine
 from klamm.coordinator.runtime.outcome import Context
-from klamm.coordinator.runtime.shard import ACTIVE, Host, Shard, Status
+from klamm.coordinator.runtime.shard import Host, Shard, Status
 from klamm.protocol.errors import ErrorCode
 
 Record = TypeVar("Record")
@@ -73,16 +73,12 @@ class Shards(Generic[Record, Note]):
             shard.unload(ErrorCode.coordinator_not_available)
         self.by_partition.clear()
 
-    def find(self, partition: int) -> Shard[Record, Note] | ErrorCode:
-        """The shard that serves a partition, or why there is none."""
+    def why_not(self, partition: int) -> ErrorCode:
+        """Why no shard serves a partition."""
+        shard = self.by_partition.get(partition)
         if self.is_stopped:
             return ErrorCode.coordinator_not_available
-        shard = self.by_partition.get(partition)
-        if shard is None:
-            return ErrorCode.not_coordinator
-        if shard.status is ACTIVE:
-            return shard
-        if shard.status is Status.LOADING:
+        if shard is not None and shard.status is Status.LOADING:
             return ErrorCode.coordinator_load_in_progress
         return ErrorCode.not_coordinator
 
