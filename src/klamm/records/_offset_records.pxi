@@ -1,5 +1,6 @@
 # Committed offsets to and from records of a coordinator's log. Included by _core.pyx, after _offset_table.pxi.
 
+cdef int LOG_APPEND_TIME_BIT = _layout.LOG_APPEND_TIME_BIT
 cdef enum:
     MAX_STRING_BYTES = 0x7FFF
     PARTITION_BYTES = 4  # at the end of a key
@@ -91,6 +92,38 @@ cdef inline const char *metadata_of(
     return text_of(<object>text, PY_SSIZE_T_MAX if block.expire_ms == -1 else MAX_STRING_BYTES, size)
 
 
+def store_batches(batches, Py_ssize_t position, dict tables not None):
+    """Store batch after batch, as long as they are plain offset records for the tables and nothing else."""
+    cdef Unstored reader = Unstored(batches, 0, 0, tables)
+    cdef const uint8_t *at
+    cdef const uint8_t *end = reader.at + reader.view.len
+    cdef Py_ssize_t size
+    cdef int64_t stored_until, next_offset = -1
+    check_position(position, reader.view.len)
+    at = reader.at + position
+    while is_plain_batch(at, end):
+        size = batch_bytes(at)
+        stored_until = last_offset(at) + 1
+        if not reader.store_all(at, size):
+            break
+        next_offset = stored_until
+        at += size
+    return at - <const uint8_t *>reader.view.buf, next_offset
+
+
+cdef bint is_plain_batch(const uint8_t *at, const uint8_t *end):
+    """Whether a whole batch is there that is neither compressed nor part of a transaction."""
+    return (
+        end - at >= HEADER_BYTES
+        and is_header(at)
+        and batch_bytes(at) <= end - at
+        and has_offsets(at)
+        and last_offset(at) < INT64_MAX
+        and klamm_i16(at + 21) & ~LOG_APPEND_TIME_BIT == 0
+        and checksum(0, at + 21, batch_bytes(at) - 21) == klamm_u32(at + 17)
+    )
+
+
 def store_records(region, Py_ssize_t count, int64_t base_offset, dict tables not None):
     """Store the plain offset records of a region in their tables; the records that need a closer look."""
     return Unstored(region, count, base_offset, tables)
@@ -165,6 +198,22 @@ cdef class Unstored:
             raise DecodeError(f"{count} records in {size} bytes are not what they claim to be")
         self.left = count
         return 0
+
+    cdef bint store_all(self, const uint8_t *batch, Py_ssize_t size) except -1:
+        """Store the records of a batch; false when somebody must look at it."""
+        cdef const uint8_t *end = batch + size
+        cdef klamm_record record
+        self.base_offset = klamm_i64(batch)
+        self.left = klamm_i32(batch + 57)
+        self.at = batch + HEADER_BYTES
+        if self.left < 0 or not is_sound(self.at, end - self.at, self.left, self.base_offset):
+            return False
+        while self.left > 0:
+            self.left -= 1
+            self.at = klamm_parse_record(self.at, end, &record)
+            if self.at == NULL or not self.store(&record):
+                return False
+        return True
 
     cdef bint store(self, const klamm_record *record) except -1:
         """Store a record; false when it needs a closer look."""

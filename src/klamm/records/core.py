@@ -45,6 +45,7 @@ __all__ = [
     "read_commits",
     "scan",
     "sound_header",
+    "store_batches",
     "store_records",
     "write_commit_answers",
 ]
@@ -70,6 +71,7 @@ Commits = _chosen.Commits
 OffsetTable = _chosen.OffsetTable
 Replaced = _chosen.Replaced
 encode_commits = _chosen.encode_commits
+store_batches = _chosen.store_batches
 store_records = _chosen.store_records
 read_commits = _chosen.read_commits
 write_commit_answers = _chosen.write_commit_answers

@@ -23,7 +23,7 @@ from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.coordinator.runtime.timers import TimerChange
 from klamm.protocol.errors import DecodeError
 from klamm.records.batch import BatchHeader, crc_is_valid, iter_headers
-from klamm.records.core import OffsetTable, store_records
+from klamm.records.core import OffsetTable, store_batches, store_records
 from klamm.records.layout import CommittedOffset
 from klamm.records.markers import decode_marker
 from klamm.records.record import Record, decode_records, records_region
@@ -46,12 +46,20 @@ class Loader:
         next_offset = -1
         position = 0
         try:
-            for position, header in iter_headers(batches):
+            while True:
+                # Nearly all that there is goes this way.
+                position, stored_until = store_batches(batches, position, self._tables)
+                next_offset = max(next_offset, stored_until)
+                other = next(iter_headers(batches, position), None)
+                if other is None:
+                    break
+                _, header = other
                 next_offset = header.base_offset
                 if not crc_is_valid(batches, position, header):
                     raise DecodeError("its checksum is wrong")
                 self._load_batch(batches, position, header)
                 next_offset = header.next_offset
+                position += header.size_bytes
         except DecodeError as error:
             where = f"the batch at offset {next_offset}" if next_offset >= 0 else "what was read"
             raise CorruptLogError(f"{where} cannot be read: {error}") from error

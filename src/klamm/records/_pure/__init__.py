@@ -12,6 +12,7 @@ from klamm.records._pure.offset_table import (
     OffsetTable,
     Replaced,
     encode_commits,
+    store_batches,
     store_records,
 )
 from klamm.records._pure.offsets import decode_offset_commits
@@ -38,6 +39,7 @@ __all__ = [
     "read_commits",
     "scan",
     "sound_header",
+    "store_batches",
     "store_records",
     "write_commit_answers",
 ]

@@ -6,21 +6,26 @@ from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Final
 
+from klamm.protocol.errors import DecodeError
 from klamm.protocol.types import ZERO_ID, Buffer
 from klamm.records._pure import hashes
 from klamm.records._pure.region import decode_region, encode_record
+from klamm.records._pure.walk import check_position, fault, parse_header
 from klamm.records.layout import (
     ATTRIBUTES_AT,
     CRC_AT,
     HEADER,
     HEADER_BYTES,
     LENGTH_OVERHEAD_BYTES,
+    LOG_APPEND_TIME_BIT,
     MAGIC,
+    MAX_INT64,
     AskedPartition,
     CommitBlock,
     CommittedOffset,
     PartitionCommit,
     Record,
+    ScanEnd,
     Stored,
 )
 
@@ -206,6 +211,30 @@ def _compact_string(text: str) -> bytes:
         left >>= 7
     length.append(left)
     return bytes(length) + raw
+
+
+def store_batches(batches: Buffer, position: int, tables: dict[bytes, OffsetTable]) -> tuple[int, int]:
+    """Store batch after batch, as long as they are plain offset records for the tables and nothing else.
+
+    The position of the first batch that somebody must look at, and the offset after the last batch before it;
+    -1 when there is none. What is plain at the beginning of that batch is stored already, and may be again.
+    """
+    end = len(batches)
+    check_position(position, end)
+    next_offset = -1
+    while fault(batches, position, end) is ScanEnd.WHOLE:
+        header = parse_header(batches, position)
+        batch_end = position + header.size_bytes
+        if header.attributes & ~LOG_APPEND_TIME_BIT or header.last_offset == MAX_INT64:
+            break
+        region = memoryview(batches)[position + HEADER_BYTES : batch_end]
+        try:
+            if any(store_records(region, header.record_count, header.base_offset, tables)):
+                break
+        except DecodeError:
+            break
+        position, next_offset = batch_end, header.next_offset
+    return position, next_offset
 
 
 def store_records(

@@ -90,7 +90,7 @@ def find_batch(buffer: Buffer, position: int, target_offset: int) -> int:
     Looks at headers alone: the batch found may end beyond the buffer. DecodeError where no batch can be.
     """
     end = len(buffer)
-    _check_position(position, end)
+    check_position(position, end)
     while end - position >= HEADER_BYTES:
         header = parse_header(buffer, position)
         if _last_offset(header) >= target_offset:
@@ -105,7 +105,7 @@ def last_whole_batch_end(buffer: Buffer, position: int, limit: int, until_offset
     The position itself when not even the first one is. DecodeError where no batch can be.
     """
     end = min(len(buffer), limit)
-    _check_position(position, len(buffer))
+    check_position(position, len(buffer))
     while end - position >= HEADER_BYTES:
         header = parse_header(buffer, position)
         next_position = position + header.batch_length + LENGTH_OVERHEAD_BYTES
@@ -118,11 +118,11 @@ def last_whole_batch_end(buffer: Buffer, position: int, limit: int, until_offset
 def scan(buffer: Buffer, position: int = 0) -> Scan:
     """Every batch up to the first that is cut, impossible or damaged. Never raises for what it reads."""
     end = len(buffer)
-    _check_position(position, end)
+    check_position(position, end)
     batches: list[tuple[int, BatchHeader]] = []
     stopped_by = ScanEnd.WHOLE
     while position < end:
-        stopped_by = _fault(buffer, position, end)
+        stopped_by = fault(buffer, position, end)
         if stopped_by is not ScanEnd.WHOLE:
             break
         header = parse_header(buffer, position)
@@ -131,7 +131,8 @@ def scan(buffer: Buffer, position: int = 0) -> Scan:
     return Scan(batches, position, stopped_by)
 
 
-def _fault(buffer: Buffer, position: int, end: int) -> ScanEnd:
+def fault(buffer: Buffer, position: int, end: int) -> ScanEnd:
+    """What is wrong with the batch at a position; WHOLE if nothing is."""
     if end - position < HEADER_BYTES:
         return ScanEnd.TRUNCATED
     header: BatchHeader = tuple.__new__(BatchHeader, HEADER.unpack_from(buffer, position))
@@ -156,6 +157,7 @@ def _last_offset(header: BatchHeader) -> int:
     return last_offset
 
 
-def _check_position(position: int, end: int) -> None:
+def check_position(position: int, end: int) -> None:
+    """Refuse a position outside of a buffer."""
     if not 0 <= position <= end:
         raise ValueError(f"position {position} in a buffer of {end} bytes")
