@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 from klamm.protocol.codec.encoding import uvarint
 from klamm.protocol.errors import DecodeError
 
+_INT8: Final = struct.Struct(">b")
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
@@ -29,31 +30,49 @@ class Reader:
         return len(self._buffer) - self.position
 
     def raw(self, length: int) -> bytes:
-        if length < 0 or length > self.remaining:
-            raise DecodeError(f"{length} bytes wanted, {self.remaining} left")
         start = self.position
-        self.position += length
-        return bytes(self._buffer[start : self.position])
+        stop = start + length
+        if length < 0 or stop > len(self._buffer):
+            raise self._short(length)
+        self.position = stop
+        return bytes(self._buffer[start:stop])
 
     def int8(self) -> int:
-        return int.from_bytes(self.raw(1), "big", signed=True)
+        return self._fixed(_INT8)
 
     def int16(self) -> int:
-        return int.from_bytes(self.raw(2), "big", signed=True)
+        return self._fixed(_INT16)
 
     def int32(self) -> int:
-        return int.from_bytes(self.raw(4), "big", signed=True)
+        return self._fixed(_INT32)
 
     def int64(self) -> int:
-        return int.from_bytes(self.raw(8), "big", signed=True)
+        return self._fixed(_INT64)
+
+    def _fixed(self, kind: struct.Struct) -> int:
+        start = self.position
+        stop = start + kind.size
+        if stop > len(self._buffer):
+            raise self._short(kind.size)
+        self.position = stop
+        value: int = kind.unpack_from(self._buffer, start)[0]
+        return value
+
+    def _short(self, length: int) -> DecodeError:
+        return DecodeError(f"{length} bytes wanted, {self.remaining} left")
 
     def uvarint(self) -> int:
+        buffer, position = self._buffer, self.position
         value = 0
         for shift in (0, 7, 14, 21, 28):
-            byte = self.raw(1)[0]
-            value |= (byte & 0x7F) << shift
+            if position >= len(buffer):
+                raise self._short(1)
+            byte = buffer[position]
+            position += 1
             if byte < 0x80:
-                return value
+                self.position = position
+                return value | byte << shift
+            value |= (byte & 0x7F) << shift
         raise DecodeError("a varint of more than five bytes")
 
     def nullable_string(self) -> str | None:
