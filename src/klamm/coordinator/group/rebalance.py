@@ -58,6 +58,9 @@ def prepare_rebalance(
         delay_ms = draft.state.config.group_initial_rebalance_delay_ms
         initial_delay = InitialDelay(delay_ms, max(timeout_ms - delay_ms, 0))
         timeout_ms = delay_ms
+        if delay_ms == 0:
+            # Not by a timer: those who come before it fires would only have to join once more.
+            draft.then.append(JoinTimeUp(live.group_id))
     else:
         draft.then.append(JoinCheck(live.group_id))
     draft.timers.append((live.sync_timer, None))
