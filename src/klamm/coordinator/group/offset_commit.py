@@ -31,6 +31,7 @@ from klamm.records.layout import CommitBlock
 # Nobody changes an answer, so one for each of the usual partitions serves every commit.
 _ACCEPTED: Final = tuple([OffsetCommitResponsePartition(index) for index in range(256)])
 _NOTHING_STORED: Final = OffsetTable()
+_BLOCK: Final = partial(tuple.__new__, CommitBlock)  # takes half the time of calling the class
 
 
 def offset_commit(state: GroupState, request: OffsetCommitRequest, context: Context) -> GroupOutcome:
@@ -93,8 +94,7 @@ def _staged(
         commits, answers = _screened(topic.partitions, state.config.offset_metadata_max_bytes)
         topics.append(OffsetCommitResponseTopic(topic_id, name, answers))
         if commits:
-            block = (request.group_id, name, topic_id, commits, timestamp_ms, expire_ms)
-            records.append(CommitBlock(*block))
+            records.append(_BLOCK((request.group_id, name, topic_id, commits, timestamp_ms, expire_ms)))
             replaced.append((name, known.get(name, _NOTHING_STORED).replaced_by(commits)))
     return OffsetCommitResponse(topics=topics), records, tuple(replaced)
 

@@ -40,15 +40,10 @@ class TopicDirectory(Protocol):
     def by_id(self, topic_id: bytes) -> KnownTopic | None: ...
 
 
-class ScreenedCommit(NamedTuple):
-    """A commit for topics that exist, and the answers for the rest."""
-
-    request: OffsetCommitRequest
-    refused: list[OffsetCommitResponseTopic]
-
-
-def screen_commit(request: OffsetCommitRequest, directory: TopicDirectory) -> ScreenedCommit:
-    """Take out what does not exist, and give every topic its name and its id."""
+def screen_commit(
+    request: OffsetCommitRequest, directory: TopicDirectory
+) -> tuple[OffsetCommitRequest, list[OffsetCommitResponseTopic]]:
+    """Take out what does not exist, and give every topic its name and its id; the answers for the rest."""
     accepted: list[OffsetCommitRequestTopic] = []
     refused: list[OffsetCommitResponseTopic] = []
     for topic in request.topics:
@@ -75,9 +70,9 @@ def screen_commit(request: OffsetCommitRequest, directory: TopicDirectory) -> Sc
         if partitions:
             accepted.append(OffsetCommitRequestTopic(topic_id, name, partitions))
     if refused:
-        return ScreenedCommit(replace(request, topics=accepted), refused)
+        return replace(request, topics=accepted), refused
     request.topics = accepted  # nobody needs it as it came
-    return ScreenedCommit(request, refused)
+    return request, refused
 
 
 def _are_below(count: int, partitions: Iterable[AskedPartition]) -> bool:
