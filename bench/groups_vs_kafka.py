@@ -9,7 +9,8 @@ never idle: every member has one heartbeat in flight, every group one commit. He
 members, always 96 in flight: does one cost more when there are many? Rebalances: from the first
 JoinGroup to the last assignment, members on a connection each, without initial delay; then with one more
 member, whom the others notice by heartbeats that they send at once. Last a restart on 1,000,000 offset
-records. Kafka acknowledges what is in the page cache, klamm what is on the disk.
+records. The 100,000 members and the restart have a broker of their own each, which nothing else has used.
+Kafka acknowledges what is in the page cache, klamm what is on the disk.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ MEMBERS = 1_000
 GROUPS = 200
 PARTITIONS = 10
 FILLED_PARTITIONS = 100
+ALONE = ({"heartbeats", "commits", "rebalances"}, {"growth"}, {"load"})  # those that share a broker
 
 HEARTBEATS = Figure(f"heartbeats, {MEMBERS:,} members, {LANES} connections", "/s", more_is_better=True)
 HEARTBEAT_CPU = Figure("broker CPU per heartbeat", "µs", more_is_better=False)
@@ -70,6 +72,22 @@ FULL = Amounts(6, 6, {10: 15, 100: 9, 1_000: 5, 5_000: 3}, 1_000_000, 1_000)
 QUICK = Amounts(0.5, 0.5, {10: 2, 100: 2}, 20_000, 3)
 
 
+def measure_growth(report: Report, name: str, broker: Running, amounts: Amounts) -> None:
+    """Heartbeats of few members, then of many."""
+    address, pid = ("127.0.0.1", broker.port), broker.pid
+    for figure, groups in ((FEW_CPU, 1), (MANY_CPU, amounts.groups)):
+        rate = spread_heartbeats(
+            address,
+            pid,
+            groups=groups,
+            size=100,
+            lanes=LANES,
+            warm_up_s=amounts.warm_up_s,
+            measure_s=amounts.measure_s,
+        )
+        report.add(figure, name, rate.cpu_us)
+
+
 def measure_rates(report: Report, name: str, broker: Running, amounts: Amounts, parts: set[str]) -> None:
     """Requests that settled members send all the time."""
     address, pid = ("127.0.0.1", broker.port), broker.pid
@@ -78,11 +96,6 @@ def measure_rates(report: Report, name: str, broker: Running, amounts: Amounts, 
         beating = heartbeats(address, pid, members=MEMBERS, lanes=LANES, **times)
         report.add(HEARTBEATS, name, beating.per_second)
         report.add(HEARTBEAT_CPU, name, beating.cpu_us)
-    if "growth" in parts:
-        few = spread_heartbeats(address, pid, groups=1, size=100, lanes=LANES, **times)
-        many = spread_heartbeats(address, pid, groups=amounts.groups, size=100, lanes=LANES, **times)
-        report.add(FEW_CPU, name, few.cpu_us)
-        report.add(MANY_CPU, name, many.cpu_us)
     if "commits" in parts:
         committing = commits(address, pid, groups=GROUPS, partitions=PARTITIONS, lanes=LANES, **times)
         report.add(COMMITS, name, committing.per_second)
@@ -139,7 +152,7 @@ def measure_load(report: Report, name: str, broker: Running, amounts: Amounts) -
 
 
 def measure(report: Report, name: str, folder: Path, amounts: Amounts, parts: set[str]) -> None:
-    """One broker through all loads, from an empty folder."""
+    """One broker through some loads, from an empty folder."""
     broker = SUBJECTS[name].make(folder)
     broker.start()
     try:
@@ -149,6 +162,8 @@ def measure(report: Report, name: str, folder: Path, amounts: Amounts, parts: se
         measure_rates(report, name, broker, amounts, parts)
         if "rebalances" in parts:
             measure_rebalances(report, name, address, amounts)
+        if "growth" in parts:
+            measure_growth(report, name, broker, amounts)
         if "load" in parts:
             measure_load(report, name, broker, amounts)
     finally:
@@ -183,11 +198,13 @@ def main() -> None:
         # Every other round backwards, so that nobody always follows the same neighbour.
         for name in names if turn % 2 == 0 else reversed(names):
             print(f"round {turn + 1} of {arguments.rounds}: {name}", flush=True)
-            folder = Path(tempfile.mkdtemp(prefix="klamm-bench-", dir=arguments.folder))
-            try:
-                measure(report, name, folder, amounts, set(arguments.parts.split(",")))
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
+            for parts in ALONE:
+                if asked := parts & set(arguments.parts.split(",")):
+                    folder = Path(tempfile.mkdtemp(prefix="klamm-bench-", dir=arguments.folder))
+                    try:
+                        measure(report, name, folder, amounts, asked)
+                    finally:
+                        shutil.rmtree(folder, ignore_errors=True)
     written = report.write(arguments.name or f"groups-{circumstances()['commit'].split()[0]}")
     print(f"\n{report.table()}\n\nwritten to {written}")
 
