@@ -186,7 +186,7 @@ def test_a_group_in_use_is_described_and_protected(own: Own, topic: str) -> None
             group: ErrorCode.non_empty_group,
             f"{group}-not": ErrorCode.group_id_not_found,
         }
-        assert codes(own.admin.reset_group_offsets(group, to="earliest")) == dict.fromkeys(
+        assert codes(own.admin.reset_group_offsets(group, partitions, to="earliest")) == dict.fromkeys(
             partitions, ErrorCode.unknown_member_id
         )
         assert codes(own.admin.delete_group_offsets(group, [partitions[0]])) == {
