@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
 
 from klamm.coordinator.group import events
 from klamm.coordinator.group.draft import Draft, GroupOutcome
@@ -28,7 +27,6 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from klamm.protocol.messages.sync_group import SyncGroupResponse
 
-ARRIVAL_MS: Final = 5  # without an initial delay: how long ids that were handed out are waited for
 NOTHING: GroupOutcome = Outcome()  # decided that there is nothing to do
 
 
@@ -57,11 +55,11 @@ def prepare_rebalance(
                 draft.arm(member)  # its session may have ended unnoticed while it waited
                 draft.answer(SyncGroupResponse(error_code=sync_error), member.parked_sync.token)
     if live.phase is EMPTY:
-        # Whoever was handed an id a moment ago is on the way, and would make all others join once more.
-        delay_ms = draft.state.config.group_initial_rebalance_delay_ms or ARRIVAL_MS
+        delay_ms = draft.state.config.group_initial_rebalance_delay_ms
         initial_delay = InitialDelay(delay_ms, max(timeout_ms - delay_ms, 0))
         timeout_ms = delay_ms
-    draft.then.append(JoinCheck(live.group_id))
+    else:
+        draft.then.append(JoinCheck(live.group_id))
     draft.timers.append((live.sync_timer, None))
     draft.timers.append((live.join_timer, now_ms + timeout_ms))
     rebalance = Rebalance(trigger=trigger, generation_before=live.generation, started_at_ms=now_ms)
@@ -100,7 +98,7 @@ def check_join(state: GroupState, signal: JoinCheck, context: Context) -> GroupO
     live = group.live
     is_over = (
         live.phase is PREPARING
-        and (live.initial_delay is None or not state.config.group_initial_rebalance_delay_ms)
+        and live.initial_delay is None
         and live.awaiting_join == len(live.members)
         and not live.pending
     )
@@ -116,7 +114,7 @@ def join_time_up(state: GroupState, signal: JoinTimeUp, context: Context) -> Gro
     delay = live.initial_delay
     if delay is None or not live.has_new_member or delay.remaining_ms == 0:
         return complete_join(state, live, context)
-    wait_ms = min(delay.wait_ms, delay.remaining_ms)
+    wait_ms = min(state.config.group_initial_rebalance_delay_ms, delay.remaining_ms)
     longer = InitialDelay(wait_ms, max(delay.remaining_ms - delay.wait_ms, 0))
     return Outcome(
         notes=(DelayExtended(live.group_id, longer),),

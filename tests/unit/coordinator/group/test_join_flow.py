@@ -6,7 +6,6 @@ import pytest
 
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.phases import Phase
-from klamm.coordinator.group.rebalance import ARRIVAL_MS
 from klamm.protocol.errors import ErrorCode
 from unit.coordinator.asking import assignment, subscription
 from unit.coordinator.driver import World
@@ -305,26 +304,7 @@ def test_a_join_that_is_repeated_while_it_waits_ends_the_older_one_without_data(
 def test_without_an_initial_delay_the_first_joiner_is_answered_at_once() -> None:
     world = World(GroupConfig(group_initial_rebalance_delay_ms=0))
     call = world.join()
-    assert call.response.generation_id == 1
-
-
-def test_without_an_initial_delay_those_who_were_handed_an_id_are_waited_for() -> None:
-    world = World(GroupConfig(group_initial_rebalance_delay_ms=0))
-    ids = [world.join(version=9).response.member_id for _ in range(3)]
-    first, second = world.join(ids[0]), world.join(ids[1])
-    world.pass_ms(ARRIVAL_MS)
-    assert not first.is_answered  # another came meanwhile
-    third = world.join(ids[2])
-    assert [call.response.generation_id for call in (first, second, third)] == [1, 1, 1]
-
-
-def test_without_an_initial_delay_nobody_waits_long_for_an_id_that_is_not_used() -> None:
-    world = World(GroupConfig(group_initial_rebalance_delay_ms=0))
-    used, _ = [world.join(version=9).response.member_id for _ in range(2)]
-    call = world.join(used)
-    world.pass_ms(ARRIVAL_MS - 1)
-    assert not call.is_answered
-    world.pass_ms(1)
+    world.pass_ms(0)
     assert call.response.generation_id == 1
 
 
