@@ -9,8 +9,8 @@ from typing import Final
 
 from klamm.broker.fetch_sessions import FetchTarget
 from klamm.broker.image import ClusterImage
-from klamm.broker.partitions import NO_ERROR, Partition, PartitionRegistry
-from klamm.protocol.errors import ErrorCode
+from klamm.broker.partitions import Partition, PartitionRegistry
+from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, FetchResponse, PartitionData
 from klamm.protocol.types import Buffer
 from klamm.records.batch import iter_headers

@@ -13,9 +13,9 @@ from asyncio import AbstractEventLoop, Future, ensure_future
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from klamm.broker.partitions import NO_ERROR, Partition
+from klamm.broker.partitions import Partition
 from klamm.clock import Clock
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.storage.log import LogError, PartitionLog, SyncTicket
 
 if TYPE_CHECKING:

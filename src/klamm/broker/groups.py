@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 from klamm.broker.context import Parked, Promise, RequestContext
 from klamm.broker.group_events import EventWriter
 from klamm.broker.group_logs import PartitionCoordinatorLog
-from klamm.broker.partitions import NO_ERROR
 from klamm.broker.topic_names import OFFSETS_TOPIC
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.coordinator import GroupCoordinator
@@ -20,6 +19,7 @@ from klamm.coordinator.group.events import Cause, OffsetsRemoved, RebalanceCompl
 from klamm.coordinator.group.topics import KnownTopic
 from klamm.coordinator.runtime.outcome import Context
 from klamm.coordinator.runtime.shard import Shard, Status
+from klamm.protocol.errors import NO_ERROR
 from klamm.protocol.messages.join_group import JoinGroupRequest
 
 if TYPE_CHECKING:

@@ -6,17 +6,15 @@ import logging
 from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from klamm.broker.counters import TopicTallies
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.types import TopicPartition
 from klamm.storage.log import LogError, LogStore, PartitionLog
 from klamm.storage.topic_config import TopicConfig
 
 Watcher = Callable[[], None]
-
-NO_ERROR: Final = ErrorCode.none  # an enum's member is looked up slowly, and this one for every request
 
 _log = logging.getLogger(__name__)
 

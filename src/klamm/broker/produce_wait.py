@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from klamm.broker.context import Promise
 from klamm.broker.deadlines import Deadlines
-from klamm.broker.partitions import NO_ERROR, Partition
-from klamm.protocol.errors import ErrorCode
+from klamm.broker.partitions import Partition
+from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 
 

@@ -11,7 +11,8 @@ from asyncio import AbstractEventLoop, Future
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from klamm.broker.partitions import NO_ERROR, Partition
+from klamm.broker.partitions import Partition
+from klamm.protocol.errors import NO_ERROR
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Final
 
 from klamm.broker.config import BrokerConfig
 from klamm.config import LONG_MAX
-from klamm.protocol.errors import DecodeError, ErrorCode
+from klamm.protocol.errors import NO_ERROR, DecodeError, ErrorCode
 from klamm.protocol.types import Buffer
 from klamm.records.batch import BatchHeader, TimestampType, correct_max_timestamp, set_append_time
 from klamm.records.compression import Codec
@@ -21,7 +21,6 @@ from klamm.records.record import Record, decode_records, recompress
 from klamm.storage.topic_config import TopicConfig
 
 NO_TIMESTAMP: Final = -1
-NO_ERROR: Final = ErrorCode.none
 _CODECS: Final = {
     "uncompressed": Codec.NONE,
     "gzip": Codec.GZIP,

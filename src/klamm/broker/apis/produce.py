@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from klamm.broker.context import Answer, CloseConnectionError, RequestContext
-from klamm.broker.partitions import NO_ERROR, Partition
+from klamm.broker.partitions import Partition
 from klamm.broker.produce_wait import Appended, ProduceWait, SingleWait, refuse
 from klamm.broker.services import Services
 from klamm.broker.topic_names import INTERNAL_TOPICS
 from klamm.broker.validation import BatchRefusedError, checked_batch
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,

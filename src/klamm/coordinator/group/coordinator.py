@@ -107,7 +107,7 @@ class GroupCoordinator:
     def groups(self) -> Iterator[Group]:
         """Every group of the shards that are served."""
         for shard in self.shards:
-            if shard.status is Status.ACTIVE and isinstance(shard.machine, GroupMachine):
+            if shard.status is ACTIVE and isinstance(shard.machine, GroupMachine):
                 yield from shard.machine.state.groups.values()
 
     def handle(self, request: object, context: Context) -> None:
@@ -216,7 +216,7 @@ class GroupCoordinator:
             return
         shards = list(self.shards)
         is_loading = any(shard.status is Status.LOADING for shard in shards)
-        active = [shard for shard in shards if shard.status is Status.ACTIVE]
+        active = [shard for shard in shards if shard.status is ACTIVE]
         error_code = ErrorCode.coordinator_load_in_progress if is_loading else ErrorCode.none
         merge = partial(_merge_listed, error_code)
         if not active:
