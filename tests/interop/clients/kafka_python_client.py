@@ -189,6 +189,10 @@ class KafkaPythonClient:
             partition_assignment_strategy=[ASSIGNORS[command["assignor"]]],
         ) as consumer:
             consumer.subscribe([command["topic"]], listener=Listener())
+            # A leader that learns of the topic only after its first assignment joins once more, and when its
+            # poll() ends in between, kafka-python 3.0.12 forgets that join: it neither takes the new
+            # assignment nor heartbeats again. So let it know the topic before it joins.
+            consumer.partitions_for_topic(command["topic"])
             while not stopped.is_set():
                 polled = consumer.poll(100)
                 for records in polled.values():
