@@ -2,7 +2,7 @@
 
 A request is *undecided* until its handler ran, *parked* while its handler waits for something to happen,
 *held* while only its answer waits for the disk. Behind a parked request nothing is decided; behind a held
-one everything is.
+one everything is, but for an OffsetFetch: it tells what is on the disk, and is to find the commits before it.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ _JOINED_BYTES: Final = 16 * 1024  # parts below this size cost more as parts tha
 _LINGER_S: Final = 5
 
 _API_VERSIONS_KEY: Final = int(ApiKey.API_VERSIONS).to_bytes(2, "big")
+_OFFSET_FETCH_KEY: Final = int(ApiKey.OFFSET_FETCH).to_bytes(2, "big")
 # Error 35 in the layout of version 0, naming only ApiVersions itself: the client tries again, lower.
 _UNSUPPORTED_VERSION: Final = Struct(">iihihhh")
 
@@ -152,7 +153,7 @@ class Connection(asyncio.Protocol):
         frame = None
         if not self._undecided and self._may_decide():
             frame = self._reader.only(data)
-        if frame is not None:
+        if frame is not None and not (self._unanswered and frame[:2] == _OFFSET_FETCH_KEY):
             self._decide(frame)
         else:
             self._take_in(data)
@@ -198,6 +199,8 @@ class Connection(asyncio.Protocol):
         undecided = self._undecided
         try:
             while undecided and self._may_decide():
+                if self._unanswered and undecided[0][:2] == _OFFSET_FETCH_KEY:
+                    break
                 frame = undecided.popleft()
                 self._undecided_bytes -= len(frame)
                 self._decide(frame)

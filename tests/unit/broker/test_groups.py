@@ -304,6 +304,29 @@ def test_commits_of_one_connection_share_a_flush(jar: Jar) -> None:
     assert jar.services.flusher.rounds <= rounds + 2
 
 
+@pytest.mark.parametrize("in_one_piece", [True, False])
+@pytest.mark.parametrize("require_stable", [True, False])
+def test_a_fetch_behind_a_commit_of_its_connection_finds_it(
+    jar: Jar, in_one_piece: bool, require_stable: bool
+) -> None:
+    client = ready(jar)
+    client.ask(ApiKey.OFFSET_COMMIT, 8, commit(1))
+    jar.disk.delay_ms = 50
+    fetch = OffsetFetchRequest(
+        group_id="simple", topics=[OffsetFetchRequestTopic("t", [0])], require_stable=require_stable
+    )
+    pieces = [
+        client.request(ApiKey.OFFSET_COMMIT, 8, commit(2)),
+        client.request(ApiKey.OFFSET_FETCH, 7, fetch),
+    ]
+    for piece in [b"".join(pieces)] if in_one_piece else pieces:
+        client.send_bytes(piece)
+        jar.pass_ms(1)
+    jar.pass_ms(120)
+    _, found = client.new_answers()
+    assert (found.topics[0].partitions[0].committed_offset, found.error_code) == (2, 0)
+
+
 def test_a_flush_that_fails_is_told_and_forgotten(jar: Jar) -> None:
     client = ready(jar)
     client.ask(ApiKey.OFFSET_COMMIT, 8, commit(1))
