@@ -15,6 +15,7 @@ from klamm.protocol.api import ApiKey
 from klamm.protocol.codec import request_decoder, request_encoder, response_decoder, response_encoder
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.implied import IMPLIED
+from klamm.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from klamm.protocol.messages.heartbeat import HeartbeatRequest
 from klamm.protocol.schema import Direction, schema_versions
 from unit.protocol.samples import ours, plain_values, schema, theirs
@@ -158,3 +159,13 @@ def test_a_string_that_other_versions_could_not_repeat_is_refused(length: int, i
     else:
         with pytest.raises(DecodeError, match="32768 bytes"):
             decode(encoded, 0)
+
+
+@pytest.mark.parametrize("version", [4, 7])
+def test_an_error_message_that_quotes_too_much_is_cut_where_clients_stop_reading(version: int) -> None:
+    encode, decode = codecs(ApiKey.CREATE_TOPICS, version, "response")
+    told = "no ü" * 10_000
+    result = CreatableTopicResult(name="t", error_code=17, error_message=told)
+    (read,) = decode(b"".join(encode(CreateTopicsResponse(topics=[result]))), 0).topics
+    assert told.startswith(read.error_message)
+    assert 32_767 - 2 < len(read.error_message.encode()) <= 32_767

@@ -7,13 +7,12 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from klamm.protocol.codec.layout import FIXED, Source, is_fixed, smallest_size
+from klamm.protocol.codec.layout import FIXED, MAX_STRING_BYTES, Source, is_fixed, smallest_size
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.implied import IMPLIED
 from klamm.protocol.schema import SchemaField, Struct
 
 MAX_ELEMENTS: Final = 200_000  # of all arrays of one message together
-MAX_STRING_BYTES: Final = 0x7FFF  # flexible versions have room for more, the others could not repeat it
 
 ReadElements = Callable[[bytes, int, int], tuple[Iterable[Any], int]]
 """From a buffer, a position and a count to so many elements and the position behind them."""

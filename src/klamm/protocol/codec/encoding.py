@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from klamm.protocol.codec.layout import FIXED, Source
+from klamm.protocol.codec.layout import FIXED, MAX_STRING_BYTES, Source
 from klamm.protocol.schema import SchemaField, Struct
 from klamm.protocol.types import Buffer
 
@@ -27,6 +27,12 @@ def uvarint(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
+
+
+def explanation(text: str) -> bytes:
+    """An error message, cut where a client would refuse to read on: it may quote what the client sent."""
+    raw = text.encode()
+    return raw if len(raw) <= MAX_STRING_BYTES else raw[:MAX_STRING_BYTES].decode(errors="ignore").encode()
 
 
 def compile_encoder(schema: Struct, writer_of: WriterOf) -> Callable[[Any], list[Buffer]]:
@@ -50,6 +56,7 @@ class _Encoder:
         self.source = Source("def encode(m):")
         self.source.shared("uv", uvarint)
         self.source.shared("short", _SHORT)
+        self.source.shared("explanation", explanation)
         self._run: list[tuple[str, str]] = []  # (struct code, expression)
         self._pending: list[str] = []  # expressions of bytes
         self._out = "out"
@@ -109,7 +116,9 @@ class _Encoder:
         # A version that cannot say null says empty.
         body = self.source.fresh("b")
         length = f"len({body})"
-        encode = ".encode()" if field.type == "string" else ""
+        encode = f"{body}.encode()" if field.type == "string" else ""
+        if encode and field.name.endswith("error_message"):
+            encode = f"explanation({body})"
         self.source.add(f"{body} = {value}")
         if field.is_nullable:
             length = self.source.fresh("n")
@@ -118,10 +127,10 @@ class _Encoder:
                 self.source.add(f"{length} = -1")
             with self.source.block("else:"):
                 if encode:
-                    self.source.add(f"{body} = {body}{encode}")
+                    self.source.add(f"{body} = {encode}")
                 self.source.add(f"{length} = len({body})")
         elif encode:
-            self.source.add(f"{body} = {body}.encode() if {body} else b''")
+            self.source.add(f"{body} = {encode} if {body} else b''")
         else:
             with self.source.block(f"if {body} is None:"):
                 self.source.add(f"{body} = b''")

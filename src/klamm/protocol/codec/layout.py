@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from klamm.protocol.schema import SchemaField, Struct
 
+MAX_STRING_BYTES: Final = 0x7FFF  # flexible versions have room for more, the others could not repeat it
 FIXED: Final = {
     "int8": "b",
     "int16": "h",
