@@ -120,14 +120,9 @@ class Watch:
 
     def settle(self, members: Sequence[Member], partition_count: int, *, everyone: bool = True) -> None:
         """Wait until exactly these members share all partitions, each (if `everyone`) with at least one."""
-
-        def settled() -> bool:
-            owned = [partition for member in members for partition in member.partitions]
-            shared = sorted(owned) == list(range(partition_count))
-            return shared and (not everyone or all(member.partitions for member in members))
-
         self.wait_until(
-            settled, f"{[member.name for member in members]} to share {partition_count} partitions"
+            lambda: shares_all(members, partition_count, everyone=everyone),
+            f"{[member.name for member in members]} to share {partition_count} partitions",
         )
 
     def times_read(self) -> Counter[tuple[int, int]]:
@@ -158,6 +153,13 @@ class Watch:
                 member.kill()
             else:
                 member.close()
+
+
+def shares_all(members: Sequence[Member], partition_count: int, *, everyone: bool = True) -> bool:
+    """Whether these members have every partition once, each (if `everyone`) at least one."""
+    owned = [partition for member in members for partition in member.partitions]
+    shared = sorted(owned) == list(range(partition_count))
+    return shared and (not everyone or all(member.partitions for member in members))
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from interop.groups import Member, Watch, group_on
+from interop.groups import Member, Watch, group_on, shares_all
 from interop.own import Own
 from klamm import TopicPartition
 from klamm.client.admin.model import GroupDescription
@@ -75,9 +75,21 @@ def test_klamm_leads_and_follows_members_of_other_libraries(
     shelf = Shelf(own, watch, partitions)
     group_id = f"group-of-{topic}"
 
+    def settle(members: Sequence[Member]) -> GroupDescription:
+        """Wait until the members share everything and their coordinator sees no rebalance under way."""
+        seen: list[GroupDescription] = []
+
+        def settled() -> bool:
+            if not shares_all(members, PARTITIONS):
+                return False
+            seen.append(own.admin.describe_groups([group_id]).unwrap()[group_id])
+            return seen[-1].state == "Stable"
+
+        watch.wait_until(settled, f"a stable group of {[member.name for member in members]}")
+        return seen[-1]
+
     def check(members: Sequence[Member]) -> None:
-        watch.settle(members, PARTITIONS)
-        group = own.admin.describe_groups([group_id]).unwrap()[group_id]
+        group = settle(members)
         assert group.protocol == assignor
         sizes = sorted(len(member.assignment or ()) for member in group.members)
         assert sizes[-1] - sizes[0] <= 1, sizes
