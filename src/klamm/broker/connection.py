@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from klamm.broker.answer import Answer
+from klamm.broker.apis.api_versions import unsupported_version
 from klamm.broker.context import CloseConnectionError, Parked, Promise, RequestContext
-from klamm.broker.dispatch import HEAD, Dispatcher, Endpoint, RefusalLog
+from klamm.broker.dispatch import Dispatcher, Endpoint, RefusalLog
+from klamm.broker.idle import IdleTimer
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import DecodeError, ErrorCode
 from klamm.protocol.framing import FrameReader
@@ -33,12 +34,8 @@ MAX_UNDECIDED_BYTES: Final = 1024 * 1024
 MAX_UNANSWERED: Final = 1024
 _JOINED_BYTES: Final = 16 * 1024  # parts below this size cost more as parts than as a copy
 
-_LINGER_S: Final = 5
-
 _API_VERSIONS_KEY: Final = int(ApiKey.API_VERSIONS).to_bytes(2, "big")
 _OFFSET_FETCH_KEY: Final = int(ApiKey.OFFSET_FETCH).to_bytes(2, "big")
-# Error 35 in the layout of version 0, naming only ApiVersions itself: the client tries again, lower.
-_UNSUPPORTED_VERSION: Final = Struct(">iihihhh")
 
 _log = logging.getLogger(__name__)
 
@@ -47,14 +44,13 @@ class Connection(asyncio.Protocol):
     """The asyncio side of one client. It knows frames and order, and of the requests nothing."""
 
     __slots__ = (
-        "_active_at_ms",
         "_broken",
         "_context",
         "_dispatcher",
         "_find_endpoint",
         "_flush_is_due",
         "_headers",
-        "_idle_timer",
+        "_idle",
         "_is_lost",
         "_is_pumping",
         "_loop",
@@ -76,6 +72,7 @@ class Connection(asyncio.Protocol):
         "_undecided",
         "_undecided_bytes",
         "_writing_is_paused",
+        "active_at_ms",
         "client_ip",
         "peer",
     )
@@ -117,8 +114,8 @@ class Connection(asyncio.Protocol):
         self._broken: str | None = None  # why nothing after the last whole frame can be read
         self._takes_no_more = False  # answers what was decided, then closes
         self._is_lost = False
-        self._idle_timer: asyncio.TimerHandle | None = None
-        self._active_at_ms = self._now_ms()
+        self._idle = IdleTimer(self, services)
+        self.active_at_ms = self._now_ms()  # when anything last came or was answered
         self._context = RequestContext("", "", listener, -1)
         self.peer = ""
         self.client_ip = ""
@@ -132,6 +129,11 @@ class Connection(asyncio.Protocol):
         """Name and version, as the client gave them; empty when it did not."""
         return self._context.software_name, self._context.software_version
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request of it has no answer yet."""
+        return bool(self._unanswered or self._undecided)
+
     # What asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -144,10 +146,10 @@ class Connection(asyncio.Protocol):
             self._takes_no_more = True
             transport.abort()
             return
-        self._arm_idle_timer(self._services.config.connections_max_idle_ms)
+        self._idle.start()
 
     def data_received(self, data: bytes) -> None:
-        self._active_at_ms = self._now_ms()
+        self.active_at_ms = self._now_ms()
         if self._takes_no_more or self._broken is not None:
             return
         frame = None
@@ -177,8 +179,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._peer_is_gone()
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
+        self._idle.stop()
         self._on_lost(self)
 
     def pause_writing(self) -> None:
@@ -243,7 +244,7 @@ class Connection(asyncio.Protocol):
         if meter is not None:
             meter.decided(endpoint, len(frame), self._now_ms() - began_at_ms)
         if type(result) is endpoint.response_type and not self._unanswered:
-            self._write(endpoint, correlation_id, result, self._active_at_ms)
+            self._write(endpoint, correlation_id, result, self.active_at_ms)
         else:
             self._take_result(endpoint, correlation_id, request, result)
 
@@ -253,13 +254,16 @@ class Connection(asyncio.Protocol):
             return self._dispatcher.endpoint(frame[:4])
         except DecodeError as error:
             if frame[:2] == _API_VERSIONS_KEY:
-                self._answer_unsupported_version(frame)
+                # In the oldest layout, which every client can read.
+                oldest = self._dispatcher.endpoint(_API_VERSIONS_KEY + bytes(2))
+                correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
+                self._take_result(oldest, correlation_id, None, unsupported_version(self._services))
             else:
                 self._refuse(str(error), "unsupported")
             return None
 
     def _take_result(self, endpoint: Endpoint, correlation_id: int, request: Any, result: Any) -> None:
-        started_at_ms = self._active_at_ms
+        started_at_ms = self.active_at_ms
         if isinstance(result, Promise):
             answer = Answer(self, endpoint, correlation_id, request, result, started_at_ms)
             if isinstance(result, Parked):
@@ -296,23 +300,11 @@ class Connection(asyncio.Protocol):
             return None
         return endpoint.failed(request, ErrorCode.unknown_server_error)
 
-    def _answer_unsupported_version(self, frame: bytes) -> None:
-        correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
-        body = _UNSUPPORTED_VERSION.pack(
-            _UNSUPPORTED_VERSION.size - 4, correlation_id, ErrorCode.unsupported_version, 1, 18, 0, 4
-        )
-        if not self._unanswered:
-            self._send(body)
-            return
-        ready: Promise[bytes] = Promise()
-        ready.keep(body)
-        self._unanswered.append(Answer(self, _RAW, correlation_id, None, ready, self._active_at_ms))
-
     # Answering
 
     def answer_is_ready(self, answer: Answer) -> None:
         """An answer came: send it and all ready ones behind it, and go on deciding."""
-        self._active_at_ms = self._now_ms()
+        self.active_at_ms = self._now_ms()
         if answer is self._parked:
             self._parked = None
         unanswered = self._unanswered
@@ -338,8 +330,6 @@ class Connection(asyncio.Protocol):
             response = self._failure(answer.endpoint, answer.request, error)
         if response is None:
             self._observe(answer.endpoint, None, answer.started_at_ms, has_waited=True)
-        elif answer.endpoint is _RAW:
-            self._send(response)
         else:
             self._write(
                 answer.endpoint, answer.correlation_id, response, answer.started_at_ms, has_waited=True
@@ -386,10 +376,6 @@ class Connection(asyncio.Protocol):
         if meter is not None:
             total_ms = self._services.clock.now_ms() - started_at_ms
             meter.answered(endpoint, response, total_ms, has_waited=has_waited)
-
-    def _send(self, data: bytes) -> None:
-        self._out.append(data)
-        self._out_bytes += len(data)
 
     def flush(self) -> None:
         """Send what was put down in this turn of the loop."""
@@ -454,10 +440,7 @@ class Connection(asyncio.Protocol):
         if self._takes_no_more and not self._unanswered and self._transport is not None:
             self._flush_out()
             self._transport.close()
-            if self._idle_timer is not None:
-                self._idle_timer.cancel()
-            # A peer that does not read its last answers is not waited for.
-            self._idle_timer = self._loop.call_later(_LINGER_S, self._transport.abort)
+            self._idle.linger()
 
     def stop(self) -> None:
         """The broker stops: drop what is parked or undecided, answer what only waits for the disk, close."""
@@ -481,27 +464,3 @@ class Connection(asyncio.Protocol):
         if self._parked is not None:
             self._parked.cancel()
         self._pump()
-
-    def _arm_idle_timer(self, in_ms: int) -> None:
-        if in_ms >= 0:
-            self._idle_timer = self._loop.call_later(in_ms / 1000, self._check_idle)
-
-    def _check_idle(self) -> None:
-        limit_ms = self._services.config.connections_max_idle_ms
-        if limit_ms < 0 or self._is_lost:
-            return
-        idle_ms = self._services.clock.now_ms() - self._active_at_ms
-        if self._unanswered or self._undecided:
-            self._arm_idle_timer(limit_ms)
-        elif idle_ms < limit_ms:
-            self._arm_idle_timer(limit_ms - idle_ms)
-        else:
-            self._takes_no_more = True
-            self.abort()
-
-
-def _never(*_: Any) -> Any:
-    raise AssertionError("a raw answer is neither decoded nor encoded")
-
-
-_RAW: Final = Endpoint(ApiKey.API_VERSIONS, -1, False, HEAD.size, _never, _never, _never, _never, _never)

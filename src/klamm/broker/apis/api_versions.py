@@ -7,6 +7,7 @@ from typing import Final
 
 from klamm.broker.context import Answer, RequestContext
 from klamm.broker.services import Services
+from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.api_versions import (
     ApiVersion,
@@ -43,3 +44,13 @@ def handle(
             SupportedFeatureKey(TRANSACTION_VERSION, 0, HIGHEST_TRANSACTION_VERSION)
         ]
     return response
+
+
+def unsupported_version(services: Services) -> ApiVersionsResponse:
+    """What a client hears whose version is too high: the versions of this one API. It then asks again."""
+    served = [
+        ApiVersion(int(route.api_key), *route.advertised)
+        for route in services.routes.routes
+        if route.api_key is ApiKey.API_VERSIONS
+    ]
+    return ApiVersionsResponse(error_code=int(ErrorCode.unsupported_version), api_keys=served)
