@@ -11,11 +11,15 @@ from klamm.coordinator.runtime.outcome import Context
 from klamm.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 GROUP_TYPE: Final = "classic"
+_BLANKS: Final = "".join(map(chr, range(0x21)))  # what Java trims
 
 
 def list_groups(state: GroupState, request: ListGroupsRequest, context: Context) -> GroupOutcome:
-    """Every group that the filters let through; a word that means nothing matches nothing."""
-    states = {word.lower() for word in request.states_filter}
+    """Every group that the filters let through; a word that means nothing matches nothing.
+
+    Kafka overlooks blanks about a state, and none about a type.
+    """
+    states = {word.strip(_BLANKS).lower() for word in request.states_filter}
     types = {word.lower() for word in request.types_filter}
     if types and GROUP_TYPE not in types:
         return reply(context, ListGroupsResponse())

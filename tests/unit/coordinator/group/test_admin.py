@@ -174,8 +174,11 @@ def test_groups_are_listed_by_state_and_type_in_any_case() -> None:
     for states, types, expected in (
         (["stable"], [], {"g"}),
         (["STABLE", "eMpTy"], [], {"g", "simple"}),
+        ([" stable\t"], [], {"g"}),
+        (["\N{NO-BREAK SPACE}stable"], [], set()),
         (["nonsense"], [], set()),
         ([], ["consumer"], set()),
+        ([], [" classic"], set()),
         ([], ["Classic"], {"g", "simple"}),
         (["Empty"], ["classic"], {"simple"}),
     ):
