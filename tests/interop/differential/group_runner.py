@@ -41,6 +41,7 @@ STEPS: Final[dict[Callable[[GroupWorld], Asked], int]] = {
     offset_steps.list_groups: 4,
     offset_steps.delete: 2,
     offset_steps.find_coordinator: 3,
+    offset_steps.change_topic: 2,
     offset_steps.changed_frame: 4,
 }
 
@@ -54,7 +55,10 @@ class GroupHistory:
         random = Random(seed)
         run = f"{time.time_ns():x}"
         topics = World(random, 0)
-        groups = [Group(f"{seed}-{run}-{number}") for number in range(3)]
+        groups = [
+            Group(f"{seed}-{run}-{number}", protocol_type=kind)
+            for number, kind in enumerate(("consumer", "consumer", "connect"))
+        ]
         self.world = GroupWorld(random, topics, groups)
         self._unanswered: dict[int, Asked] = {}
         self.asked: Counter[str] = Counter()
@@ -64,8 +68,7 @@ class GroupHistory:
         """Every difference that nobody meant."""
         for side in self._sides:
             self._prepare(side)
-        metadata = self._sides[1].learn()
-        self.world.topics.learn(metadata, {name: self._sides[1].generation(name) for name in TOPICS})
+        self._learn_topics()
         makers = list(STEPS)
         for number in range(steps):
             if all(group.is_retired for group in self.world.groups):
@@ -75,6 +78,17 @@ class GroupHistory:
             asked.number = number
             self.asked[f"{asked.api_key.name} {asked.version}"] += 1
             yield from self._take(asked)
+            if make is offset_steps.change_topic:
+                for side in self._sides:
+                    side.settle()
+                self._learn_topics()
+        for asked in offset_steps.audit(self.world):
+            asked.number = steps
+            yield from self._take(asked)
+
+    def _learn_topics(self) -> None:
+        metadata = [side.learn() for side in self._sides][1]
+        self.world.topics.learn(metadata, {name: self._sides[1].generation(name) for name in TOPICS})
 
     def _prepare(self, side: GroupSide) -> None:
         side.clear()

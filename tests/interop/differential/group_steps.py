@@ -56,7 +56,7 @@ def _joining(world: GroupWorld, member: Member, version: int) -> JoinGroupReques
         MINUTE_MS * 5,
         member.member_id,
         member.instance_id if version >= 5 else None,
-        member.protocol_type,
+        member.group.protocol_type,
         [JoinGroupRequestProtocol(*each) for each in member.protocols],
         random.choice((None, "", "because")),
     )
@@ -66,7 +66,7 @@ def _joining(world: GroupWorld, member: Member, version: int) -> JoinGroupReques
     elif chance < 0.06 and not member.group.present():
         pass  # a group that the refused joiner would have been the first of exists in Kafka, and not here
     elif chance < 0.04:
-        request.protocol_type = random.choice(("", "connect"))
+        request.protocol_type = random.choice(("", "consumer", "connect"))
     elif chance < 0.06:
         request.protocols = []
     elif chance < 0.07:
@@ -128,7 +128,7 @@ def sync(world: GroupWorld) -> Asked:
         world.any_generation(group, right=0.95),
         member.member_id,
         member.instance_id if random.random() < 0.8 else random.choice((None, "i1", "i9")),
-        "consumer" if random.random() < 0.97 else random.choice((None, "connect", "")),
+        group.protocol_type if random.random() < 0.97 else random.choice((None, "connect", "")),
         group.protocol if random.random() < 0.97 else random.choice((None, "nothing")),
     )
     if member.member_id == group.leader:

@@ -11,7 +11,7 @@ from interop.differential.world import World
 from klamm.protocol.api import ApiKey
 
 PROTOCOLS: Final = ("range", "roundrobin", "sticky")
-TOPICS: Final = {"ga": 2, "gb": 1}
+TOPICS: Final = {"ga": 2, "gb": 1, "gc": 20}
 
 
 @dataclass(slots=True)
@@ -23,7 +23,6 @@ class Member:
     instance_id: str | None = None
     member_id: str = ""  # a stand-in; "" until one was given
     protocols: list[tuple[str, bytes]] = field(default_factory=list)
-    protocol_type: str = "consumer"
     generation: int = -1
     is_pending: bool = False  # has an id, and has not joined with it
     is_in: bool = False  # joined, and has not left
@@ -40,6 +39,7 @@ class Group:
     generation: int = 0
     leader: str = ""
     protocol: str | None = None
+    protocol_type: str = "consumer"
     is_retired: bool = False
 
     def present(self) -> list[Member]:

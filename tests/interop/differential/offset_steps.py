@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from interop.differential.group_steps import OTHERS, heartbeat, version_of
@@ -9,7 +10,9 @@ from interop.differential.group_world import TOPICS, Asked, GroupWorld
 from interop.differential.wire_steps import changing
 from klamm.protocol.api import ApiKey
 from klamm.protocol.headers import is_flexible
+from klamm.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from klamm.protocol.messages.delete_groups import DeleteGroupsRequest
+from klamm.protocol.messages.delete_topics import DeleteTopicsRequest
 from klamm.protocol.messages.describe_groups import DescribeGroupsRequest
 from klamm.protocol.messages.find_coordinator import FindCoordinatorRequest
 from klamm.protocol.messages.list_groups import ListGroupsRequest
@@ -41,17 +44,27 @@ METADATA: Final = (
     "\U00010348" * 2048,
 )
 LONG_METADATA: Final = ("x" * 4097, "\U00010348" * 2049, "x" * 32_767)
-STRAY_GROUPS: Final = ("", "no-such-group", "g" * 300, "ü", "\U00010348")
+STRAY_GROUPS: Final = ("", "no-such-group", "g" * 300, "ü", "\U00010348", "g" * 8000, " ")
 
 
 def _targets(world: GroupWorld) -> list[tuple[str, list[int]]]:
     """Topics and partitions; now and then one that is not there, or one twice."""
     random = world.random
-    names = random.choices([*TOPICS, *TOPICS, "missing", "a b", ""], k=random.choice((1, 1, 2, 3)))
-    return [
-        (name, random.choices((0, 0, 1, 1, 2, -1), k=random.choice((1, 2))) if random.random() < 0.95 else [])
-        for name in names
-    ]
+    names = random.choices([*TOPICS, *TOPICS, "missing", "a b", ""], k=random.choice((0, 1, 1, 1, 1, 2, 3)))
+    return [(name, _partitions(world, name)) for name in names]
+
+
+def _partitions(world: GroupWorld, name: str) -> list[int]:
+    random = world.random
+    chance = random.random()
+    if chance < 0.05:
+        return []
+    if chance < 0.3:
+        count = TOPICS.get(name, 1)
+        return random.sample(range(count), random.randint(1, count)) + random.choice(
+            ([], [], [0], [count, -1])
+        )
+    return random.choices((0, 0, 1, 1, 2, -1, 2**31 - 1, -(2**31)), k=random.choice((1, 2)))
 
 
 def _group_id(world: GroupWorld, *, odd: float = 0.1) -> str:
@@ -112,15 +125,15 @@ def fetch(world: GroupWorld) -> Asked:
             OffsetFetchRequestGroup(
                 _group_id(world),
                 random.choice((None, None, "", world.any_member_id(world.group()))),
-                -1,
+                world.any_generation(world.group()) if random.random() < 0.3 else -1,
                 None
-                if asks_all
+                if random.random() < 0.3
                 else [
                     OffsetFetchRequestTopics(world.topics.any_id(name), name, indexes)
-                    for name, indexes in targets
+                    for name, indexes in random.choice((targets, _targets(world)))
                 ],
             )
-            for _ in range(random.choice((0, 1, 1, 2)))
+            for _ in range(random.choice((0, 1, 1, 2, 4)))
         ]
     return Asked(0, ApiKey.OFFSET_FETCH, version, request, OTHERS)
 
@@ -135,7 +148,7 @@ def delete_offsets(world: GroupWorld) -> Asked:
 
 def describe(world: GroupWorld) -> Asked:
     version = version_of(world, ApiKey.DESCRIBE_GROUPS)
-    names = [_group_id(world) for _ in range(world.random.choice((0, 1, 1, 2)))]
+    names = [_group_id(world) for _ in range(world.random.choice((0, 1, 1, 2, 4)))]
     request = DescribeGroupsRequest(names, world.random.random() < 0.3)
     return Asked(0, ApiKey.DESCRIBE_GROUPS, version, request, OTHERS)
 
@@ -146,23 +159,30 @@ def list_groups(world: GroupWorld) -> Asked:
     states = (
         "Stable",
         "stable",
+        "sTABLE",
+        "EMPTY",
         "Empty",
         "PreparingRebalance",
         "CompletingRebalance",
+        "completingrebalance",
         "Dead",
+        "Assigning",
         "nonsense",
+        " Stable",
         "",
     )
     request = ListGroupsRequest(
         random.sample(states, random.choice((0, 0, 1, 2))),
-        random.sample(("classic", "Classic", "consumer", "share", "x"), random.choice((0, 0, 1, 2))),
+        random.sample(
+            ("classic", "cLASSIC", "Consumer", "share", "streams", "x", ""), random.choice((0, 0, 1, 2))
+        ),
     )
     return Asked(0, ApiKey.LIST_GROUPS, version, request, OTHERS)
 
 
 def delete(world: GroupWorld) -> Asked:
     version = version_of(world, ApiKey.DELETE_GROUPS)
-    names = [_group_id(world) for _ in range(world.random.choice((0, 1, 1, 1, 2)))]
+    names = [_group_id(world) for _ in range(world.random.choice((0, 1, 1, 1, 2, 4)))]
     return Asked(0, ApiKey.DELETE_GROUPS, version, DeleteGroupsRequest(names), OTHERS)
 
 
@@ -177,6 +197,25 @@ def find_coordinator(world: GroupWorld) -> Asked:
     return Asked(0, ApiKey.FIND_COORDINATOR, version, request, OTHERS)
 
 
+def change_topic(world: GroupWorld) -> Asked:
+    """Delete a topic, or make it again."""
+    name = world.random.choice(list(TOPICS))
+    if name in world.topics.topics:
+        doomed = DeleteTopicsRequest(topic_names=[name], timeout_ms=30_000)
+        return Asked(0, ApiKey.DELETE_TOPICS, 4, doomed, OTHERS, says=name)
+    made = CreateTopicsRequest([CreatableTopic(name, TOPICS[name], 1)])
+    return Asked(0, ApiKey.CREATE_TOPICS, 4, made, OTHERS, says=name)
+
+
+def audit(world: GroupWorld) -> Iterator[Asked]:
+    """What is left at the end, asked for in full."""
+    names = [*(group.group_id for group in world.groups if not group.is_retired), *STRAY_GROUPS]
+    wanted = [OffsetFetchRequestGroup(name, None, -1, None) for name in names]
+    yield Asked(0, ApiKey.OFFSET_FETCH, 9, OffsetFetchRequest(groups=wanted), OTHERS, says="all")
+    yield Asked(0, ApiKey.DESCRIBE_GROUPS, 6, DescribeGroupsRequest(names), OTHERS, says="all")
+    yield Asked(0, ApiKey.LIST_GROUPS, 5, ListGroupsRequest(), OTHERS, says="all")
+
+
 # Requests that change nothing, whatever becomes of them.
 _READ_ONLY: Final = (heartbeat, fetch, describe, list_groups, find_coordinator)
 
@@ -184,9 +223,12 @@ _READ_ONLY: Final = (heartbeat, fetch, describe, list_groups, find_coordinator)
 def changed_frame(world: GroupWorld) -> Asked:
     """A question with something done to its bytes."""
     random = world.random
+    changes: tuple[str, ...] = ("cut", "cut", "longer", "flipped", "client id", "tag")
     asked = random.choice(_READ_ONLY)(world)
+    if random.random() < 0.3:
+        asked, changes = commit(world), ("cut", "longer", "tag")
     asked.connection = world.next_connection()
-    asked.says = random.choice(("cut", "cut", "longer", "flipped", "client id", "tag"))
+    asked.says = random.choice(changes)
     has_tags = is_flexible(asked.api_key, asked.version)
     asked.frame_change = changing(asked.says, random.getrandbits(32), has_tags)
     return asked
