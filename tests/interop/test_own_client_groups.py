@@ -73,7 +73,8 @@ def test_an_eager_rebalance_takes_everything_and_a_cooperative_one_what_moves(ow
             else:
                 party.wait_until(lambda p=party, a=anna: len(p.of(a)) >= 4, "the second round")  # type: ignore[misc]  # bound now
                 assert party.of(anna)[:3] == [("assigned", (0, 1, 2)), ("revoked", (2,)), ("assigned", ())]
-                assert party.of(bert) == [("assigned", ()), ("assigned", (2,))]
+                # A first round that gives it nothing may be over before it has heard of it.
+                assert [event for event in party.of(bert) if event[1]] == [("assigned", (2,))]
 
 
 def test_a_static_member_returns_without_a_rebalance(own: Own, topic: str) -> None:
