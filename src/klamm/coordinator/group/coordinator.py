@@ -117,7 +117,7 @@ class GroupCoordinator:
     def topic_deleted(self, topic: str, context: Context) -> None:
         """Forget every offset of a topic that is gone."""
         for shard in self.shards:
-            shard.signal(TopicDeleted(topic), context)
+            shard.announce(TopicDeleted(topic), context)
 
     # --- what shards ask of their host ---------------------------------------------------------------
 

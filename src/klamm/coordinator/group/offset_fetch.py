@@ -21,6 +21,7 @@ from klamm.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from klamm.protocol.types import ZERO_ID
 
 
 def offset_fetch(state: GroupState, request: OffsetFetchRequest, context: Context) -> GroupOutcome:
@@ -34,7 +35,7 @@ def offset_fetch(state: GroupState, request: OffsetFetchRequest, context: Contex
             topic.topic_id,
             topic.name,
             [
-                _fetched(state, group, topic.name, partition, request.require_stable)
+                _fetched(state, group, topic, partition, request.require_stable)
                 for partition in topic.partition_indexes
             ],
         )
@@ -58,17 +59,25 @@ def _all_topics(state: GroupState, group: Group | None) -> Iterable[OffsetFetchR
 
 
 def _fetched(
-    state: GroupState, group: Group | None, topic: str, partition: int, require_stable: bool
+    state: GroupState,
+    group: Group | None,
+    topic: OffsetFetchRequestTopics,
+    partition: int,
+    require_stable: bool,
 ) -> OffsetFetchResponsePartitions:
     if group is None:
         return OffsetFetchResponsePartitions(partition, -1, -1, "")
+    name = topic.name
     is_unstable = require_stable and (
-        state.replaced(group, topic, partition) is not None or group.memory.is_pending(topic, partition)
+        state.replaced(group, name, partition) is not None or group.memory.is_pending(name, partition)
     )
     if is_unstable:
         return OffsetFetchResponsePartitions(partition, -1, -1, "", ErrorCode.unstable_offset_commit)
-    committed = state.durable(group, topic, partition)
-    if committed is None:
+    committed = state.durable(group, name, partition)
+    # Who asks by id does not mean a topic that had this name before.
+    if committed is None or (
+        topic.topic_id != ZERO_ID and committed.topic_id not in (ZERO_ID, topic.topic_id)
+    ):
         return OffsetFetchResponsePartitions(partition, -1, -1, "")
     return OffsetFetchResponsePartitions(
         partition, committed.offset, committed.leader_epoch, committed.metadata

@@ -91,6 +91,7 @@ class Shard(Generic[Record, Note]):
         self._host = host
         self._timers = TimerQueue()
         self._held: deque[_Held] = deque()
+        self._announced: list[object] = []  # while it was loaded
         self._patience_ms = patience_ms
         self._patience = Timer("answers that wait for the disk")
         self._loaded_offset = log.start_offset
@@ -127,6 +128,9 @@ class Shard(Generic[Record, Note]):
             _logger.exception("%s is not served: its state could not be set up", self.name)
             self._dismiss_all(FLUSH_ERROR)
             self.status = Status.FAILED
+        announced, self._announced = self._announced, []
+        for signal in announced:
+            self.signal(signal, context)
         return True
 
     def unload(self, error_code: ErrorCode = ErrorCode.not_coordinator) -> None:
@@ -182,7 +186,7 @@ class Shard(Generic[Record, Note]):
             self._host.send(context.token, self.machine.error_response(request, FLUSH_ERROR))
 
     def signal(self, signal: object, context: Context) -> None:
-        """Let something that nobody waits for enter like a request: a due timer, a deleted topic."""
+        """Let something that nobody waits for enter like a request, such as a due timer."""
         if self.status is not ACTIVE:
             return
         try:
@@ -194,6 +198,13 @@ class Shard(Generic[Record, Note]):
             self._run(outcome, context)
         except Exception:
             self._start_over()
+
+    def announce(self, signal: object, context: Context) -> None:
+        """The same for what happens elsewhere and only once: a shard that is loading hears of it later."""
+        if self.status is Status.LOADING:
+            self._announced.append(signal)
+        else:
+            self.signal(signal, context)
 
     def on_durable(self, now: Callable[[], Context]) -> None:
         """The log's durable offset moved: let go what waited for it."""

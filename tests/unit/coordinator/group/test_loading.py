@@ -230,6 +230,18 @@ def test_a_log_is_loaded_in_parts() -> None:
     assert world.state.remembered() == remembered
 
 
+def test_a_topic_that_is_deleted_while_its_offsets_are_loaded_leaves_none() -> None:
+    world = World()
+    world.commit({("t", 0): 1, ("t2", 0): 2})
+    world.elect(0, 99)
+    world.coordinator.topic_deleted("t", world.context())
+    world.load_all()
+    assert world.fetch() == {("t2", 0): (2, OK)}
+    world.flush()
+    world.restart()
+    assert world.fetch() == {("t2", 0): (2, OK)}
+
+
 def test_a_registration_with_an_unknown_leader_is_led_by_its_first_member() -> None:
     world = loaded(REGISTERED._replace(leader_id="gone"))
     assert world.live().leader_id == "m"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klamm.coordinator.group.phases import Phase
+from klamm.coordinator.group.topics import KnownTopic
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -295,6 +296,18 @@ def test_topics_may_be_named_by_id() -> None:
     del world.topics.known["t"]
     only_all = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
     assert list(world.ask(at_version(only_all, 10)).response.groups[0].topics) == []
+
+
+def test_who_asks_by_id_is_not_told_of_a_topic_that_had_the_name_before() -> None:
+    world = World()
+    world.commit({T0: 9})
+    made_anew = KnownTopic("t", b"x" * 16, 8)
+    world.topics.known["t"] = made_anew
+    asked = OffsetFetchRequestTopics(topic_id=made_anew.topic_id, partition_indexes=[0])
+    fetch = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=[asked])])
+    ((topic,),) = [group.topics for group in world.ask(at_version(fetch, 10)).response.groups]
+    assert (topic.partitions[0].committed_offset, topic.partitions[0].error_code) == (-1, 0)
+    assert world.fetch(T0) == {T0: (9, OK)}
 
 
 def test_a_retention_beyond_all_time_is_over_at_once_as_in_java() -> None:
