@@ -42,7 +42,7 @@ unit: $(VENV)/.dev ## Tests of single parts, milliseconds each
 
 pure: $(VENV)/.dev ## What touches records once more, on the compiled core's pure twin
 	@KLAMM_PURE=1 $(PYTEST) $(SPREAD) --ignore-glob='*/test_core_*' tests/unit/records tests/unit/client/producer \
-	  tests/unit/client/consumer tests/unit/client/test_ranges.py tests/unit/storage tests/unit/spark
+	  tests/unit/client/consumer tests/unit/client/test_ranges.py tests/unit/storage tests/unit/coordinator tests/unit/spark
 
 simulation: $(VENV)/.dev ## The whole broker on virtual time, one seed per run
 	@$(PYTEST) $(SPREAD) tests/simulation
