@@ -38,9 +38,6 @@ def reason(step: Question, path: str, ours: Any, kafkas: Any) -> str | None:
     """Why this difference is meant, if it is."""
     if path.endswith("error_message") and ours == "something" and kafkas in ("null", "empty"):
         return "klamm may explain more than Kafka does"
-    if step.api_key is ApiKey.JOIN_GROUP and path == "member_id" and kafkas == "" and ours:
-        # Only where Kafka fails with -1: an id that was given away, joined with an instance id.
-        return "a failed join tells whose it was"
     if step.frame_change is not None and ours == CLOSED and step.says in ("flipped", "client id"):
         # Kafka takes a length below -1 for -1, a bool of 7 for true, and puts U+FFFD for bad UTF-8.
         return "bytes that nobody meant are not guessed at"

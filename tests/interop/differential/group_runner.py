@@ -31,6 +31,7 @@ _MEMBER_ID_REQUIRED: Final = 79
 STEPS: Final[dict[Callable[[GroupWorld], Asked], int]] = {
     group_steps.join_new: 12,
     group_steps.join_again: 25,
+    group_steps.cut_off: 3,
     group_steps.sync: 30,
     group_steps.heartbeat: 12,
     group_steps.leave: 7,
@@ -103,6 +104,10 @@ class GroupHistory:
         side.ask(ApiKey.DELETE_GROUPS, 1, DeleteGroupsRequest(offset_steps.STRAY_GROUPS))
 
     def _take(self, asked: Asked) -> Iterator[Difference]:
+        if asked.cuts is not None:
+            del self._unanswered[asked.cuts]
+            for side in self._sides:
+                side.close(asked.cuts)
         for side in self._sides:
             frame = side.frame(asked.api_key, asked.version, asked.request)
             side.post(frame if asked.frame_change is None else asked.frame_change(frame), asked.connection)

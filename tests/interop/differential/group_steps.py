@@ -63,8 +63,6 @@ def _joining(world: GroupWorld, member: Member, version: int) -> JoinGroupReques
     chance = random.random()
     if chance < 0.02:
         request.session_timeout_ms = random.choice((0, -1, 5, 2**31 - 1, 99, 1_800_001))
-    elif chance < 0.06 and not member.group.present():
-        pass  # a group that the refused joiner would have been the first of exists in Kafka, and not here
     elif chance < 0.04:
         request.protocol_type = random.choice(("", "consumer", "connect"))
     elif chance < 0.06:
@@ -112,6 +110,27 @@ def _join(world: GroupWorld, member: Member) -> Asked:
         member.group,
         f"{member.group.group_id} {member.member_id or 'new'} {member.instance_id or ''}",
     )
+
+
+def cut_off(world: GroupWorld) -> Asked:
+    """The connection of somebody whose join is parked breaks: it is a member all the same."""
+    group = world.group()
+    waiting = [
+        member for member in group.members if member.waits_for is ApiKey.JOIN_GROUP and member.member_id
+    ]
+    if not waiting:
+        return join_again(world)
+    member = world.random.choice(waiting)
+    cut = member.connection
+    member.connection, member.waits_for, member.is_in, member.is_pending = (
+        world.next_connection(),
+        None,
+        True,
+        False,
+    )
+    asked = heartbeat(world)
+    asked.cuts = cut
+    return asked
 
 
 def sync(world: GroupWorld) -> Asked:

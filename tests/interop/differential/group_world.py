@@ -59,6 +59,7 @@ class Asked:
     group: Group | None = None
     says: str = ""
     frame_change: Callable[[bytes], bytes] | None = None
+    cuts: int | None = None  # a connection that breaks before
 
     def __str__(self) -> str:
         return f"{self.api_key.name} {self.version} {self.says}"

@@ -45,7 +45,11 @@ def join_group(state: GroupState, request: JoinGroupRequest, context: Context) -
         return turn_away(Draft(state, request.group_id, context), live, member_id)
     error_code = _join_error(live, request)
     if error_code is not NO_ERROR:
-        return _refuse(request, context, error_code)
+        outcome = _refuse(request, context, error_code)
+        if group is None:
+            # As in Kafka, there is a group from its first joiner on, even from one that is refused.
+            outcome.notes = (GroupOpened(request.group_id, Live(request.group_id)),)
+        return outcome
     if not member_id and request.group_instance_id is None and request.must_know_member_id:
         return _hand_out_id(group, request, context)
     draft = Draft(state, request.group_id, context)
@@ -61,7 +65,9 @@ def join_group(state: GroupState, request: JoinGroupRequest, context: Context) -
 
 
 def _refuse(request: JoinGroupRequest, context: Context, error_code: ErrorCode) -> GroupOutcome:
-    return reply(context, JoinGroupResponse(error_code=error_code, member_id=request.member_id))
+    # Where Kafka fails with "unknown", it does not say whose join it was.
+    member_id = "" if error_code is ErrorCode.unknown_server_error else request.member_id
+    return reply(context, JoinGroupResponse(error_code=error_code, member_id=member_id))
 
 
 def _join_error(live: Live, request: JoinGroupRequest) -> ErrorCode:

@@ -132,6 +132,8 @@ def replacement_refused(state: GroupState, signal: ReplacementRefused, context: 
         JoinGroupResponse(
             error_code=registration_error(signal.error_code),
             generation_id=live.generation,
+            protocol_type=live.protocol_type,
+            protocol_name=live.protocol_name or None,
             leader=live.leader_id or "",
         ),
     )

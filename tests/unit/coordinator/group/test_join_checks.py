@@ -44,12 +44,14 @@ def test_a_member_of_a_group_that_is_not_there_is_unknown_and_creates_nothing() 
 
 
 @pytest.mark.parametrize(("protocols", "protocol_type"), [((), "consumer"), (("range",), "")])
-def test_a_join_without_protocols_or_without_a_type_is_inconsistent(
+def test_a_join_without_protocols_or_without_a_type_is_inconsistent_and_yet_opens_the_group(
     protocols: tuple[str, ...], protocol_type: str
 ) -> None:
     world = World()
     call = world.join(protocols=protocols, protocol_type=protocol_type)
     assert call.error is ErrorCode.inconsistent_group_protocol
+    assert world.describe().group_state == "Empty"
+    assert world.delete("g") == {"g": ErrorCode.none}
     assert world.listed() == {}
 
 
@@ -148,7 +150,9 @@ def test_nobody_joins_a_dead_group() -> None:
 def test_a_pending_id_comes_back_without_an_instance_id() -> None:
     world = World()
     member_id = world.join(version=4).response.member_id
-    assert world.join(member_id, version=5, instance="i").error is ErrorCode.unknown_server_error
+    call = world.join(member_id, version=5, instance="i")
+    assert call.error is ErrorCode.unknown_server_error
+    assert call.response.member_id == ""
 
 
 def test_a_once_valid_id_is_unknown_to_an_empty_group() -> None:

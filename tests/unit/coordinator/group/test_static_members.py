@@ -114,6 +114,7 @@ def test_a_replacement_that_cannot_be_written_leaves_the_old_id_valid() -> None:
     call = world.join(instance="a", version=9)
     assert call.error is ErrorCode.unknown_server_error
     assert (call.response.member_id, call.response.generation_id) == ("", 1)
+    assert (call.response.protocol_type, call.response.protocol_name) == ("consumer", "range")
     assert world.heartbeat(old_id, 1, instance="a") is ErrorCode.none
     assert world.live().leader_id == old_id
 
