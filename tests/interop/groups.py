@@ -118,11 +118,24 @@ class Watch:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"waited for {waiting_for}; {self.describe()}")
 
-    def settle(self, members: Sequence[Member], partition_count: int, *, everyone: bool = True) -> None:
-        """Wait until exactly these members share all partitions, each (if `everyone`) with at least one."""
+    def settle(
+        self, members: Sequence[Member], partition_count: int, *, everyone: bool = True, evenly: bool = False
+    ) -> None:
+        """Wait until exactly these members share all partitions, each (if `everyone`) with at least one.
+
+        Cooperative members come there in several rebalances, and all partitions may have an owner before the
+        last of them: only shares that are as even as can be (`evenly`) are the end.
+        """
+        fewest = partition_count // len(members) if evenly else int(everyone)
+        most = -(-partition_count // len(members)) if evenly else partition_count
+
+        def settled() -> bool:
+            owned = [partition for member in members for partition in member.partitions]
+            shared = sorted(owned) == list(range(partition_count))
+            return shared and all(fewest <= len(member.partitions) <= most for member in members)
+
         self.wait_until(
-            lambda: shares_all(members, partition_count, everyone=everyone),
-            f"{[member.name for member in members]} to share {partition_count} partitions",
+            settled, f"{[member.name for member in members]} to share {partition_count} partitions"
         )
 
     def times_read(self) -> Counter[tuple[int, int]]:

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.groups, pytest.mark.timeout(180)]
 
 ClientFactory = Callable[[str], ClientProcess]
 STATIC_CLIENTS = ("aiokafka", "confluent", "franz-go", "java", "kafka-python", "klamm")
-COOPERATIVE_CLIENTS = ("confluent", "franz-go", "java", "kafka-python", "klamm")
+COOPERATIVE_CLIENTS = ("confluent", "franz-go", "java", "klamm")
 
 
 @pytest.fixture
@@ -90,13 +90,16 @@ def test_cooperative_members_of_several_libraries_keep_what_need_not_move(
     client("confluent").create_topic(topic, 15)
     *early, late = COOPERATIVE_CLIENTS
     members = [watch.join(name, assignor="cooperative-sticky") for name in early]
-    watch.settle(members, 15)
+    watch.settle(members, 15, evenly=True)
     before = {member.name: member.partitions for member in members}
     members.append(watch.join(late, assignor="cooperative-sticky"))
-    watch.settle(members, 15)
-    assert len(members[-1].partitions) == 3
+    watch.settle(members, 15, evenly=True)
     for member in members[:-1]:
         assert member.partitions <= before[member.name]
+    # kafka-python (3.0.12) says what it owns, but not since which generation: leaders of other libraries then
+    # take it to own nothing, and its partitions move whenever somebody comes. So it comes last.
+    members.append(watch.join("kafka-python", assignor="cooperative-sticky"))
+    watch.settle(members, 15, evenly=True)
     written = write(client, topic, 15, 5)
     watch.wait_for_records(written)
     assert watch.times_read() == dict.fromkeys(written, 1)

@@ -83,7 +83,9 @@ def test_klamm_leads_and_follows_members_of_other_libraries(
             if not shares_all(members, PARTITIONS):
                 return False
             seen.append(own.admin.describe_groups([group_id]).unwrap()[group_id])
-            return seen[-1].state == "Stable"
+            # What a cooperative member is to give up is nobody's until the next rebalance.
+            given = sum(len(member.assignment or ()) for member in seen[-1].members)
+            return seen[-1].state == "Stable" and given == PARTITIONS
 
         watch.wait_until(settled, f"a stable group of {[member.name for member in members]}")
         return seen[-1]
