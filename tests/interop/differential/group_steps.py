@@ -183,7 +183,9 @@ def leave(world: GroupWorld) -> Asked:
     possible = [
         member
         for member in group.members
-        if member.waits_for is not ApiKey.SYNC_GROUP and (not member.is_pending or not group.present())
+        if member.waits_for is not ApiKey.SYNC_GROUP
+        and (member.member_id or not _parks_sync(group, member.instance_id))
+        and (not member.is_pending or not group.present())
     ]
     chosen = random.sample(possible, min(len(possible), random.choice((1, 1, 1, 2)) if version >= 3 else 1))
     request = LeaveGroupRequest(group.group_id, [_leaver(world, member) for member in chosen])
