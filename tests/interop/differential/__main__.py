@@ -20,6 +20,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--most", type=int, default=1, help="differences shown per seed")
     parser.add_argument("--groups", action="store_true", help="members of groups in place of data")
+    parser.add_argument("--bursts", action="store_true", help="many requests about offsets at once")
     parser.add_argument("--long", action="store_true", help="show request and answers")
     options = parser.parse_args()
     first, _, last = options.seeds.partition("-")
@@ -28,13 +29,16 @@ def main() -> None:
     started_at_s, differing = time.monotonic(), 0
     for seed in range(int(first), int(last or first) + 1):
         history: History | GroupHistory
-        if options.groups:
+        if options.groups or options.bursts:
             sides = GroupSide("klamm", options.ours), GroupSide("Kafka", options.kafkas)
             history = GroupHistory(*sides, seed)
         else:
             history = History(Side("klamm", options.ours), Side("Kafka", options.kafkas), seed)
         found = 0
-        for difference in history.run(options.steps):
+        run = history.run
+        if options.bursts and isinstance(history, GroupHistory):
+            run = history.run_in_bursts
+        for difference in run(options.steps):
             print(difference.at_length() if options.long else difference, flush=True)  # noqa: T201 - a tool
             found += 1
             if found >= options.most:

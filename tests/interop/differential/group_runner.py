@@ -27,6 +27,7 @@ _ANSWERED_WITHIN_S: Final = 15.0
 _QUIET_S: Final = 0.01  # both have decided, and nobody says anything for this long: whoever is silent waits
 _UNKNOWN_MEMBER: Final = 25
 _MEMBER_ID_REQUIRED: Final = 79
+_BURSTS: Final = 5  # the connection that they come on
 
 STEPS: Final[dict[Callable[[GroupWorld], Asked], int]] = {
     group_steps.join_new: 12,
@@ -44,6 +45,15 @@ STEPS: Final[dict[Callable[[GroupWorld], Asked], int]] = {
     offset_steps.find_coordinator: 3,
     offset_steps.change_topic: 2,
     offset_steps.changed_frame: 4,
+}
+# Whose answers follow from the requests before them, and who never waits for others.
+PIPELINED: Final[dict[Callable[[GroupWorld], Asked], int]] = {
+    offset_steps.commit: 10,
+    offset_steps.fetch: 8,
+    offset_steps.delete_offsets: 4,
+    offset_steps.describe: 4,
+    offset_steps.list_groups: 3,
+    offset_steps.delete: 3,
 }
 
 
@@ -67,9 +77,7 @@ class GroupHistory:
 
     def run(self, steps: int) -> Iterator[Difference]:
         """Every difference that nobody meant."""
-        for side in self._sides:
-            self._prepare(side)
-        self._learn_topics()
+        self._begin()
         makers = list(STEPS)
         for number in range(steps):
             if all(group.is_retired for group in self.world.groups):
@@ -86,6 +94,34 @@ class GroupHistory:
         for asked in offset_steps.audit(self.world):
             asked.number = steps
             yield from self._take(asked)
+
+    def run_in_bursts(self, steps: int) -> Iterator[Difference]:
+        """The same for requests about offsets, many at a time on one connection."""
+        self._begin()
+        makers = list(PIPELINED)
+        for number in range(steps):
+            count = self.world.random.randint(2, 25)
+            chosen = self.world.random.choices(makers, [PIPELINED[each] for each in makers], k=count)
+            asked = [make(self.world) for make in chosen]
+            frames = [
+                side.exchange_all(
+                    [side.frame(each.api_key, each.version, each.request) for each in asked], _BURSTS
+                )
+                for side in self._sides
+            ]
+            for each, *answers in zip(asked, *frames, strict=True):
+                each.number = number
+                self.asked[f"{each.api_key.name} {each.version}"] += 1
+                decoded = tuple(
+                    side.decoded(each.api_key, each.version, answer)
+                    for side, answer in zip(self._sides, answers, strict=True)
+                )
+                yield from self._compare(each, decoded, set())
+
+    def _begin(self) -> None:
+        for side in self._sides:
+            self._prepare(side)
+        self._learn_topics()
 
     def _learn_topics(self) -> None:
         metadata = [side.learn() for side in self._sides][1]

@@ -54,6 +54,20 @@ class GroupSide(Side):
         self.send(frame, connection=connection)
         self._received.setdefault(connection, bytearray())
 
+    def exchange_all(self, frames: Sequence[bytes], connection: int) -> list[bytes | str]:
+        """Send all of them before any answer is read; the answers, to the first that does not come."""
+        answers: list[bytes | str] = []
+        opened = self._open(connection)
+        opened.sendall(b"".join(frames))
+        try:
+            for _ in frames:
+                (size,) = struct.unpack(">i", self._exactly(opened, 4))
+                answers.append(self._exactly(opened, size))
+        except OSError:
+            self.close(connection)
+            answers.append(CLOSED)
+        return answers
+
     def sockets(self, connections: Iterable[int]) -> dict[socket.socket, int]:
         """Where answers are waited for."""
         return {self._open(connection): connection for connection in connections}

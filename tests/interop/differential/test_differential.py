@@ -1,6 +1,6 @@
 """The same random traffic to klamm and to Apache Kafka: every answer the same, but for what is meant.
 
-KLAMM_DIFFERENTIAL_SEEDS=100-199 and KLAMM_GROUP_SEEDS=100-199 run other seeds; so does
+KLAMM_DIFFERENTIAL_SEEDS=100-199, KLAMM_GROUP_SEEDS and KLAMM_BURST_SEEDS run other seeds; so does
 `python -m interop.differential`, by hand.
 """
 
@@ -20,6 +20,7 @@ from interop.processes import KlammProcess
 
 STEPS = 120
 GROUP_STEPS = 200
+BURSTS = 12
 # Nothing may happen behind the answers: no retention, no compaction, no waiting for company.
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -59,6 +60,17 @@ def test_every_answer_is_kafkas(both: tuple[str, str], seed: int) -> None:
     ours, kafkas = Side("klamm", both[0]), Side("Kafka", both[1])
     try:
         difference = next(History(ours, kafkas, seed).run(STEPS), None)
+    finally:
+        ours.close_all()
+        kafkas.close_all()
+    assert difference is None, difference.at_length()
+
+
+@pytest.mark.parametrize("seed", seeds("KLAMM_BURST_SEEDS", "0-1"))
+def test_every_answer_to_many_requests_at_once_is_kafkas(both: tuple[str, str], seed: int) -> None:
+    ours, kafkas = GroupSide("klamm", both[0]), GroupSide("Kafka", both[1])
+    try:
+        difference = next(GroupHistory(ours, kafkas, seed).run_in_bursts(BURSTS), None)
     finally:
         ours.close_all()
         kafkas.close_all()
