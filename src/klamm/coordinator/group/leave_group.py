@@ -53,7 +53,6 @@ def leave_group(state: GroupState, request: LeaveGroupRequest, context: Context)
             forgotten.add(member_id)
             draft.notes.append(PendingForgotten(request.group_id, member_id))
             draft.timers.append((live.pending[member_id], None))
-    draft.answer(_response(request, leavers, errors))
     if trigger is not None:
         draft.notes.append(MembersRemoved(request.group_id, tuple(removed)))
     if trigger is not None and live.phase is not Phase.PREPARING:
@@ -61,6 +60,12 @@ def leave_group(state: GroupState, request: LeaveGroupRequest, context: Context)
         prepare_rebalance(draft, live, trigger, staying)
     elif removed or forgotten:
         draft.then.append(JoinCheck(request.group_id))
+    response = _response(request, leavers, errors)
+    if draft.then:
+        # The last to leave hears of it when the disk knows, or a crash would bring it back.
+        draft.then = [JoinCheck(request.group_id, ((context.token, response),))]
+    else:
+        draft.answer(response)
     return draft.outcome()
 
 

@@ -22,7 +22,7 @@ from klamm.coordinator.group.remembered import GroupRegistered
 from klamm.coordinator.group.signals import EmptyingRefused, JoinCheck, JoinTimeUp
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.group.vote import topics_of, vote
-from klamm.coordinator.runtime.outcome import Context, Outcome
+from klamm.coordinator.runtime.outcome import Context, Outcome, Reply
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from klamm.protocol.messages.sync_group import SyncGroupResponse
@@ -94,7 +94,7 @@ def check_join(state: GroupState, signal: JoinCheck, context: Context) -> GroupO
     """End the join phase early when everybody is there and nobody is expected."""
     group = state.groups.get(signal.group_id)
     if group is None:
-        return NOTHING
+        return Outcome(replies=signal.replies)
     live = group.live
     is_over = (
         live.phase is PREPARING
@@ -102,7 +102,11 @@ def check_join(state: GroupState, signal: JoinCheck, context: Context) -> GroupO
         and live.awaiting_join == len(live.members)
         and not live.pending
     )
-    return complete_join(state, live, context) if is_over else NOTHING
+    if is_over:
+        return complete_join(state, live, context, signal.replies)
+    if not signal.replies:
+        return NOTHING
+    return Outcome(replies=signal.replies, seen_offset=group.memory.registered_until)
 
 
 def join_time_up(state: GroupState, signal: JoinTimeUp, context: Context) -> GroupOutcome:
@@ -122,9 +126,12 @@ def join_time_up(state: GroupState, signal: JoinTimeUp, context: Context) -> Gro
     )
 
 
-def complete_join(state: GroupState, live: Live, context: Context) -> GroupOutcome:
+def complete_join(
+    state: GroupState, live: Live, context: Context, replies: tuple[Reply, ...] = ()
+) -> GroupOutcome:
     """End the join phase: a generation of those who came, or an empty group."""
     draft = Draft(state, live.group_id, context)
+    draft.replies += replies
     draft.timers.append((live.join_timer, None))
     staying: list[Member] = []
     gone: list[Member] = []
@@ -136,7 +143,7 @@ def complete_join(state: GroupState, live: Live, context: Context) -> GroupOutco
         draft.notes.append(MembersRemoved(live.group_id, tuple(member.member_id for member in gone)))
         draft.say_goodbye(live, gone, Cause.JOIN_MISSED)
     if not staying:
-        return _emptied(draft, live, gone)
+        return _emptied(draft, live, gone, replies)
     if live.awaiting_join == 0:
         # Only static members, none of them here: their sessions will end the wait.
         draft.timers.append((live.join_timer, context.now_ms + longest_rebalance_ms(staying)))
@@ -144,7 +151,7 @@ def complete_join(state: GroupState, live: Live, context: Context) -> GroupOutco
     return _next_generation(draft, live, staying, gone)
 
 
-def _emptied(draft: Draft, live: Live, gone: Sequence[Member]) -> GroupOutcome:
+def _emptied(draft: Draft, live: Live, gone: Sequence[Member], replies: tuple[Reply, ...]) -> GroupOutcome:
     context = draft.context
     registration = GroupRegistered(
         group_id=live.group_id,
@@ -175,14 +182,14 @@ def _emptied(draft: Draft, live: Live, gone: Sequence[Member]) -> GroupOutcome:
     )
     outcome = draft.outcome()
     outcome.records = (registration,)
-    outcome.if_refused = partial(EmptyingRefused, live.group_id)
+    outcome.if_refused = partial(EmptyingRefused, live.group_id, replies)
     return outcome
 
 
 def emptying_refused(state: GroupState, signal: EmptyingRefused, context: Context) -> GroupOutcome:
     """The group is empty all the same; only a restart would bring the old registration back."""
     live = state.groups[signal.group_id].live
-    outcome = complete_join(state, live, context)
+    outcome = complete_join(state, live, context, signal.replies)
     outcome.records = ()
     return outcome
 

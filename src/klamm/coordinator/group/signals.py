@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from klamm.coordinator.runtime.outcome import Reply
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.delete_groups import DeleteGroupsResponse
 from klamm.protocol.messages.offset_commit import OffsetCommitResponse
@@ -50,6 +51,7 @@ class JoinCheck(NamedTuple):
     """Somebody came or went: perhaps the join phase is over."""
 
     group_id: str
+    replies: tuple[Reply, ...] = ()  # to those who went: they go with what comes of it
 
 
 class OverCapacity(NamedTuple):
@@ -81,6 +83,7 @@ class EmptyingRefused(NamedTuple):
     """The log did not take the record of a group without members."""
 
     group_id: str
+    replies: tuple[Reply, ...]
     error_code: ErrorCode
 
 

@@ -22,6 +22,26 @@ def test_when_the_last_member_leaves_the_group_is_empty_and_that_is_written() ->
     assert written == GroupRegistered("g", "consumer", 2, None, None, world.clock.timestamp_ms(), ())
 
 
+def test_the_last_to_leave_hears_of_it_when_the_disk_knows() -> None:
+    world = World()
+    (member_id,) = world.stable(1)
+    world.log.is_holding = True
+    leaving = world.leave_later(member_id)
+    assert not leaving.is_answered
+    world.flush()
+    assert leaving.response.members[0].error_code == ErrorCode.none
+    world.restart()
+    assert world.phase() is Phase.EMPTY
+
+
+def test_who_leaves_others_behind_waits_for_no_disk() -> None:
+    world = World()
+    leader_id, follower_id = world.stable(2)
+    world.log.is_holding = True
+    assert world.leave(follower_id).members[0].error_code == ErrorCode.none
+    assert list(world.live().members) == [leader_id]
+
+
 def test_a_leaver_that_is_unknown_is_told_so_where_its_version_looks() -> None:
     world = World()
     world.stable(1)
