@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from interop.differential.sides import CLIENT_ID, CLOSED, Side
 from klamm.protocol.api import ApiKey
+from klamm.protocol.messages.api_versions import ApiVersionsRequest
 from klamm.protocol.messages.find_coordinator import FindCoordinatorRequest
 from klamm.protocol.messages.heartbeat import HeartbeatRequest
 
@@ -51,6 +52,9 @@ class GroupSide(Side):
 
     def post(self, frame: bytes, connection: int) -> None:
         """Send; `collect` finds the answer."""
+        if connection not in self._connections:
+            # A broker that has still to accept it would hear what comes on other connections first.
+            self.ask(ApiKey.API_VERSIONS, 0, ApiVersionsRequest(), connection=connection)
         self.send(frame, connection=connection)
         self._received.setdefault(connection, bytearray())
 

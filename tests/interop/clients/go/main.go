@@ -287,6 +287,9 @@ func member(ctx context.Context, c command) error {
 		"range": kgo.RangeBalancer(), "roundrobin": kgo.RoundRobinBalancer(),
 		"cooperative-sticky": kgo.CooperativeStickyBalancer(),
 	}
+	revoked := func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
+		tell(answer{"event": "revoked", "partitions": partitionsOf(c.Topic, partitions)})
+	}
 	options := []kgo.Opt{
 		kgo.ConsumerGroup(c.Group), kgo.ConsumeTopics(c.Topic), kgo.Balancers(balancers[c.Assignor]),
 		kgo.SessionTimeout(time.Duration(c.SessionTimeoutMs) * time.Millisecond),
@@ -296,9 +299,7 @@ func member(ctx context.Context, c command) error {
 		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, assigned map[string][]int32) {
 			tell(answer{"event": "assigned", "partitions": partitionsOf(c.Topic, assigned)})
 		}),
-		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, revoked map[string][]int32) {
-			tell(answer{"event": "revoked", "partitions": partitionsOf(c.Topic, revoked)})
-		}),
+		kgo.OnPartitionsRevoked(revoked), kgo.OnPartitionsLost(revoked),
 	}
 	if c.InstanceID != nil {
 		options = append(options, kgo.InstanceID(*c.InstanceID))
