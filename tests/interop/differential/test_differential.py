@@ -7,7 +7,9 @@ KLAMM_DIFFERENTIAL_SEEDS=100-199, KLAMM_GROUP_SEEDS and KLAMM_BURST_SEEDS run ot
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -15,6 +17,7 @@ from interop.differential.group_runner import GroupHistory
 from interop.differential.group_sides import GroupSide
 from interop.differential.runner import History
 from interop.differential.sides import Side
+from interop.differential.stories import STORIES, Story, tell
 from interop.kafka_tools import ApacheKafka
 from interop.processes import KlammProcess
 
@@ -86,3 +89,18 @@ def test_every_answer_to_members_of_groups_is_kafkas(both: tuple[str, str], seed
         ours.close_all()
         kafkas.close_all()
     assert difference is None, difference.at_length()
+
+
+def test_time_does_the_same_to_members_of_groups(both: tuple[str, str]) -> None:
+    # Every story waits for time-outs, so they are told at once.
+    with ThreadPoolExecutor(len(STORIES)) as threads:
+        told = list(threads.map(partial(_how_it_ended, both), STORIES))
+    assert not any(told), "\n".join(told)
+
+
+def _how_it_ended(both: tuple[str, str], story: Callable[[Story], None]) -> str:
+    try:
+        tell(both, story)
+    except (AssertionError, TimeoutError) as error:
+        return f"{story.__name__}: {error}"
+    return ""
