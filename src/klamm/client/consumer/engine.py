@@ -108,6 +108,10 @@ class Engine:
             self._advance()
         return _earliest(due_ms, self._due_ms)
 
+    def errand_done(self) -> None:
+        """An errand may have changed what there is to do: the next tick goes on, as after an answer."""
+        self._seen_events = -1
+
     def _advance(self) -> None:
         if self.state.is_auto:
             self.joining.on_poll()

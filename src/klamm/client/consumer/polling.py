@@ -139,7 +139,12 @@ class Poller:
         except BaseException:  # a cancelled task
             self._inbox.errands.appendleft(errand)
             raise
-        self._host.submit(lambda: errand.promise.resolve(result))
+
+        def settle() -> None:
+            errand.promise.resolve(result)
+            self._engine.errand_done()
+
+        self._host.submit(settle)
 
     async def ask(
         self, make: Callable[[], Coroutine[Promise[Any], None, T]], due_at_ms: int | None = None

@@ -54,6 +54,15 @@ def refuse_sync(world: World, code: int) -> None:
     world.cluster.answer_once(ApiKey.SYNC_GROUP, SyncGroupResponse(error_code=code))
 
 
+def test_one_long_poll_joins_and_reads_and_waits_for_no_heartbeat(world: World) -> None:
+    world.cluster.produce(ALL[0], b"1", b"2", b"3")
+    consumer, _ = a_member(world)
+    began_at_ms = world.clock.now_ms()
+    assert len(consumer.poll(60)) == 3
+    assert world.cluster.requests(ApiKey.HEARTBEAT) == []
+    assert world.clock.now_ms() - began_at_ms < 1_000
+
+
 def test_the_first_join_asks_for_an_id_and_joins_with_it(world: World) -> None:
     consumer, heard = a_member(world)
     consumer.poll(1)

@@ -51,6 +51,9 @@ class WorldSignal:
         self._is_set = False
 
     async def wait(self, due_at_ms: int | None) -> None:
+        clock = self._world.clock
+        if due_at_ms is not None and due_at_ms <= clock.now_ms():
+            clock.advance(1)  # or a poller that is always late would stop time
         self._world.run(lambda: self._is_set, due_at_ms)
 
 
@@ -151,15 +154,17 @@ class World:
             while host.work:
                 host.work.popleft()()
                 is_busy = True
-            due_ms = host.core.tick(now_ms)
-            if due_ms is not None:
-                dues.append(due_ms)
             host.transport.open_all()
             while host.transport.arriving:
                 asked = host.transport.arriving.popleft()
                 if asked.link.address[1] - BASE_PORT not in self.frozen:
                     self.cluster.arrived(asked)
                 is_busy = True
+            # After the answers, as the thread does it, and before the poller has its turn.
+            due_ms = host.core.tick(now_ms)
+            if due_ms is not None:
+                dues.append(due_ms)
+            is_busy |= bool(host.transport.arriving)
         is_busy |= self.cluster.tick()
         due_ms = self.cluster.next_due_ms()
         if due_ms is not None:
