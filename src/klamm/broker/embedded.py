@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from random import SystemRandom
 from threading import Event, Thread
-from types import TracebackType
+from types import NoneType, TracebackType
 from typing import Final
 
 from klamm.broker import broker as assembly
@@ -51,6 +51,8 @@ class Broker:
         clock: Clock | None = None,
         **more_settings: RawValue,
     ) -> None:
+        if not isinstance(data, (str, Path, NoneType)):
+            raise TypeError(f"data is a folder, not {data!r}; settings=... has the settings")
         given: dict[str, RawValue] = {
             **_SETTINGS,
             "listeners": f"PLAINTEXT://{host}:{port}",

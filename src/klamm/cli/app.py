@@ -30,6 +30,7 @@ A broker that speaks Kafka's protocol, one install away.
   klamm up --memory           the same, and nothing is kept
   klamm produce TOPIC         send lines of standard input
   klamm consume TOPIC...      print records as they come
+  klamm groups explain GROUP  why a consumer group rebalanced
   klamm dump FILE...          what a log's files hold
 
 `klamm COMMAND --help` tells more, with examples.

@@ -13,7 +13,6 @@ from klamm.cli.failures import FAILED, MISUSED, fail
 from klamm.client.admin.face import Admin
 from klamm.client.errors import KlammError
 from klamm.config import ConfigError, from_flags
-from klamm.protocol.types import TopicPartition
 
 Bootstrap = Annotated[
     str,
@@ -91,15 +90,6 @@ def pairs(values: Sequence[str], what: str) -> dict[str, str]:
         return from_flags(values)
     except ConfigError:
         fail(f"{what} wants name=value, as in {what} retention.ms=60000", MISUSED)
-
-
-def parse_partition(text: str) -> TopicPartition:
-    """`topic:0`, or `topic-0` as klamm prints it."""
-    for separator in (":", "-"):
-        topic, found, number = text.rpartition(separator)
-        if found and topic and number.isdigit():
-            return TopicPartition(topic, int(number))
-    fail(f"{text}: write TOPIC:PARTITION, as in orders:0", MISUSED)
 
 
 def finish(errors: Mapping[Any, KlammError]) -> None:

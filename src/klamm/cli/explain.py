@@ -58,7 +58,14 @@ def explain(
         typer.echo(f"The last {len(shown)} of {len(story)} events; --last 0 shows all.\n")
     for chapter in shown:
         when = clock_time(chapter.timestamp_ms)
-        typer.echo(textwrap.fill(f"{when}  {chapter.text}", WIDTH, subsequent_indent=" " * (len(when) + 2)))
+        lines = textwrap.fill(
+            f"{when}  {chapter.text}",
+            WIDTH,
+            subsequent_indent=" " * (len(when) + 2),
+            break_on_hyphens=False,  # the ids of members are full of them, and are copied from here
+            break_long_words=False,
+        )
+        typer.echo(lines)
 
 
 def read_events(bootstrap: str, timeout: float) -> list[dict[str, Any]]:
@@ -80,7 +87,8 @@ def read_events(bootstrap: str, timeout: float) -> list[dict[str, Any]]:
     ):
         consumer.assign(list(left))
         while any(consumer.position(key) < end for key, end in left.items()):
-            for record in consumer.poll(timeout):
-                if record.value is not None:
-                    events.append(json.loads(record.value))
+            records = consumer.poll(timeout)
+            if not records:
+                fail(f"{bootstrap} gave no events for {timeout:g} s; --timeout SECONDS waits longer")
+            events += [json.loads(record.value) for record in records if record.value is not None]
     return events

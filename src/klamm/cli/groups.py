@@ -55,6 +55,8 @@ def list_groups(
                 for item in groups
             ]
         )
+    elif not groups:
+        typer.echo("There are no groups" + (" in this state." if state else "."))
     else:
         rows = [(item.group_id, item.state, item.protocol_type or "-", item.group_type) for item in groups]
         print_table(("group", "state", "protocol type", "type"), rows)
@@ -62,7 +64,8 @@ def list_groups(
 
 @app.command()
 def describe(
-    groups: Groups,
+    groups: Annotated[list[str] | None, typer.Argument(metavar="[GROUP]...", help="Ids of groups.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every group of the cluster.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
@@ -72,9 +75,12 @@ def describe(
     \b
       klamm groups describe billing
       klamm groups describe billing shipping --json
+      klamm groups describe --all
     """
+    if every == bool(groups):
+        fail("say which: GROUP..., or --all", MISUSED)
     with an_admin(bootstrap, timeout) as admin:
-        found = admin.describe_groups(groups)
+        found = admin.describe_groups(groups or [item.group_id for item in admin.list_groups()])
         described = [item for item in found.values() if not isinstance(item, KlammError)]
         lags = {item.group_id: lag_of(admin, item) for item in described}
     if as_json:

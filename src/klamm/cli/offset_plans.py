@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from klamm.client.admin.face import Admin
-from klamm.client.admin.model import CommittedOffset, ListedOffset, Results
+from klamm.client.admin.model import ListedOffset, Results
 from klamm.client.admin.offsets import EARLIEST, LATEST
 from klamm.clock import Clock, SystemClock
 from klamm.protocol.types import TopicPartition
@@ -83,7 +83,7 @@ def parse_target(
     if to_datetime is not None:
         candidates.append(lambda: Target("timestamp", parse_datetime(to_datetime)))
     if by_duration is not None:
-        candidates.append(lambda: Target("timestamp", now_ms - parse_duration(by_duration)))
+        candidates.append(lambda: Target("timestamp", max(0, now_ms - parse_duration(by_duration))))
     if from_file is not None:
         candidates.append(lambda: Target("file", file=from_file))
     if len(candidates) != 1:
@@ -102,7 +102,7 @@ def parse_datetime(text: str) -> int:
         raise ValueError(f"{text}: write a time as in 2026-01-31T08:00:00") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)
+    return max(0, round(moment.timestamp() * 1000))  # negative times have a meaning of their own
 
 
 def parse_duration(text: str) -> int:
@@ -112,7 +112,7 @@ def parse_duration(text: str) -> int:
     if match is None or not any(found.values()):
         raise ValueError(f"{text}: write a duration as in PT2H30M or P1D")
     total = sum(float(value) * SECONDS[key] for key, value in found.items() if value)
-    return round(total * 1000)
+    return round(total * 1000) * (-1 if match["sign"] else 1)
 
 
 def read_csv(file: Path) -> dict[TopicPartition, int]:
@@ -125,18 +125,14 @@ def read_csv(file: Path) -> dict[TopicPartition, int]:
     for number, row in enumerate(csv.reader(text.splitlines()), start=1):
         if not row:
             continue
-        if len(row) != 3 or not row[1].strip().isdigit() or not row[2].strip().isdigit():
+        if len(row) != 3 or not row[1].strip().isdecimal() or not row[2].strip().isdecimal():
             raise ValueError(f"{file}, line {number}: write topic,partition,offset")
         wanted[TopicPartition(row[0].strip(), int(row[1]))] = int(row[2])
     return wanted
 
 
-def chosen_partitions(
-    admin: Admin, topics: Sequence[str], committed: Mapping[TopicPartition, CommittedOffset]
-) -> list[TopicPartition]:
-    """`TOPIC` is all its partitions, `TOPIC:0,1` these; without any, what is committed."""
-    if not topics:
-        return sorted(committed)
+def chosen_partitions(admin: Admin, topics: Sequence[str]) -> list[TopicPartition]:
+    """`TOPIC` is all its partitions, `TOPIC:0,1` these; ValueError for anything else."""
     chosen: list[TopicPartition] = []
     whole: list[str] = []
     for text in topics:
@@ -144,7 +140,7 @@ def chosen_partitions(
         if not colon:
             whole.append(name)
             continue
-        if not all(number.isdigit() for number in numbers.split(",")):
+        if not name or not all(number.isdecimal() for number in numbers.split(",")):
             raise ValueError(f"{text}: write TOPIC or TOPIC:0,1")
         chosen += [TopicPartition(name, int(number)) for number in numbers.split(",")]
     if whole:
@@ -161,7 +157,7 @@ def plan_reset(admin: Admin, group: str, target: Target, topics: Sequence[str]) 
         chosen = sorted(wanted)
     else:
         wanted = {}
-        chosen = chosen_partitions(admin, topics, committed)
+        chosen = chosen_partitions(admin, topics) if topics else sorted(committed)
     if not chosen:
         return []
     earliest = _offsets(admin.list_offsets(dict.fromkeys(chosen, EARLIEST)))
@@ -174,7 +170,7 @@ def plan_reset(admin: Admin, group: str, target: Target, topics: Sequence[str]) 
         current = committed[key].offset if key in committed else None
         offset = _target(target, current, earliest[key], latest[key], timed.get(key, -1), wanted.get(key))
         if offset is None:
-            raise ValueError(f"{group} has committed nothing for {key}: there is nothing to shift or keep")
+            raise ValueError(f"{group} has committed nothing for {key}: there is nothing to shift")
         plans.append(Plan(key, current, min(max(offset, earliest[key]), latest[key])))
     return plans
 
@@ -196,7 +192,7 @@ def _target(
         case "shift":
             return None if current is None else current + target.number
         case _:
-            return current
+            return latest if current is None else current  # as Kafka does it
 
 
 def _offsets(found: Results[TopicPartition, ListedOffset]) -> dict[TopicPartition, int]:

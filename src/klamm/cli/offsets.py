@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +18,6 @@ from klamm.cli.cluster import (
     Timeout,
     an_admin,
     finish,
-    parse_partition,
     print_json,
     print_table,
 )
@@ -26,6 +26,7 @@ from klamm.cli.offset_plans import Plan, chosen_partitions, parse_target, plan_r
 from klamm.client.admin.face import Admin
 from klamm.client.admin.model import CommittedOffset
 from klamm.client.errors import KlammError
+from klamm.protocol.types import TopicPartition
 
 app = typer.Typer(
     rich_markup_mode=None,
@@ -50,10 +51,7 @@ def show(
 ) -> None:
     """Show what a group has committed."""
     with an_admin(bootstrap, timeout) as admin:
-        committed = admin.list_group_offsets(group)
-        if topic:
-            wanted = set(chosen_partitions(admin, topic, committed))
-            committed = {key: item for key, item in committed.items() if key in wanted}
+        committed = _committed(admin, group, topic or ())
     rows = [
         (key.topic, key.partition, item.offset, item.leader_epoch, item.metadata)
         for key, item in sorted(committed.items())
@@ -65,6 +63,21 @@ def show(
         print_table(("topic", "partition", "offset", "epoch", "metadata"), rows)
     else:
         typer.echo(f"{group} has committed nothing")
+
+
+def _committed(admin: Admin, group: str, topics: Sequence[str]) -> dict[TopicPartition, CommittedOffset]:
+    committed = admin.list_group_offsets(group)
+    if not topics:
+        return committed
+    wanted = set(_chosen(admin, topics))
+    return {key: item for key, item in committed.items() if key in wanted}
+
+
+def _chosen(admin: Admin, topics: Sequence[str]) -> list[TopicPartition]:
+    try:
+        return chosen_partitions(admin, topics)
+    except ValueError as error:
+        fail(error, MISUSED)
 
 
 @app.command()
@@ -160,10 +173,7 @@ def export(
 ) -> None:
     """Print lines topic,partition,offset that `import` and kafka-consumer-groups --from-file read."""
     with an_admin(bootstrap, timeout) as admin:
-        committed = admin.list_group_offsets(group)
-        if topic:
-            wanted = set(chosen_partitions(admin, topic, committed))
-            committed = {key: item for key, item in committed.items() if key in wanted}
+        committed = _committed(admin, group, topic or ())
     writer = csv.writer(sys.stdout, lineterminator="\n")
     for key, item in sorted(committed.items()):
         writer.writerow((key.topic, key.partition, item.offset))
@@ -195,16 +205,16 @@ def import_offsets(
 @app.command()
 def delete(
     group: Group,
-    partitions: Annotated[
-        list[str], typer.Argument(metavar="TOPIC:PARTITION...", help="Whose offsets to forget.")
+    topics: Annotated[
+        list[str],
+        typer.Argument(metavar="TOPIC[:0,1]...", help="A topic, or these partitions of it."),
     ],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Forget offsets of topics that the group is not subscribed to."""
-    wanted = [parse_partition(text) for text in partitions]
     with an_admin(bootstrap, timeout) as admin:
-        results = admin.delete_group_offsets(group, wanted)
+        results = admin.delete_group_offsets(group, _chosen(admin, topics))
     for key, item in results.items():
         if not isinstance(item, KlammError):
             typer.echo(f"{key} forgotten")

@@ -229,6 +229,16 @@ _CLASSES: Final[Mapping[int, type[BrokerError]]] = {
 }
 
 
+# What to make of a code that brokers send without a word.
+_HINTS: Final[Mapping[int, str]] = {
+    ErrorCode.unknown_topic_or_partition: "there is no such topic or partition",
+    ErrorCode.group_id_not_found: "there is no such group",
+    ErrorCode.non_empty_group: "it has members: stop them first",
+    ErrorCode.group_subscribed_to_topic: "a member is subscribed to it: stop that first",
+    ErrorCode.unknown_member_id: "no such member; offsets can be set only while a group has no members",
+}
+
+
 def error_name(error_code: int) -> str:
     """Kafka's name of a code; `error 4711` for one that we do not know."""
     try:
@@ -239,5 +249,6 @@ def error_name(error_code: int) -> str:
 
 def broker_error(error_code: int, what: str, message: str | None = None) -> BrokerError:
     """The error for a code in an answer: `what` names the request or item that was refused."""
+    message = message or _HINTS.get(error_code)
     text = f"{what}: {error_name(error_code)}" + (f" ({message})" if message else "")
     return _CLASSES.get(error_code, BrokerError)(text, error_code)
