@@ -41,12 +41,14 @@ def offset_commit(state: GroupState, request: OffsetCommitRequest, context: Cont
     if error_code is not ErrorCode.none:
         return reply(context, refused_commit(request, error_code))
     response, records, replaced = _staged(state, group, request, context)
+    member = None if group is None else group.live.members.get(request.member_id)
     if not records:
-        return reply(context, response)
+        # None of it can be kept, but the member is alive. Of one that asks for nothing, Kafka does not hear.
+        return Outcome(renewed=member if request.topics else None, replies=((context.token, response),))
     return Outcome(
         records=records,
         notes=(OffsetsStaged(request.group_id, replaced),),
-        renewed=None if group is None else group.live.members.get(request.member_id),
+        renewed=member,
         replies=((context.token, response),),
         if_refused=partial(CommitRefused, response),
     )

@@ -46,6 +46,19 @@ def test_heartbeats_and_commits_keep_a_session_alive() -> None:
     assert world.phase() is Phase.STABLE
 
 
+def test_a_commit_of_which_nothing_can_be_kept_tells_of_its_member_all_the_same() -> None:
+    world = World()
+    (member_id,) = world.stable(1)
+    for _ in range(5):
+        world.pass_ms(9_000)
+        error = world.commit_error(offsets={("t", 0): (1, "x" * 4097)}, member_id=member_id, generation=1)
+        assert error is ErrorCode.offset_metadata_too_large
+    for _ in range(5):  # nor does Kafka hear of one that asks for nothing
+        world.commit({}, member_id=member_id, generation=1)
+        world.pass_ms(9_000)
+    assert world.heartbeat(member_id, 1) is ErrorCode.unknown_member_id
+
+
 def test_a_member_that_waits_in_a_join_is_not_removed_by_its_session() -> None:
     world = World()
     waiting_id, slow_id = world.stable(2)
