@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from interop.groups import Member
 from interop.harness import START_MS, ClientProcess, Record
 from interop.kafka_tools import run_kafka_tool
+from klamm.cli.app import app
 
 pytestmark = pytest.mark.groups
 
@@ -27,6 +30,13 @@ def output(done: subprocess.CompletedProcess[str]) -> str:
 def groups_tool(bootstrap: str, *arguments: str) -> str:
     command = ("consumer.group.ConsumerGroupCommand", "--bootstrap-server", bootstrap)
     return output(run_kafka_tool(*command, *arguments))
+
+
+def klamm(bootstrap: str, *arguments: str) -> str:
+    """What a command of klamm's own prints."""
+    done = CliRunner().invoke(app, [*arguments, "--bootstrap", bootstrap])
+    assert done.exit_code == 0, done.output
+    return done.stdout
 
 
 def rows(table: str, *columns: str) -> list[tuple[str, ...]]:
@@ -80,6 +90,40 @@ def test_a_group_that_has_gone_is_listed_described_reset_and_deleted(
     deleted = groups_tool(bootstrap, "--delete", "--group", group)
     assert "successful" in deleted
     assert group not in groups_tool(bootstrap, "--list").splitlines()
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        ("--to-current",),
+        ("--to-offset", "500"),
+        ("--to-datetime", "2020-01-31T08:00:00.000"),
+        ("--by-duration", "PT30M"),
+        ("--from-file", "offsets.csv"),
+    ],
+    ids=lambda target: target[0].removeprefix("--"),
+)
+def test_klamm_offsets_reset_plans_what_kafkas_tool_plans(
+    bootstrap: str,
+    client: ClientFactory,
+    topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    target: tuple[str, ...],
+) -> None:
+    group = f"movers-of-{topic}"
+    fill(client, topic)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "committed.csv").write_text(f"{topic},1,4\n")  # and nothing for the other partition
+    (tmp_path / "offsets.csv").write_text(f"{topic},0,3\n{topic},1,30\n")
+    klamm(bootstrap, "offsets", "import", group, "committed.csv", "--execute")
+
+    which = () if target[0] == "--from-file" else ("--topic", topic)
+    theirs = groups_tool(bootstrap, "--reset-offsets", "--group", group, "--dry-run", *which, *target)
+    ours = json.loads(klamm(bootstrap, "offsets", "reset", group, "--json", *which, *target))
+    assert sorted(rows(theirs, "TOPIC", "PARTITION", "NEW-OFFSET")) == [
+        (row["topic"], str(row["partition"]), str(row["to"])) for row in ours
+    ]
 
 
 def test_a_living_group_is_described_with_its_members(
