@@ -18,6 +18,7 @@ class MemoryLog:
         self.is_holding = False
         self.is_readable = True
         self.refuse_with: ErrorCode | None = None
+        self.max_batch_bytes: int | None = None
 
     @property
     def start_offset(self) -> int:
@@ -30,6 +31,8 @@ class MemoryLog:
     def append(self, batch: bytes, *, now_ms: int, timestamp_ms: int) -> int:
         if self.refuse_with is not None:
             raise AppendRefusedError(self.refuse_with)
+        if self.max_batch_bytes is not None and len(batch) > self.max_batch_bytes:
+            raise AppendRefusedError(ErrorCode.message_too_large)
         stamped = bytearray(batch)
         base_offset = self.end_offset
         stamp(stamped, base_offset, 0)

@@ -23,7 +23,8 @@ from klamm.protocol.errors import ErrorCode
 Record = TypeVar("Record")
 Note = TypeVar("Note")
 
-DIVISIBLE_RECORDS: Final = 1_000  # tombstones per batch: far below any limit on a batch's bytes
+DIVISIBLE_RECORDS: Final = 1_000  # tombstones per batch; fewer where they are too large for one
+TOO_LARGE: Final = frozenset({ErrorCode.message_too_large, ErrorCode.record_list_too_large})
 FLUSH_ERROR: Final = ErrorCode.not_coordinator  # what Kafka makes of a storage error: look again, try again
 TOO_LATE: Final = ErrorCode.coordinator_not_available  # a disk that takes too long: try again
 
@@ -328,15 +329,20 @@ class Shard(Generic[Record, Note]):
         records = outcome.records
         size = DIVISIBLE_RECORDS if outcome.is_divisible else len(records)
         now_ms, timestamp_ms = context.now_ms, context.timestamp_ms
-        for first in range(0, len(records), size):
+        first = 0
+        while first < len(records):
             part = records if size >= len(records) else records[first : first + size]
             try:
                 offset = self._log.append(
                     self.machine.encode(part, timestamp_ms), now_ms=now_ms, timestamp_ms=timestamp_ms
                 )
             except AppendRefusedError as refused:
+                if outcome.is_divisible and len(part) > 1 and refused.error_code in TOO_LARGE:
+                    size = len(part) // 2
+                    continue
                 _logger.warning("%s: the log took no %d records: %s", self.name, len(part), refused)
                 return refused.error_code
             self.machine.replay(part, offset)
             self._end_offset = self._log.end_offset
+            first += len(part)
         return None

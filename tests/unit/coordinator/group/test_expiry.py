@@ -145,6 +145,21 @@ def test_a_pass_over_many_groups_goes_in_steps(monkeypatch: pytest.MonkeyPatch) 
     assert world.listed() == {}
 
 
+def test_tombstones_that_are_too_large_for_one_batch_go_in_several() -> None:
+    world = World()
+    groups = [f"{number}" * 300 for number in range(5)]
+    for group in groups:
+        world.commit({("t", partition): 1 for partition in range(8)}, group=group)
+    world.log.max_batch_bytes = 3_000
+    world.coordinator.topic_deleted("t", world.context())
+    assert all(world.fetch(group=group) == {} for group in groups)
+    assert {OffsetForgotten(group, "t", partition) for group in groups for partition in range(8)} <= set(
+        world.log.decoded()
+    )
+    world.restart()
+    assert world.listed() == {}
+
+
 def test_a_thousand_tombstones_and_more_go_in_several_batches() -> None:
     world = World(QUICK)
     for number in range(150):
