@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 LOAD_BYTES: Final = 1024 * 1024  # of one log per turn of the loop: loading must not hold up anybody else
 IDS_AT_ONCE: Final = 64
+STANDSTILL_MS: Final = 200  # no turn of the loop takes that long
 
 _log = logging.getLogger(__name__)
 
@@ -196,6 +197,15 @@ class Groups:
 
     def _tick(self) -> None:
         self._timer = None
+        if self._now_ms() - self._timer_at_ms > STANDSTILL_MS:
+            # The process stood still, and timers come before sockets: heartbeats that are here already are
+            # to be heard before anybody is called silent.
+            loop = self._services.loop
+            loop.call_soon(loop.call_soon, self._fire)
+        else:
+            self._fire()
+
+    def _fire(self) -> None:
         self._coordinator.shards.tick(self._now())
         next_ms = self._coordinator.shards.next_look_ms()
         if next_ms is not None:

@@ -282,6 +282,21 @@ def test_a_silent_member_is_removed_when_its_session_is_over(jar: Jar) -> None:
     assert state_of(client) == "Empty"
 
 
+def test_a_heartbeat_that_came_while_the_broker_stood_still_counts(jar: Jar) -> None:
+    client, member_id = settled(jar)
+    client.new_answers()
+    loop = jar.loop
+    jar.clock.advance(30_000)
+    # As sockets do it: what is there is read after the timers that are due.
+    heartbeat = client.request(ApiKey.HEARTBEAT, 4, HeartbeatRequest("g", 1, member_id))
+    loop.call_soon(loop.call_soon, client.protocol.data_received, heartbeat)
+    jar.pass_ms(10)
+    assert client.new_answers()[0].error_code == 0
+    assert state_of(client) == "Stable"
+    jar.pass_ms(10_000)
+    assert state_of(client) == "Empty"
+
+
 def test_a_commit_is_answered_when_the_disk_has_it(jar: Jar) -> None:
     client = ready(jar)
     jar.disk.delay_ms = 50
