@@ -41,7 +41,11 @@ def error_response(request: object, error_code: ErrorCode) -> object:
             is_loading = error_code is LOADING
             return SyncGroupResponse(error_code=ErrorCode.rebalance_in_progress if is_loading else error_code)
         case JoinGroupRequest():
-            return JoinGroupResponse(error_code=error_code, member_id=request.member_id)
+            # Where there is no shard to ask, Kafka does not say whose join it was.
+            is_elsewhere = error_code in (LOADING, ErrorCode.not_coordinator)
+            return JoinGroupResponse(
+                error_code=error_code, member_id="" if is_elsewhere else request.member_id
+            )
         case LeaveGroupRequest():
             return LeaveGroupResponse(error_code=error_code)
         case OffsetCommitRequest():

@@ -77,7 +77,7 @@ def test_a_joiner_without_a_common_protocol_is_refused_and_the_group_stays_as_it
 def test_everybody_asks_elsewhere_when_this_broker_does_not_own_the_group() -> None:
     world = World(elect=False)
     not_here = ErrorCode.not_coordinator
-    assert world.join().error is not_here
+    assert world.join("m").response == JoinGroupResponse(error_code=not_here, member_id="")
     assert world.heartbeat("m", 1) is not_here
     assert world.sync("m", 1).error is not_here
     assert world.leave("m").error_code == not_here
