@@ -126,16 +126,9 @@ class Watch:
         Cooperative members come there in several rebalances, and all partitions may have an owner before the
         last of them: only shares that are as even as can be (`evenly`) are the end.
         """
-        fewest = partition_count // len(members) if evenly else int(everyone)
-        most = -(-partition_count // len(members)) if evenly else partition_count
-
-        def settled() -> bool:
-            owned = [partition for member in members for partition in member.partitions]
-            shared = sorted(owned) == list(range(partition_count))
-            return shared and all(fewest <= len(member.partitions) <= most for member in members)
-
         self.wait_until(
-            settled, f"{[member.name for member in members]} to share {partition_count} partitions"
+            lambda: shares_all(members, partition_count, everyone=everyone, evenly=evenly),
+            f"{[member.name for member in members]} to share {partition_count} partitions",
         )
 
     def times_read(self) -> Counter[tuple[int, int]]:
@@ -168,11 +161,15 @@ class Watch:
                 member.close()
 
 
-def shares_all(members: Sequence[Member], partition_count: int, *, everyone: bool = True) -> bool:
-    """Whether these members have every partition once, each (if `everyone`) at least one."""
+def shares_all(
+    members: Sequence[Member], partition_count: int, *, everyone: bool = True, evenly: bool = False
+) -> bool:
+    """Whether these members have every partition once, and each has its share."""
+    fewest = partition_count // len(members) if evenly else int(everyone)
+    most = -(-partition_count // len(members)) if evenly else partition_count
     owned = [partition for member in members for partition in member.partitions]
     shared = sorted(owned) == list(range(partition_count))
-    return shared and (not everyone or all(member.partitions for member in members))
+    return shared and all(fewest <= len(member.partitions) <= most for member in members)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 A request is *undecided* until its handler ran, *parked* while its handler waits for something to happen,
 *held* while only its answer waits for the disk. Behind a parked request nothing is decided; behind a held
-one everything is, but for an OffsetFetch: it tells what is on the disk, and is to find the commits before it.
+one everything is, but for the few APIs that have to wait their turn.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from klamm.broker.answer import Answer
-from klamm.broker.apis.api_versions import unsupported_version
 from klamm.broker.context import CloseConnectionError, Parked, Promise, RequestContext
-from klamm.broker.dispatch import Dispatcher, Endpoint, RefusalLog
+from klamm.broker.dispatch import IN_TURN, Dispatcher, Endpoint, RefusalLog
 from klamm.broker.idle import IdleTimer
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import DecodeError, ErrorCode
@@ -35,7 +34,6 @@ MAX_UNANSWERED: Final = 1024
 _JOINED_BYTES: Final = 16 * 1024  # parts below this size cost more as parts than as a copy
 
 _API_VERSIONS_KEY: Final = int(ApiKey.API_VERSIONS).to_bytes(2, "big")
-_OFFSET_FETCH_KEY: Final = int(ApiKey.OFFSET_FETCH).to_bytes(2, "big")
 
 _log = logging.getLogger(__name__)
 
@@ -155,7 +153,7 @@ class Connection(asyncio.Protocol):
         frame = None
         if not self._undecided and self._may_decide():
             frame = self._reader.only(data)
-        if frame is not None and not (self._unanswered and frame[:2] == _OFFSET_FETCH_KEY):
+        if frame is not None and not self._must_wait(frame):
             self._decide(frame)
         else:
             self._take_in(data)
@@ -199,9 +197,7 @@ class Connection(asyncio.Protocol):
         self._is_pumping = True
         undecided = self._undecided
         try:
-            while undecided and self._may_decide():
-                if self._unanswered and undecided[0][:2] == _OFFSET_FETCH_KEY:
-                    break
+            while undecided and self._may_decide() and not self._must_wait(undecided[0]):
                 frame = undecided.popleft()
                 self._undecided_bytes -= len(frame)
                 self._decide(frame)
@@ -217,6 +213,10 @@ class Connection(asyncio.Protocol):
             and not self._writing_is_paused
             and len(self._unanswered) < MAX_UNANSWERED
         )
+
+    def _must_wait(self, frame: bytes) -> bool:
+        """Whether a request is decided only when all before it are answered."""
+        return bool(self._unanswered) and frame[:2] in IN_TURN
 
     def _decide(self, frame: bytes) -> None:
         endpoint = self._find_endpoint(frame[:4])
@@ -254,6 +254,10 @@ class Connection(asyncio.Protocol):
             return self._dispatcher.endpoint(frame[:4])
         except DecodeError as error:
             if frame[:2] == _API_VERSIONS_KEY:
+                from klamm.broker.apis.api_versions import (  # noqa: PLC0415 - as all handlers, when needed
+                    unsupported_version,
+                )
+
                 # In the oldest layout, which every client can read.
                 oldest = self._dispatcher.endpoint(_API_VERSIONS_KEY + bytes(2))
                 correlation_id = int.from_bytes(frame[4:8], "big", signed=True)

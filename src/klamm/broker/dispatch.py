@@ -22,6 +22,8 @@ from klamm.protocol.headers import is_flexible, response_has_tags
 _REPORTS_PER_WINDOW: Final = 10
 _WINDOW_MS: Final = 10_000
 
+# They tell what is on the disk, and are to find what their connection has sent before them.
+IN_TURN: Final = frozenset({int(ApiKey.OFFSET_FETCH).to_bytes(2, "big")})
 HEAD: Final = Struct(">ii")
 TAGGED_HEAD: Final = Struct(">iix")  # no tags: their number is the byte that is packed as zero
 

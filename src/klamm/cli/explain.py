@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
+from collections.abc import Iterable
 from typing import Annotated, Any, Final
 
 import typer
@@ -86,9 +87,13 @@ def read_events(bootstrap: str, timeout: float) -> list[dict[str, Any]]:
         Consumer({"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest"}) as consumer,
     ):
         consumer.assign(list(left))
-        while any(consumer.position(key) < end for key, end in left.items()):
+        while any((at := _positions(consumer, left))[key] < end for key, end in left.items()):
             records = consumer.poll(timeout)
-            if not records:
+            if not records and _positions(consumer, left) == at:
                 fail(f"{bootstrap} gave no events for {timeout:g} s; --timeout SECONDS waits longer")
             events += [json.loads(record.value) for record in records if record.value is not None]
     return events
+
+
+def _positions(consumer: Consumer, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    return {partition: consumer.position(partition) for partition in partitions}

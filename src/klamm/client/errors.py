@@ -235,7 +235,7 @@ _HINTS: Final[Mapping[int, str]] = {
     ErrorCode.group_id_not_found: "there is no such group",
     ErrorCode.non_empty_group: "it has members: stop them first",
     ErrorCode.group_subscribed_to_topic: "a member is subscribed to it: stop that first",
-    ErrorCode.unknown_member_id: "no such member; offsets can be set only while a group has no members",
+    ErrorCode.unknown_member_id: "no such member; and while a group has members, only they commit",
 }
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
+from typing import TypeVar
 
 import pytest
 
@@ -20,6 +22,8 @@ from interop.differential.sides import Side
 from interop.differential.stories import STORIES, Story, tell
 from interop.kafka_tools import ApacheKafka
 from interop.processes import KlammProcess
+
+OneSide = TypeVar("OneSide", bound=Side)
 
 STEPS = 120
 GROUP_STEPS = 200
@@ -58,36 +62,35 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
         yield klamm.bootstrap, kafka.bootstrap
 
 
-@pytest.mark.parametrize("seed", seeds("KLAMM_DIFFERENTIAL_SEEDS", "0-5"))
-def test_every_answer_is_kafkas(both: tuple[str, str], seed: int) -> None:
-    ours, kafkas = Side("klamm", both[0]), Side("Kafka", both[1])
+@contextmanager
+def sides(kind: Callable[[str, str], OneSide], both: tuple[str, str]) -> Iterator[tuple[OneSide, OneSide]]:
+    """klamm's side and Kafka's, whose connections are closed in the end."""
+    ours, kafkas = kind("klamm", both[0]), kind("Kafka", both[1])
     try:
-        difference = next(History(ours, kafkas, seed).run(STEPS), None)
+        yield ours, kafkas
     finally:
         ours.close_all()
         kafkas.close_all()
+
+
+@pytest.mark.parametrize("seed", seeds("KLAMM_DIFFERENTIAL_SEEDS", "0-5"))
+def test_every_answer_is_kafkas(both: tuple[str, str], seed: int) -> None:
+    with sides(Side, both) as (ours, kafkas):
+        difference = next(History(ours, kafkas, seed).run(STEPS), None)
     assert difference is None, difference.at_length()
 
 
 @pytest.mark.parametrize("seed", seeds("KLAMM_BURST_SEEDS", "0-1"))
 def test_every_answer_to_many_requests_at_once_is_kafkas(both: tuple[str, str], seed: int) -> None:
-    ours, kafkas = GroupSide("klamm", both[0]), GroupSide("Kafka", both[1])
-    try:
+    with sides(GroupSide, both) as (ours, kafkas):
         difference = next(GroupHistory(ours, kafkas, seed).run_in_bursts(BURSTS), None)
-    finally:
-        ours.close_all()
-        kafkas.close_all()
     assert difference is None, difference.at_length()
 
 
 @pytest.mark.parametrize("seed", seeds("KLAMM_GROUP_SEEDS", "0-3"))
 def test_every_answer_to_members_of_groups_is_kafkas(both: tuple[str, str], seed: int) -> None:
-    ours, kafkas = GroupSide("klamm", both[0]), GroupSide("Kafka", both[1])
-    try:
+    with sides(GroupSide, both) as (ours, kafkas):
         difference = next(GroupHistory(ours, kafkas, seed).run(GROUP_STEPS), None)
-    finally:
-        ours.close_all()
-        kafkas.close_all()
     assert difference is None, difference.at_length()
 
 

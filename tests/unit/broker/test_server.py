@@ -128,3 +128,8 @@ def test_importing_klamm_imports_little() -> None:
     )
     assert "klamm.broker" not in done.stdout
     assert "klamm.protocol" not in done.stdout
+
+
+def test_settings_in_the_place_of_a_folder_are_no_folder() -> None:
+    with pytest.raises(TypeError, match="settings="):
+        klamm.Broker({"num.partitions": "3"})  # type: ignore[arg-type]  # that is the mistake

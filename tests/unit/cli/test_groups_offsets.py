@@ -195,6 +195,17 @@ def test_the_story_of_a_group_names_its_members_whole(scene: Scene) -> None:
     assert "Nothing is on record about group nobody." in scene.says("groups", "explain", "nobody")
 
 
+def test_a_story_that_does_not_come_is_not_waited_for_without_end(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with scene.member():
+        scene.story("rebalance_completed")
+    # As if the broker were frozen between the question for the end and the reading.
+    monkeypatch.setattr(klamm.Consumer, "poll", lambda _consumer, _timeout: [])
+    refused = scene.refuses("groups", "explain", scene.group, "--timeout", "5", exit_code=1)
+    assert "gave no events for 5 s" in refused
+
+
 # --- offsets -----------------------------------------------------------------------------------------
 
 
