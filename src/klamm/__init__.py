@@ -20,38 +20,38 @@ if TYPE_CHECKING:
     from klamm.client.consumer.positions import Committed as Committed
     from klamm.client.consumer.records import ConsumerRecord as ConsumerRecord
     from klamm.client.consumer.records import Records as Records
-    from klamm.client.errors import BrokerError as BrokerError
-    from klamm.client.errors import BufferExhaustedError as BufferExhaustedError
-    from klamm.client.errors import CommitFailedError as CommitFailedError
-    from klamm.client.errors import ConcurrentAccessError as ConcurrentAccessError
-    from klamm.client.errors import DeliveryError as DeliveryError
-    from klamm.client.errors import DisconnectedError as DisconnectedError
-    from klamm.client.errors import FencedInstanceIdError as FencedInstanceIdError
-    from klamm.client.errors import GroupAuthorizationError as GroupAuthorizationError
-    from klamm.client.errors import GroupMaxSizeReachedError as GroupMaxSizeReachedError
-    from klamm.client.errors import IllegalStateError as IllegalStateError
-    from klamm.client.errors import InconsistentGroupProtocolError as InconsistentGroupProtocolError
-    from klamm.client.errors import InvalidGroupIdError as InvalidGroupIdError
-    from klamm.client.errors import InvalidSessionTimeoutError as InvalidSessionTimeoutError
-    from klamm.client.errors import KlammError as KlammError
-    from klamm.client.errors import KlammTimeoutError as KlammTimeoutError
-    from klamm.client.errors import LogTruncationError as LogTruncationError
-    from klamm.client.errors import NoBrokersError as NoBrokersError
-    from klamm.client.errors import NoOffsetForPartitionError as NoOffsetForPartitionError
-    from klamm.client.errors import OffsetOutOfRangeError as OffsetOutOfRangeError
-    from klamm.client.errors import ProducerFencedError as ProducerFencedError
-    from klamm.client.errors import ProtocolError as ProtocolError
-    from klamm.client.errors import RebalanceInProgressError as RebalanceInProgressError
-    from klamm.client.errors import RebalanceListenerError as RebalanceListenerError
-    from klamm.client.errors import RecordDeserializationError as RecordDeserializationError
-    from klamm.client.errors import RecordTooLargeError as RecordTooLargeError
-    from klamm.client.errors import RetriableCommitFailedError as RetriableCommitFailedError
-    from klamm.client.errors import TopicAuthorizationError as TopicAuthorizationError
-    from klamm.client.errors import UnsupportedVersionError as UnsupportedVersionError
-    from klamm.client.errors import WakeupError as WakeupError
     from klamm.client.producer.delivery import RecordMetadata as RecordMetadata
     from klamm.client.producer.face import Producer as Producer
     from klamm.config import ConfigError as ConfigError
+    from klamm.errors import BrokerError as BrokerError
+    from klamm.errors import BufferExhaustedError as BufferExhaustedError
+    from klamm.errors import CommitFailedError as CommitFailedError
+    from klamm.errors import ConcurrentAccessError as ConcurrentAccessError
+    from klamm.errors import DeliveryError as DeliveryError
+    from klamm.errors import DisconnectedError as DisconnectedError
+    from klamm.errors import FencedInstanceIdError as FencedInstanceIdError
+    from klamm.errors import GroupAuthorizationError as GroupAuthorizationError
+    from klamm.errors import GroupMaxSizeReachedError as GroupMaxSizeReachedError
+    from klamm.errors import IllegalStateError as IllegalStateError
+    from klamm.errors import InconsistentGroupProtocolError as InconsistentGroupProtocolError
+    from klamm.errors import InvalidGroupIdError as InvalidGroupIdError
+    from klamm.errors import InvalidSessionTimeoutError as InvalidSessionTimeoutError
+    from klamm.errors import KlammError as KlammError
+    from klamm.errors import KlammTimeoutError as KlammTimeoutError
+    from klamm.errors import LogTruncationError as LogTruncationError
+    from klamm.errors import NoBrokersError as NoBrokersError
+    from klamm.errors import NoOffsetForPartitionError as NoOffsetForPartitionError
+    from klamm.errors import OffsetOutOfRangeError as OffsetOutOfRangeError
+    from klamm.errors import ProducerFencedError as ProducerFencedError
+    from klamm.errors import ProtocolError as ProtocolError
+    from klamm.errors import RebalanceInProgressError as RebalanceInProgressError
+    from klamm.errors import RebalanceListenerError as RebalanceListenerError
+    from klamm.errors import RecordDeserializationError as RecordDeserializationError
+    from klamm.errors import RecordTooLargeError as RecordTooLargeError
+    from klamm.errors import RetriableCommitFailedError as RetriableCommitFailedError
+    from klamm.errors import TopicAuthorizationError as TopicAuthorizationError
+    from klamm.errors import UnsupportedVersionError as UnsupportedVersionError
+    from klamm.errors import WakeupError as WakeupError
     from klamm.protocol.types import TopicPartition as TopicPartition
 
 # Module -> what is to be had from it. Imported when asked for: `import klamm` alone stays cheap.
@@ -73,7 +73,7 @@ _OFFERED = {
         "ConsumerRecord",
         "Records",
     ),
-    "klamm.client.errors": (
+    "klamm.errors": (
         "BrokerError",
         "BufferExhaustedError",
         "CommitFailedError",

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 from interop.own import PATIENCE_S
 from klamm import Consumer, TopicPartition
 from klamm.client.consumer.listener import RebalanceListener
-from klamm.client.errors import CommitFailedError, RebalanceInProgressError
+from klamm.errors import CommitFailedError, RebalanceInProgressError
 
 
 class Event(NamedTuple):

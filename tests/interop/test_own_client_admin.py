@@ -12,7 +12,7 @@ from interop.own_members import Party
 from klamm import KlammError, TopicPartition
 from klamm.client.admin.model import AlterOp, CommittedOffset, NewTopic, Resource, Results
 from klamm.client.admin.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
-from klamm.client.errors import BrokerError, UnsupportedVersionError
+from klamm.errors import BrokerError, UnsupportedVersionError
 from klamm.protocol.errors import ErrorCode
 
 pytestmark = [pytest.mark.groups, pytest.mark.timeout(120)]

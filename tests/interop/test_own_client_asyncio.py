@@ -15,7 +15,7 @@ from klamm import TopicPartition, aio
 from klamm.client.admin.model import NewTopic
 from klamm.client.consumer.listener import RebalanceListener
 from klamm.client.consumer.records import ConsumerRecord
-from klamm.client.errors import ConcurrentAccessError, IllegalStateError, RecordTooLargeError
+from klamm.errors import ConcurrentAccessError, IllegalStateError, RecordTooLargeError
 
 pytestmark = [pytest.mark.groups, pytest.mark.timeout(120)]
 

@@ -11,13 +11,13 @@ import pytest
 from interop.harness import COMPRESSIONS, START_MS, eventually
 from interop.own import Own, poll_until, read, values
 from klamm import Consumer, TopicPartition
-from klamm.client.errors import (
+from klamm.client.producer.delivery import Delivery
+from klamm.errors import (
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
     RecordDeserializationError,
     RecordTooLargeError,
 )
-from klamm.client.producer.delivery import Delivery
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -15,7 +15,7 @@ from interop.own_members import Party
 from klamm import TopicPartition
 from klamm.client.consumer.offset_stores import FileOffsetStore
 from klamm.client.consumer.positions import Committed
-from klamm.client.errors import (
+from klamm.errors import (
     CommitFailedError,
     ConcurrentAccessError,
     FencedInstanceIdError,

@@ -23,7 +23,7 @@ from interop.hostile import (
     serving,
 )
 from klamm import Admin, Consumer, Producer, TopicPartition
-from klamm.client.errors import KlammError, KlammTimeoutError, ProtocolError
+from klamm.errors import KlammError, KlammTimeoutError, ProtocolError
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData

@@ -23,8 +23,8 @@ from klamm.client.consumer.positions import Committed
 from klamm.client.consumer.rebalance_log import Rebalance
 from klamm.client.consumer.records import ConsumerRecord, K, Records, V
 from klamm.client.consumer.settings import parse
-from klamm.client.errors import IllegalStateError
 from klamm.clock import Clock, SystemClock
+from klamm.errors import IllegalStateError
 from klamm.protocol.types import TopicPartition
 
 

@@ -11,8 +11,8 @@ import typer
 
 from klamm.cli.failures import FAILED, MISUSED, fail
 from klamm.client.admin.face import Admin
-from klamm.client.errors import KlammError
 from klamm.config import ConfigError, from_flags
+from klamm.errors import KlammError
 
 Bootstrap = Annotated[
     str,

@@ -23,7 +23,7 @@ from klamm.cli.failures import fail
 from klamm.cli.story import chapters, clock_time, summary
 from klamm.client.admin.offsets import EARLIEST, LATEST
 from klamm.client.consumer.face import Consumer
-from klamm.client.errors import KlammError
+from klamm.errors import KlammError
 from klamm.protocol.types import TopicPartition
 
 EVENTS_TOPIC: Final = "__klamm_events"

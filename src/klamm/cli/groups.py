@@ -21,7 +21,7 @@ from klamm.cli.explain import explain
 from klamm.cli.failures import MISUSED, fail
 from klamm.cli.lag import PartitionLag, lag_of
 from klamm.client.admin.model import GroupDescription
-from klamm.client.errors import KlammError
+from klamm.errors import KlammError
 
 app = typer.Typer(
     rich_markup_mode=None,

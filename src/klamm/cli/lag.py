@@ -8,7 +8,7 @@ from typing import Any
 from klamm.client.admin.face import Admin
 from klamm.client.admin.model import GroupDescription, ListedOffset, MemberDescription
 from klamm.client.admin.offsets import LATEST
-from klamm.client.errors import KlammError
+from klamm.errors import KlammError
 from klamm.protocol.types import TopicPartition
 
 

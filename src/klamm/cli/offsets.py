@@ -25,7 +25,7 @@ from klamm.cli.failures import FAILED, MISUSED, fail
 from klamm.cli.offset_plans import Plan, chosen_partitions, parse_target, plan_reset, read_csv
 from klamm.client.admin.face import Admin
 from klamm.client.admin.model import CommittedOffset
-from klamm.client.errors import KlammError
+from klamm.errors import KlammError
 from klamm.protocol.types import TopicPartition
 
 app = typer.Typer(

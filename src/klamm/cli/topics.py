@@ -22,7 +22,7 @@ from klamm.cli.failures import MISUSED, fail
 from klamm.client.admin.face import Admin
 from klamm.client.admin.model import AlterOp, ConfigEntry, NewTopic, Resource, TopicDescription
 from klamm.client.admin.offsets import EARLIEST, LATEST
-from klamm.client.errors import KlammError
+from klamm.errors import KlammError
 from klamm.protocol.types import TopicPartition, id_to_text
 
 app = typer.Typer(

@@ -6,10 +6,10 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from klamm.client.admin.calls import Calls, RetryPolicy
-from klamm.client.net.network import Node
 from klamm.client.ranges import NAMES_VERSION
 from klamm.client.runtime import ClientThread
-from klamm.client.tasks import Promise
+from klamm.net.network import Node
+from klamm.net.tasks import Promise
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from klamm.protocol.types import ZERO_ID, TopicPartition

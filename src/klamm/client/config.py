@@ -6,8 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from klamm.client.net.metadata import MetadataConfig
-from klamm.client.net.network import Address, NetworkConfig
 from klamm.config import (
     INT_MAX,
     ConfigError,
@@ -20,6 +18,8 @@ from klamm.config import (
     one_of,
     unknown_name,
 )
+from klamm.net.metadata import MetadataConfig
+from klamm.net.network import Address, NetworkConfig
 
 _COMMON: Final = (
     Setting(name="bootstrap.servers", kind=Kind.LIST, default=None, required=True, doc="host:port, ..."),

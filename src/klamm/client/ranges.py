@@ -15,7 +15,8 @@ from typing import Final, NamedTuple, Self
 
 from klamm.client.admin.calls import Calls, Deadline, RetryPolicy
 from klamm.client.admin.offsets import EARLIEST, LATEST, list_offsets
-from klamm.client.errors import (
+from klamm.client.runtime import ClientThread
+from klamm.errors import (
     BrokerError,
     KlammError,
     KlammTimeoutError,
@@ -23,9 +24,8 @@ from klamm.client.errors import (
     RecordTooLargeError,
     broker_error,
 )
-from klamm.client.net.network import Node
-from klamm.client.runtime import ClientThread
-from klamm.client.tasks import Promise
+from klamm.net.network import Node
+from klamm.net.tasks import Promise
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import DecodeError, ErrorCode
 from klamm.protocol.messages.fetch import (

@@ -7,11 +7,11 @@ from concurrent.futures import Future
 from random import Random
 from typing import Any, Protocol, TypeVar
 
-from klamm.client.net.metadata import Metadata, MetadataConfig
-from klamm.client.net.network import Network, NetworkConfig, Transport
-from klamm.client.net.reactor import Reactor
-from klamm.client.tasks import Promise, Tasks
 from klamm.clock import Clock
+from klamm.net.metadata import Metadata, MetadataConfig
+from klamm.net.network import Network, NetworkConfig, Transport
+from klamm.net.reactor import Reactor
+from klamm.net.tasks import Promise, Tasks
 
 T = TypeVar("T")
 

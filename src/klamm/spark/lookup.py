@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from klamm.client.admin.face import Admin
 from klamm.client.config import ADMIN
-from klamm.client.errors import BrokerError, KlammError, KlammTimeoutError
+from klamm.errors import BrokerError, KlammError, KlammTimeoutError
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.types import TopicPartition
 from klamm.spark.options import SourceOptions, for_client

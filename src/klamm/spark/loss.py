@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from klamm.client.errors import KlammError
+from klamm.errors import KlammError
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,6 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from klamm.client.config import CONSUMER, ClientConfig
-from klamm.client.errors import ProtocolError
 from klamm.client.ranges import (
     Fetch,
     NothingCameError,
@@ -18,6 +17,7 @@ from klamm.client.ranges import (
     RangeSettings,
     TopicGoneError,
 )
+from klamm.errors import ProtocolError
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.types import ZERO_ID
 from klamm.records.columns import iter_columns

@@ -18,8 +18,8 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from klamm.client.arrivals import await_data
-from klamm.client.errors import KlammError
 from klamm.clock import Clock, SystemClock
+from klamm.errors import KlammError
 from klamm.protocol.types import TopicPartition
 from klamm.spark.admission import backlog, limit_by_share, must_wait
 from klamm.spark.batch_reader import planned

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import WriterCommitMessage
 
-from klamm.client.errors import KlammError
 from klamm.client.producer.encoded import EncodedBatch, EncodedProducer
 from klamm.clock import Clock
+from klamm.errors import KlammError
 from klamm.records.arrow import BinaryInput, EncodedRegion, FixedInput, HeadersInput
 from klamm.records.columns import encode_columns, partition_rows
 from klamm.spark.options import SinkOptions

@@ -12,7 +12,7 @@ from interop.clients.serve import RefusedError, Tell, from_wire, serve, to_wire
 from klamm import Admin, Consumer, KlammError, Producer, TopicPartition
 from klamm.client.admin.model import AlterOp, NewTopic, Resource
 from klamm.client.admin.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
-from klamm.client.errors import BrokerError
+from klamm.errors import BrokerError
 
 DEADLINE_S: Final = 30
 SPECS: Final = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP}

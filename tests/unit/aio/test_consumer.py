@@ -12,8 +12,8 @@ from klamm.aio import Consumer
 from klamm.client.consumer.loop_host import LoopSignal, TaskClaim
 from klamm.client.consumer.operations import Operations
 from klamm.client.consumer.settings import parse
-from klamm.client.errors import ConcurrentAccessError, IllegalStateError, InvalidGroupIdError
 from klamm.clock import SystemClock
+from klamm.errors import ConcurrentAccessError, IllegalStateError, InvalidGroupIdError
 from klamm.protocol.api import ApiKey
 from klamm.protocol.types import TopicPartition
 from unit.client.consumer.fake_cluster import BASE_PORT, partitions

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from klamm.aio import Producer
-from klamm.client.errors import KlammTimeoutError
+from klamm.errors import KlammTimeoutError
 
 NOWHERE = "127.0.0.1:1"  # nobody listens there
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from klamm.client.net.network import Address, LinkEvents, Network, NetworkConfig
+from klamm.net.network import Address, LinkEvents, Network, NetworkConfig
 from klamm.protocol.api import ApiKey
 from klamm.protocol.codec import request_decoder, response_encoder
 from klamm.protocol.headers import (

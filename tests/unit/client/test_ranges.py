@@ -12,7 +12,6 @@ import klamm
 from klamm.client.admin.model import NewTopic
 from klamm.client.arrivals import await_data
 from klamm.client.config import CONSUMER, ClientConfig
-from klamm.client.errors import KlammTimeoutError
 from klamm.client.ranges import (
     NothingCameError,
     OffsetsGoneError,
@@ -22,6 +21,7 @@ from klamm.client.ranges import (
 )
 from klamm.client.runtime import ClientThread
 from klamm.clock import SystemClock
+from klamm.errors import KlammTimeoutError
 from klamm.protocol.types import TopicPartition
 from klamm.records.batch import iter_headers
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import klamm
-from klamm.client.errors import KlammError, ProtocolError
+from klamm.errors import KlammError, ProtocolError
 from klamm.spark import connections
 from unit.spark.world import Query, World, rows_of
 

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
-from klamm.client.errors import KlammTimeoutError, NoBrokersError
 from klamm.config import ConfigError
+from klamm.errors import KlammTimeoutError, NoBrokersError
 from klamm.protocol.types import TopicPartition
 from klamm.spark.lookup import UnknownTopicError
 from klamm.spark.loss import DataLossError

@@ -7,7 +7,7 @@ import logging
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from klamm.client.errors import KlammError
+from klamm.errors import KlammError
 from klamm.protocol.types import TopicPartition
 from unit.spark.world import Query, World
 

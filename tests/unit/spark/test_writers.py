@@ -22,11 +22,11 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from klamm.client.errors import KlammTimeoutError, RecordTooLargeError
 from klamm.client.producer.encoded import EncodedProducer
 from klamm.client.producer.partitioner import partition_for_key
 from klamm.clock import SystemClock
 from klamm.config import ConfigError
+from klamm.errors import KlammTimeoutError, RecordTooLargeError
 from klamm.records.arrow import BinaryInput
 from klamm.records.columns import encode_columns
 from klamm.spark.schema import HEADERS_TYPE

@@ -17,8 +17,8 @@ from klamm.cli.demo.pipeline import run as run_pipeline
 from klamm.cli.demo.play import PACE_S, DemoFailedError, GroupResult, Play
 from klamm.cli.demo.screen import screen
 from klamm.cli.failures import fail
-from klamm.client.errors import KlammError
 from klamm.clock import SystemClock
+from klamm.errors import KlammError
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 

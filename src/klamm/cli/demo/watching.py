@@ -10,7 +10,7 @@ from klamm.cli.lag import PartitionLag, lag_of
 from klamm.cli.story import Chapter, chapters
 from klamm.client.admin.face import Admin
 from klamm.client.consumer.face import Consumer
-from klamm.client.errors import KlammError
+from klamm.errors import KlammError
 from klamm.protocol.types import TopicPartition
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from klamm.client.errors import BrokerError, KlammError, KlammTimeoutError, broker_error
-from klamm.client.net.network import Node, backoff_ms
 from klamm.client.runtime import Core
-from klamm.client.tasks import Promise
+from klamm.errors import BrokerError, KlammError, KlammTimeoutError, broker_error
+from klamm.net.network import Node, backoff_ms
+from klamm.net.tasks import Promise
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

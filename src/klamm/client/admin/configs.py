@@ -7,7 +7,7 @@ from typing import Any
 
 from klamm.client.admin.calls import Calls, Deadline
 from klamm.client.admin.model import AlterOp, ConfigEntry, Resource, Results
-from klamm.client.errors import broker_error
+from klamm.errors import broker_error
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.describe_configs import (
     DescribeConfigsRequest,

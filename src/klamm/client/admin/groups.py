@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from klamm.client.admin.calls import Calls
 from klamm.client.admin.model import GroupDescription, ListedGroup, MemberDescription, Results
-from klamm.client.errors import KlammError, broker_error
-from klamm.client.tasks import gather
+from klamm.errors import KlammError, broker_error
+from klamm.net.tasks import gather
 from klamm.protocol.api import ApiKey
 from klamm.protocol.consumer_protocol import decode_assignment, decode_subscription
 from klamm.protocol.errors import DecodeError, ErrorCode

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TypeVar
 
-from klamm.client.errors import KlammError
+from klamm.errors import KlammError
 from klamm.protocol.types import TopicPartition
 
 K = TypeVar("K")

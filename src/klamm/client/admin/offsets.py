@@ -7,7 +7,7 @@ from typing import Final
 
 from klamm.client.admin.calls import Calls, by_topic
 from klamm.client.admin.model import CommittedOffset, ListedOffset, Results
-from klamm.client.errors import BrokerError, broker_error
+from klamm.errors import BrokerError, broker_error
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.list_offsets import (

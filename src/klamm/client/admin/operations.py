@@ -30,10 +30,10 @@ from klamm.client.admin.model import (
 )
 from klamm.client.admin.resets import ResetTarget
 from klamm.client.config import ADMIN, ClientConfig
-from klamm.client.errors import IllegalStateError
 from klamm.client.runtime import ClientThread
-from klamm.client.tasks import Promise
 from klamm.clock import Clock, SystemClock
+from klamm.errors import IllegalStateError
+from klamm.net.tasks import Promise
 from klamm.protocol.types import TopicPartition
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from klamm.client.admin.offsets import (
     list_group_offsets,
     list_offsets,
 )
-from klamm.client.errors import KlammError
+from klamm.errors import KlammError
 from klamm.protocol.types import TopicPartition
 
 

@@ -16,7 +16,7 @@ from klamm.client.admin.model import (
     Results,
     TopicDescription,
 )
-from klamm.client.errors import KlammError, broker_error
+from klamm.errors import KlammError, broker_error
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.create_partitions import (

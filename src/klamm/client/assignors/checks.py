@@ -14,7 +14,7 @@ from klamm.client.assignors.base import (
     RebalanceProtocol,
 )
 from klamm.client.assignors.cooperative_sticky import CooperativeStickyAssignor
-from klamm.client.errors import IllegalStateError
+from klamm.errors import IllegalStateError
 
 
 @dataclass(frozen=True, slots=True)

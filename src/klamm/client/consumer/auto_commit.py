@@ -10,9 +10,9 @@ from klamm.client.consumer.hosts import Host
 from klamm.client.consumer.inbox import Inbox
 from klamm.client.consumer.settings import ConsumerSettings
 from klamm.client.consumer.state import SubscriptionState
-from klamm.client.errors import KlammError
 from klamm.client.runtime import Core
-from klamm.client.tasks import Promise
+from klamm.errors import KlammError
+from klamm.net.tasks import Promise
 
 log = logging.getLogger(__name__)
 

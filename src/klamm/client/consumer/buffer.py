@@ -10,7 +10,7 @@ from klamm.client.consumer.fetched import Fetched
 from klamm.client.consumer.records import Chunk
 from klamm.client.consumer.settings import ConsumerSettings
 from klamm.client.consumer.state import PartitionState, Status, SubscriptionState
-from klamm.client.errors import KlammError, RecordDeserializationError
+from klamm.errors import KlammError, RecordDeserializationError
 from klamm.protocol.types import TopicPartition
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from klamm.client.errors import ConcurrentAccessError
+from klamm.errors import ConcurrentAccessError
 
 
 class ThreadClaim:

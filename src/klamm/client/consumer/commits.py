@@ -15,7 +15,8 @@ from klamm.client.consumer.offset_stores import OffsetStore
 from klamm.client.consumer.positions import Committed
 from klamm.client.consumer.settings import ConsumerSettings
 from klamm.client.consumer.state import SubscriptionState
-from klamm.client.errors import (
+from klamm.client.runtime import Core
+from klamm.errors import (
     CommitFailedError,
     FencedInstanceIdError,
     KlammError,
@@ -24,9 +25,8 @@ from klamm.client.errors import (
     TopicAuthorizationError,
     broker_error,
 )
-from klamm.client.net.network import Node, backoff_ms
-from klamm.client.runtime import Core
-from klamm.client.tasks import Promise
+from klamm.net.network import Node, backoff_ms
+from klamm.net.tasks import Promise
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.offset_commit import (

@@ -12,9 +12,9 @@ from klamm.client.consumer.generation import MemberState
 from klamm.client.consumer.membership import Membership
 from klamm.client.consumer.positions import Committed
 from klamm.client.consumer.settings import ConsumerSettings
-from klamm.client.errors import BrokerError, KlammError, broker_error
-from klamm.client.net.network import Node
 from klamm.client.runtime import Core
+from klamm.errors import BrokerError, KlammError, broker_error
+from klamm.net.network import Node
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.offset_fetch import (

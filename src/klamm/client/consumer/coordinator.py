@@ -8,10 +8,10 @@ from typing import Final
 
 from klamm.client.admin.calls import Calls
 from klamm.client.consumer.settings import ConsumerSettings
-from klamm.client.errors import BrokerError, DisconnectedError, KlammError, broker_error
-from klamm.client.net.network import Node, backoff_ms
 from klamm.client.runtime import Core
-from klamm.client.tasks import Promise
+from klamm.errors import BrokerError, DisconnectedError, KlammError, broker_error
+from klamm.net.network import Node, backoff_ms
+from klamm.net.tasks import Promise
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

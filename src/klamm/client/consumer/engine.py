@@ -20,7 +20,7 @@ from klamm.client.consumer.rebalance_log import RebalanceLog
 from klamm.client.consumer.rebalancing import Rebalancing
 from klamm.client.consumer.settings import ConsumerSettings
 from klamm.client.consumer.state import SubscriptionState, SubscriptionType
-from klamm.client.net.cluster import Cluster
+from klamm.net.cluster import Cluster
 
 
 class Engine:

@@ -23,9 +23,9 @@ from klamm.client.consumer.positions import Committed
 from klamm.client.consumer.rebalance_log import Rebalance
 from klamm.client.consumer.records import ConsumerRecord, K, Records, V
 from klamm.client.consumer.settings import ConsumerSettings, parse
-from klamm.client.errors import IllegalStateError
 from klamm.client.runtime import ClientThread
 from klamm.clock import Clock, SystemClock
+from klamm.errors import IllegalStateError
 from klamm.protocol.types import TopicPartition
 
 numbers = count(1)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from klamm.client.consumer.records import Chunk, deserialized
 from klamm.client.consumer.settings import ConsumerSettings
-from klamm.client.errors import KlammError, ProtocolError, RecordTooLargeError
+from klamm.errors import KlammError, ProtocolError, RecordTooLargeError
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.types import Buffer, TopicPartition
 from klamm.records.batch import BatchHeader, iter_headers

@@ -13,10 +13,10 @@ from klamm.client.consumer.fetched import Fetched
 from klamm.client.consumer.inbox import Inbox
 from klamm.client.consumer.settings import ConsumerSettings
 from klamm.client.consumer.state import PartitionState, Status, SubscriptionState
-from klamm.client.errors import KlammError, OffsetOutOfRangeError, broker_error
-from klamm.client.net.network import Node
-from klamm.client.net.wire import Call
 from klamm.client.runtime import Core
+from klamm.errors import KlammError, OffsetOutOfRangeError, broker_error
+from klamm.net.network import Node
+from klamm.net.wire import Call
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData

@@ -7,9 +7,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from klamm.client.consumer.inbox import Signal
-from klamm.client.errors import IllegalStateError
 from klamm.client.runtime import ClientThread, Core
 from klamm.clock import Clock
+from klamm.errors import IllegalStateError
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from klamm.client.tasks import Promise
+from klamm.net.tasks import Promise
 
 T = TypeVar("T")
 

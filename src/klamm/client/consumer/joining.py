@@ -19,7 +19,8 @@ from klamm.client.consumer.rebalance_log import RebalanceLog
 from klamm.client.consumer.rebalancing import Application, Preparation, Rebalancing, group_metadata
 from klamm.client.consumer.settings import ConsumerSettings
 from klamm.client.consumer.state import SubscriptionState, SubscriptionType
-from klamm.client.errors import (
+from klamm.client.runtime import Core
+from klamm.errors import (
     BrokerError,
     IllegalStateError,
     InconsistentGroupProtocolError,
@@ -28,9 +29,8 @@ from klamm.client.errors import (
     UnsupportedVersionError,
     broker_error,
 )
-from klamm.client.net.network import Node
-from klamm.client.runtime import Core
-from klamm.client.tasks import Promise
+from klamm.net.network import Node
+from klamm.net.tasks import Promise
 from klamm.protocol.api import ApiKey
 from klamm.protocol.consumer_protocol import Assignment, Subscription, decode_assignment, encode_subscription
 from klamm.protocol.errors import DecodeError, ErrorCode

@@ -9,9 +9,9 @@ from klamm.client.admin.calls import Calls
 from klamm.client.assignors.base import Assignor, ClusterView, GroupView, MemberSubscription, PartitionView
 from klamm.client.assignors.checks import assign_and_check
 from klamm.client.consumer.settings import ConsumerSettings
-from klamm.client.errors import IllegalStateError, KlammError, ProtocolError
-from klamm.client.net.cluster import Cluster
 from klamm.client.runtime import Core
+from klamm.errors import IllegalStateError, KlammError, ProtocolError
+from klamm.net.cluster import Cluster
 from klamm.protocol.consumer_protocol import decode_subscription, encode_assignment
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember

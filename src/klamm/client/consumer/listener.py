@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from klamm.client.errors import RebalanceListenerError, WakeupError
+from klamm.errors import RebalanceListenerError, WakeupError
 from klamm.protocol.types import TopicPartition
 
 Partitions = list[TopicPartition]

@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 from weakref import WeakKeyDictionary
 
-from klamm.client.errors import ConcurrentAccessError, IllegalStateError
 from klamm.clock import Clock
+from klamm.errors import ConcurrentAccessError, IllegalStateError
 
 
 class LoopSignal:

@@ -10,10 +10,10 @@ from klamm.client.consumer.coordinator import MOVED, Coordinator
 from klamm.client.consumer.generation import NO_GENERATION, Generation, MemberState
 from klamm.client.consumer.inbox import Inbox
 from klamm.client.consumer.settings import ConsumerSettings
-from klamm.client.errors import KlammError, broker_error
-from klamm.client.net.network import Node, backoff_ms
 from klamm.client.runtime import Core
-from klamm.client.tasks import Promise
+from klamm.errors import KlammError, broker_error
+from klamm.net.network import Node, backoff_ms
+from klamm.net.tasks import Promise
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from klamm.client.admin.calls import Calls, Deadline, by_topic
-from klamm.client.errors import KlammError, UnsupportedVersionError, broker_error
-from klamm.client.net.network import Node
 from klamm.client.runtime import Core
-from klamm.client.tasks import Promise
+from klamm.errors import KlammError, UnsupportedVersionError, broker_error
+from klamm.net.network import Node
+from klamm.net.tasks import Promise
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.list_offsets import (

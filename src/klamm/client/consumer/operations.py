@@ -19,7 +19,7 @@ from klamm.client.consumer.rebalancing import Farewell, group_metadata
 from klamm.client.consumer.records import Records
 from klamm.client.consumer.settings import ConsumerSettings
 from klamm.client.consumer.state import Status, SubscriptionType
-from klamm.client.errors import IllegalStateError, InvalidGroupIdError, KlammError, KlammTimeoutError
+from klamm.errors import IllegalStateError, InvalidGroupIdError, KlammError, KlammTimeoutError
 from klamm.protocol.types import TopicPartition
 
 log = logging.getLogger(__name__)

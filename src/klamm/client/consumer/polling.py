@@ -14,8 +14,8 @@ from klamm.client.consumer.engine import Engine
 from klamm.client.consumer.hosts import Host
 from klamm.client.consumer.inbox import Errand
 from klamm.client.consumer.records import Records
-from klamm.client.errors import KlammTimeoutError, WakeupError
-from klamm.client.tasks import Promise
+from klamm.errors import KlammTimeoutError, WakeupError
+from klamm.net.tasks import Promise
 
 T = TypeVar("T")
 

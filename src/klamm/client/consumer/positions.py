@@ -18,15 +18,15 @@ from klamm.client.consumer.offset_lookup import (
 )
 from klamm.client.consumer.settings import ConsumerSettings
 from klamm.client.consumer.state import PartitionState, Status, SubscriptionState
-from klamm.client.errors import (
+from klamm.client.runtime import Core
+from klamm.errors import (
     KlammError,
     LogTruncationError,
     NoOffsetForPartitionError,
     TopicAuthorizationError,
 )
-from klamm.client.net.metadata import Metadata
-from klamm.client.runtime import Core
-from klamm.client.tasks import Promise
+from klamm.net.metadata import Metadata
+from klamm.net.tasks import Promise
 from klamm.protocol.types import TopicPartition
 
 log = logging.getLogger(__name__)

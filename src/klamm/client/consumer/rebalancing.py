@@ -15,7 +15,7 @@ from klamm.client.consumer.positions import Committed
 from klamm.client.consumer.rebalance_log import RebalanceLog
 from klamm.client.consumer.settings import ConsumerSettings
 from klamm.client.consumer.state import SubscriptionState, SubscriptionType
-from klamm.client.errors import RebalanceListenerError
+from klamm.errors import RebalanceListenerError
 from klamm.protocol.consumer_protocol import Assignment
 from klamm.protocol.types import TopicPartition
 

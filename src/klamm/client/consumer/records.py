@@ -7,7 +7,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from klamm.client.consumer.settings import ConsumerSettings
-from klamm.client.errors import RecordDeserializationError
+from klamm.errors import RecordDeserializationError
 from klamm.protocol.types import TopicPartition
 from klamm.records.record import Record
 

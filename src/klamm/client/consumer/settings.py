@@ -12,8 +12,8 @@ from typing import Any, Final
 from klamm.client.assignors.base import Assignor, RebalanceProtocol
 from klamm.client.assignors.registry import common_protocol, load_assignors
 from klamm.client.config import CONSUMER, ClientConfig, check_together
-from klamm.client.errors import InvalidGroupIdError
 from klamm.config import ConfigError
+from klamm.errors import InvalidGroupIdError
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from klamm.client.errors import IllegalStateError
+from klamm.errors import IllegalStateError
 from klamm.protocol.types import TopicPartition
 
 

@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from klamm.client.errors import BufferExhaustedError, IllegalStateError, RecordTooLargeError
-from klamm.client.net.cluster import TopicInfo
 from klamm.client.producer.batch import BATCH_OVERHEAD_BYTES, Batch, estimated_size
 from klamm.client.producer.delivery import Delivery
 from klamm.client.producer.partitioner import StickyPartitioner
 from klamm.client.producer.settings import ProducerSettings
 from klamm.clock import Clock
+from klamm.errors import BufferExhaustedError, IllegalStateError, RecordTooLargeError
+from klamm.net.cluster import TopicInfo
 from klamm.protocol.types import TopicPartition
 
 Headers = tuple[tuple[str, bytes | None], ...]

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from klamm.client.errors import KlammTimeoutError
+from klamm.errors import KlammTimeoutError
 from klamm.protocol.types import TopicPartition
 
 if TYPE_CHECKING:

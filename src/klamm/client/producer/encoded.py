@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from klamm.client.errors import IllegalStateError, KlammTimeoutError
 from klamm.client.producer.batch import BATCH_OVERHEAD_BYTES, Batch
 from klamm.client.producer.face import Producer
+from klamm.errors import IllegalStateError, KlammTimeoutError
 from klamm.protocol.types import TopicPartition
 from klamm.records.arrow import EncodedRegion
 from klamm.records.columns import seal

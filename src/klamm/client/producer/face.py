@@ -10,13 +10,6 @@ from random import Random
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
-from klamm.client.errors import (
-    DeliveryError,
-    IllegalStateError,
-    KlammTimeoutError,
-    broker_error,
-)
-from klamm.client.net.cluster import TopicInfo
 from klamm.client.producer.accumulator import Accumulator
 from klamm.client.producer.batch import Batch
 from klamm.client.producer.delivery import Delivery
@@ -25,6 +18,13 @@ from klamm.client.producer.sender import Sender
 from klamm.client.producer.settings import Serializer, parse
 from klamm.client.runtime import ClientThread
 from klamm.clock import Clock, SystemClock
+from klamm.errors import (
+    DeliveryError,
+    IllegalStateError,
+    KlammTimeoutError,
+    broker_error,
+)
+from klamm.net.cluster import TopicInfo
 from klamm.protocol.errors import ErrorCode
 from klamm.records.murmur2 import murmur2
 

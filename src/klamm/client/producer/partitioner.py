@@ -8,7 +8,7 @@ from itertools import accumulate
 from random import Random
 from typing import Protocol
 
-from klamm.client.net.cluster import TopicInfo
+from klamm.net.cluster import TopicInfo
 from klamm.records.murmur2 import murmur2
 
 

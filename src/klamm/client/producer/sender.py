@@ -7,21 +7,21 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Final
 
-from klamm.client.errors import (
-    BrokerError,
-    KlammError,
-    KlammTimeoutError,
-    UnsupportedVersionError,
-    broker_error,
-)
-from klamm.client.net.network import Node, backoff_ms
-from klamm.client.net.wire import Call
 from klamm.client.producer.accumulator import Accumulator
 from klamm.client.producer.batch import Batch
 from klamm.client.producer.delivery import describe
 from klamm.client.producer.sequences import Sequences
 from klamm.client.producer.settings import ProducerSettings
 from klamm.client.runtime import Core
+from klamm.errors import (
+    BrokerError,
+    KlammError,
+    KlammTimeoutError,
+    UnsupportedVersionError,
+    broker_error,
+)
+from klamm.net.network import Node, backoff_ms
+from klamm.net.wire import Call
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

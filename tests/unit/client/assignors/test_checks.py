@@ -16,7 +16,7 @@ from klamm.client.assignors import (
     RebalanceProtocol,
 )
 from klamm.client.assignors.checks import CheckedAssignment, assign_and_check
-from klamm.client.errors import IllegalStateError
+from klamm.errors import IllegalStateError
 from unit.client.assignors.notation import a_cluster, a_group, partitions
 
 

@@ -11,8 +11,8 @@ import pytest
 from klamm.client.consumer.claims import ThreadClaim
 from klamm.client.consumer.face import Consumer
 from klamm.client.consumer.hosts import run_blocking
-from klamm.client.errors import ConcurrentAccessError, IllegalStateError, WakeupError
 from klamm.config import ConfigError
+from klamm.errors import ConcurrentAccessError, IllegalStateError, WakeupError
 from klamm.protocol.types import TopicPartition
 from unit.client.consumer.world import World
 

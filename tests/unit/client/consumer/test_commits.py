@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from klamm.client.consumer.face import Consumer
-from klamm.client.errors import (
+from klamm.errors import (
     BrokerError,
     CommitFailedError,
     FencedInstanceIdError,

@@ -9,8 +9,8 @@ import pytest
 from klamm.client.admin.calls import Calls, RetryPolicy
 from klamm.client.consumer.coordinator import Coordinator
 from klamm.client.consumer.settings import parse
-from klamm.client.errors import DisconnectedError
 from klamm.client.runtime import Core
+from klamm.errors import DisconnectedError
 from unit.client.fakes import FakeTransport
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from klamm.client.consumer.fetched import Fetched
 from klamm.client.consumer.settings import ConsumerSettings, parse
-from klamm.client.errors import ProtocolError, RecordTooLargeError
+from klamm.errors import ProtocolError, RecordTooLargeError
 from klamm.protocol.types import TopicPartition
 from klamm.records.compression import Codec
 from klamm.records.layout import Record

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from klamm.client.consumer.face import Consumer
-from klamm.client.errors import (
+from klamm.errors import (
     BrokerError,
     ProtocolError,
     RecordDeserializationError,

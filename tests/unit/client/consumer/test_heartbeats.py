@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klamm.client.consumer.face import Consumer
-from klamm.client.errors import (
+from klamm.errors import (
     CommitFailedError,
     FencedInstanceIdError,
     GroupAuthorizationError,

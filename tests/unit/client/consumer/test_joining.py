@@ -6,7 +6,8 @@ import pytest
 
 from klamm.client.assignors import COOPERATIVE, Assignment, Assignor, ClusterView, GroupView
 from klamm.client.consumer.face import Consumer
-from klamm.client.errors import (
+from klamm.config import ConfigError
+from klamm.errors import (
     BrokerError,
     FencedInstanceIdError,
     GroupMaxSizeReachedError,
@@ -17,7 +18,6 @@ from klamm.client.errors import (
     UnsupportedVersionError,
     WakeupError,
 )
-from klamm.config import ConfigError
 from klamm.protocol.api import ApiKey
 from klamm.protocol.consumer_protocol import decode_subscription, encode_assignment
 from klamm.protocol.errors import ErrorCode

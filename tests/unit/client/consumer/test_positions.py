@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from klamm.client.consumer.positions import Committed
-from klamm.client.errors import (
+from klamm.errors import (
     LogTruncationError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,

@@ -6,7 +6,7 @@ import pytest
 
 from klamm.client.consumer.face import Consumer
 from klamm.client.consumer.listener import StatefulListener
-from klamm.client.errors import RebalanceListenerError, WakeupError
+from klamm.errors import RebalanceListenerError, WakeupError
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.offset_commit import (

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from klamm.client.consumer.settings import parse
-from klamm.client.errors import InvalidGroupIdError
 from klamm.config import ConfigError
+from klamm.errors import InvalidGroupIdError
 from klamm.protocol.types import TopicPartition
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from klamm.client.consumer.listener import RebalanceListener
-from klamm.client.errors import IllegalStateError, InvalidGroupIdError
+from klamm.errors import IllegalStateError, InvalidGroupIdError
 from klamm.protocol.api import ApiKey
 from klamm.protocol.types import TopicPartition
 from unit.client.consumer.world import Heard, World

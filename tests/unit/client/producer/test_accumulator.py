@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from klamm.client.errors import RecordTooLargeError
 from klamm.client.producer.delivery import Delivery
+from klamm.errors import RecordTooLargeError
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.types import TopicPartition
 from unit.client.producer.world import T0, World, values

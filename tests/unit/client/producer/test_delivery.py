@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from klamm.client.errors import BrokerError
 from klamm.client.producer.delivery import Delivery, RecordMetadata
+from klamm.errors import BrokerError
 from klamm.protocol.errors import ErrorCode
 from unit.client.producer.world import World
 

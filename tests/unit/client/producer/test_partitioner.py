@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 import pytest
 
-from klamm.client.net.cluster import PartitionInfo, TopicInfo
 from klamm.client.producer.partitioner import StickyPartitioner, partition_for_key, weights
+from klamm.net.cluster import PartitionInfo, TopicInfo
 
 
 def a_topic(partitions: int, without_leader: frozenset[int] = frozenset()) -> TopicInfo:

@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from klamm.client.errors import BrokerError, BufferExhaustedError, KlammTimeoutError, RecordTooLargeError
 from klamm.client.producer.delivery import Delivery
+from klamm.errors import BrokerError, BufferExhaustedError, KlammTimeoutError, RecordTooLargeError
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.produce import BatchIndexAndErrorMessage
 from unit.client.producer.world import T0, T1, World, header, values

@@ -5,8 +5,6 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from klamm.client.net.metadata import MetadataConfig
-from klamm.client.net.network import NetworkConfig
 from klamm.client.producer.accumulator import Accumulator
 from klamm.client.producer.delivery import Delivery
 from klamm.client.producer.partitioner import StickyPartitioner
@@ -14,6 +12,8 @@ from klamm.client.producer.sender import Sender
 from klamm.client.producer.settings import ProducerSettings, parse
 from klamm.client.runtime import Core
 from klamm.clock import ManualClock
+from klamm.net.metadata import MetadataConfig
+from klamm.net.network import NetworkConfig
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.init_producer_id import InitProducerIdResponse

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from random import Random
 
-from klamm.client.net.cluster import BrokerInfo, Cluster, PartitionInfo, TopicInfo
-from klamm.client.net.metadata import MetadataConfig
-from klamm.client.net.network import NetworkConfig, Node
 from klamm.client.runtime import Core
+from klamm.net.cluster import BrokerInfo, Cluster, PartitionInfo, TopicInfo
+from klamm.net.metadata import MetadataConfig
+from klamm.net.network import NetworkConfig, Node
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
 from klamm.protocol.types import ZERO_ID, TopicPartition

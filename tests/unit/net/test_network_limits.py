@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from klamm.client.errors import KlammError, KlammTimeoutError, ProtocolError
-from klamm.client.net.network import Network, Node
-from klamm.client.net.wire import NEGOTIATION_BYTES, Call
+from klamm.errors import KlammError, KlammTimeoutError, ProtocolError
+from klamm.net.network import Network, Node
+from klamm.net.wire import NEGOTIATION_BYTES, Call
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.metadata import MetadataRequest
 from unit.client.fakes import FakeTransport, a_network

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from klamm.client.errors import (
+from klamm.errors import (
     DisconnectedError,
     KlammError,
     KlammTimeoutError,
@@ -16,9 +16,9 @@ from klamm.client.errors import (
     ProtocolError,
     UnsupportedVersionError,
 )
-from klamm.client.net.metadata import Metadata, MetadataConfig
-from klamm.client.net.network import Network, Node, backoff_ms
-from klamm.client.net.wire import Call
+from klamm.net.metadata import Metadata, MetadataConfig
+from klamm.net.network import Network, Node, backoff_ms
+from klamm.net.wire import Call
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from klamm.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse

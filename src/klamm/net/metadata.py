@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from klamm.client.errors import KlammError, NoBrokersError
-from klamm.client.net.cluster import BrokerInfo, Cluster
-from klamm.client.net.network import Address, Network, Node, backoff_ms
-from klamm.client.net.wire import Call
+from klamm.errors import KlammError, NoBrokersError
+from klamm.net.cluster import BrokerInfo, Cluster
+from klamm.net.network import Address, Network, Node, backoff_ms
+from klamm.net.wire import Call
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse

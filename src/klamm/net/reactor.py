@@ -14,9 +14,9 @@ from concurrent.futures import Future
 from itertools import islice
 from typing import Final, TypeVar
 
-from klamm.client.errors import IllegalStateError
-from klamm.client.net.network import Address, LinkEvents
 from klamm.clock import Clock
+from klamm.errors import IllegalStateError
+from klamm.net.network import Address, LinkEvents
 from klamm.protocol.types import Buffer
 
 T = TypeVar("T")

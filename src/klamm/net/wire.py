@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from klamm.client.errors import KlammError, ProtocolError, UnsupportedVersionError, broker_error
+from klamm.errors import KlammError, ProtocolError, UnsupportedVersionError, broker_error
 from klamm.protocol.api import ApiKey
 from klamm.protocol.codec import request_encoder, response_decoder
 from klamm.protocol.errors import DecodeError, ErrorCode

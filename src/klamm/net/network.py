@@ -14,8 +14,8 @@ from enum import Enum
 from random import Random
 from typing import Final, Protocol
 
-from klamm.client.errors import DisconnectedError, KlammError, KlammTimeoutError, ProtocolError
-from klamm.client.net.wire import Call, Wire
+from klamm.errors import DisconnectedError, KlammError, KlammTimeoutError, ProtocolError
+from klamm.net.wire import Call, Wire
 from klamm.protocol.api import ApiKey
 from klamm.protocol.types import Buffer
 

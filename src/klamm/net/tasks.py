@@ -11,9 +11,9 @@ from collections.abc import Callable, Coroutine, Generator
 from itertools import count
 from typing import Any, Generic, TypeVar
 
-from klamm.client.errors import KlammError, KlammTimeoutError
-from klamm.client.net.network import Network, Node
-from klamm.client.net.wire import Call
+from klamm.errors import KlammError, KlammTimeoutError
+from klamm.net.network import Network, Node
+from klamm.net.wire import Call
 from klamm.protocol.api import ApiKey
 
 T = TypeVar("T")

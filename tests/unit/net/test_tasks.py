@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.client.errors import KlammTimeoutError
-from klamm.client.net.network import Node
-from klamm.client.tasks import Promise, Tasks, gather
+from klamm.errors import KlammTimeoutError
+from klamm.net.network import Node
+from klamm.net.tasks import Promise, Tasks, gather
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from unit.client.fakes import FakeTransport, a_network
