@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from klamm.broker.broker import Broker
-from klamm.broker.config import BrokerConfig
+from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.embedded import new_event_loop
 from klamm.broker.storage import open_storage
 from klamm.clock import SystemClock

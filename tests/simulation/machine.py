@@ -9,8 +9,8 @@ from random import Random
 from typing import Any, Final, Protocol
 
 from klamm.broker.broker import Broker
-from klamm.broker.config import BrokerConfig
-from klamm.broker.connection import Connection
+from klamm.broker.config.broker_config import BrokerConfig
+from klamm.broker.net.connection import Connection
 from klamm.broker.storage import Storage, segment_store
 from klamm.storage.engines.simulated_disk import PowerLossError
 from klamm.storage.log import LogError, LogStore, PartitionLog

@@ -16,7 +16,7 @@ from simulation.loops import ProcessLoop
 from support.wire import request_bytes, response_from
 
 if TYPE_CHECKING:
-    from klamm.broker.connection import Connection
+    from klamm.broker.net.connection import Connection
 
 _FIRST_PORT: Final = 40_000
 

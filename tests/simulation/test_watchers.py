@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from klamm.broker.group_logs import PartitionCoordinatorLog
+from klamm.broker.coordinators.logs import PartitionCoordinatorLog
 from klamm.coordinator.group.machine import DECISIONS
 from klamm.protocol.messages.heartbeat import HeartbeatRequest
 from klamm.storage.producer_state import ProducerState

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from klamm.broker.broker import Broker
-from klamm.broker.config import BrokerConfig
+from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.services import Services
 from klamm.broker.storage import Storage, segment_store
 from klamm.clock import ManualClock

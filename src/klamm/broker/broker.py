@@ -9,27 +9,27 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from klamm.broker.deadlines import Deadlines
-from klamm.broker.fetch_sessions import FetchSessions
-from klamm.broker.flusher import LANES, Flusher
-from klamm.broker.image import ClusterImage, LeadershipTaken
-from klamm.broker.partitions import PartitionRegistry
-from klamm.broker.periodic import Chores
-from klamm.broker.producer_ids import ProducerIds
+from klamm.broker.cluster.image import ClusterImage, LeadershipTaken
+from klamm.broker.cluster.producer_ids import ProducerIds
+from klamm.broker.cluster.topic_names import OFFSETS_TOPIC
+from klamm.broker.cluster.topics import TopicManager, topic_config, with_dynamic_configs
+from klamm.broker.net.server import BoundListener, Server, bind
+from klamm.broker.partitions.deadlines import Deadlines
+from klamm.broker.partitions.fetch_sessions import FetchSessions
+from klamm.broker.partitions.flusher import LANES, Flusher
+from klamm.broker.partitions.registry import PartitionRegistry
+from klamm.broker.partitions.validation import Validation
 from klamm.broker.routes import RouteTable
-from klamm.broker.server import BoundListener, Server, bind
 from klamm.broker.services import Arguments, Result, RunBlocking, Services
-from klamm.broker.topic_names import OFFSETS_TOPIC
-from klamm.broker.topics import TopicManager, topic_config, with_dynamic_configs
-from klamm.broker.validation import Validation
+from klamm.broker.upkeep.periodic import Chores
 from klamm.clock import Clock
 from klamm.protocol.types import ZERO_ID
 from klamm.storage.cluster import BrokerRegistration
 from klamm.storage.log import LogError
 
 if TYPE_CHECKING:
-    from klamm.broker.config import BrokerConfig
-    from klamm.broker.metrics import Metrics
+    from klamm.broker.config.broker_config import BrokerConfig
+    from klamm.broker.metrics.metrics import Metrics
     from klamm.broker.storage import Storage
     from klamm.storage.engines.segments.kernel_sync import KernelSync
 
@@ -160,8 +160,8 @@ class Broker:
     def measure(self) -> Metrics:
         """Keep figures from now on."""
         # Imported here: a broker that nobody measures starts without.
-        from klamm.broker.metrics import Metrics  # noqa: PLC0415
-        from klamm.broker.request_meter import RequestMeter  # noqa: PLC0415
+        from klamm.broker.metrics.metrics import Metrics  # noqa: PLC0415
+        from klamm.broker.metrics.request_meter import RequestMeter  # noqa: PLC0415
 
         assert self._chores is not None
         assert self._metrics is None

@@ -15,7 +15,7 @@ from types import NoneType, TracebackType
 from typing import Final
 
 from klamm.broker import broker as assembly
-from klamm.broker.config import BrokerConfig
+from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.storage import open_storage
 from klamm.clock import Clock, SystemClock
 from klamm.config import RawValue

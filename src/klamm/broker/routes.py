@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from klamm.broker.context import Handler
+from klamm.broker.net.context import Handler
 from klamm.protocol.api import ApiKey
 
 

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, TypeVarTuple
 from klamm.clock import Clock
 
 if TYPE_CHECKING:
-    from klamm.broker.config import BrokerConfig
-    from klamm.broker.deadlines import Deadlines
-    from klamm.broker.fetch_sessions import FetchSessions
-    from klamm.broker.flusher import Flusher
-    from klamm.broker.groups import Groups
-    from klamm.broker.image import ClusterImage
-    from klamm.broker.partitions import PartitionRegistry
-    from klamm.broker.producer_ids import ProducerIds
-    from klamm.broker.request_meter import RequestMeter
+    from klamm.broker.cluster.image import ClusterImage
+    from klamm.broker.cluster.producer_ids import ProducerIds
+    from klamm.broker.cluster.topics import TopicManager
+    from klamm.broker.config.broker_config import BrokerConfig
+    from klamm.broker.coordinators.groups import Groups
+    from klamm.broker.metrics.request_meter import RequestMeter
+    from klamm.broker.partitions.deadlines import Deadlines
+    from klamm.broker.partitions.fetch_sessions import FetchSessions
+    from klamm.broker.partitions.flusher import Flusher
+    from klamm.broker.partitions.registry import PartitionRegistry
+    from klamm.broker.partitions.validation import Validation
     from klamm.broker.routes import RouteTable
-    from klamm.broker.topics import TopicManager
-    from klamm.broker.validation import Validation
     from klamm.storage.cluster import ClusterStore
     from klamm.storage.log import LogStore
 
@@ -68,7 +68,7 @@ class Services:
 
     def start_groups(self) -> Groups:
         # Imported here: a broker without groups starts without it.
-        from klamm.broker.groups import Groups  # noqa: PLC0415
+        from klamm.broker.coordinators.groups import Groups  # noqa: PLC0415
 
         self._groups = Groups(self)
         return self._groups

@@ -8,14 +8,14 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from klamm.broker.config import BrokerConfig
-from klamm.broker.log_dirs import LogDirs
-from klamm.broker.server import StartError
-from klamm.broker.topic_names import INTERNAL_TOPICS
+from klamm.broker.cluster.topic_names import INTERNAL_TOPICS
+from klamm.broker.config.broker_config import BrokerConfig
+from klamm.broker.net.server import StartError
 from klamm.clock import Clock
 from klamm.protocol.errors import DecodeError
 from klamm.storage.cluster import ClusterStore, ClusterStoreError
 from klamm.storage.log import LogStore
+from klamm.storage.log_dirs import LogDirs
 
 if TYPE_CHECKING:
     from klamm.storage.engines.segments.files import Files

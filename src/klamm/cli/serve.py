@@ -13,9 +13,9 @@ from random import SystemRandom
 from typing import Final
 
 from klamm.broker.broker import Broker
-from klamm.broker.config import BrokerConfig
+from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.embedded import new_event_loop
-from klamm.broker.server import StartError
+from klamm.broker.net.server import StartError
 from klamm.broker.storage import open_storage
 from klamm.clock import SystemClock
 from klamm.config import ConfigError

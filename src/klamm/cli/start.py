@@ -8,8 +8,8 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
-from klamm.broker.config import BrokerConfig
-from klamm.broker.settings import BROKER_SETTINGS
+from klamm.broker.config.broker_config import BrokerConfig
+from klamm.broker.config.settings import BROKER_SETTINGS
 from klamm.cli.exit_codes import FAILED, MISUSED
 from klamm.cli.quick import UpOptions
 from klamm.cli.serve import serve

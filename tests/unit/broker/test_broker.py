@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klamm.broker.partitions import Partition
+from klamm.broker.partitions.registry import Partition
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.metadata import MetadataRequest

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from klamm.broker.config import BrokerConfig
-from klamm.broker.server import StartError
+from klamm.broker.config.broker_config import BrokerConfig
+from klamm.broker.net.server import StartError
 from klamm.broker.storage import Storage, open_storage
 from klamm.clock import ManualClock
 from klamm.storage.topic_config import TopicConfig

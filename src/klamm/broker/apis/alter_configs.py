@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from klamm.broker.config_changes import replacing
-from klamm.broker.configs import Wish, alter
-from klamm.broker.context import RequestContext
+from klamm.broker.config.changes import replacing
+from klamm.broker.config.resources import Wish, alter
+from klamm.broker.net.context import RequestContext
 from klamm.broker.services import Services
 from klamm.protocol.messages.alter_configs import (
     AlterConfigsRequest,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from klamm.broker.context import Answer, RequestContext
+from klamm.broker.net.context import Answer, RequestContext
 from klamm.broker.services import Services
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode

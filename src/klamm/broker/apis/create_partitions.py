@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from klamm.broker.context import RequestContext
-from klamm.broker.refusal import Refusal
+from klamm.broker.cluster.refusal import Refusal
+from klamm.broker.net.context import RequestContext
 from klamm.broker.services import Services
 from klamm.protocol.messages.create_partitions import (
     CreatePartitionsRequest,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from klamm.broker.config_entries import describe_topic
-from klamm.broker.context import RequestContext
-from klamm.broker.refusal import Refusal
+from klamm.broker.cluster.refusal import Refusal
+from klamm.broker.cluster.topic_plans import TopicPlan
+from klamm.broker.config.entries import describe_topic
+from klamm.broker.net.context import RequestContext
 from klamm.broker.services import Services
-from klamm.broker.topic_plans import TopicPlan
 from klamm.protocol.messages.create_topics import (
     CreatableTopicConfigs,
     CreatableTopicResult,

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from klamm.broker.context import Answer, RequestContext
+from klamm.broker.cluster.topic_names import is_internal
+from klamm.broker.net.context import Answer, RequestContext
+from klamm.broker.partitions.settled import Unsettled, settled, unsettled
 from klamm.broker.services import Services
-from klamm.broker.settled import Unsettled, settled, unsettled
-from klamm.broker.topic_names import is_internal
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.delete_records import (
     DeleteRecordsPartition,

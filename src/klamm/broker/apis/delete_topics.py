@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from klamm.broker.context import RequestContext
-from klamm.broker.image import ClusterImage
+from klamm.broker.cluster.image import ClusterImage
+from klamm.broker.cluster.topic_names import is_internal
+from klamm.broker.cluster.topic_plans import duplicates
+from klamm.broker.net.context import RequestContext
 from klamm.broker.services import Services
-from klamm.broker.topic_names import is_internal
-from klamm.broker.topic_plans import duplicates
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.delete_topics import (
     DeletableTopicResult,

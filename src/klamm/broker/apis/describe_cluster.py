@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from klamm.broker.context import RequestContext
-from klamm.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from klamm.broker.net.context import RequestContext
+from klamm.broker.security.operations import CLUSTER_OPERATIONS, NOT_ASKED
 from klamm.broker.services import Services
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.describe_cluster import (

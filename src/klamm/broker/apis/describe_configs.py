@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from klamm.broker.config_entries import ConfigEntry
-from klamm.broker.configs import describe
-from klamm.broker.context import RequestContext
-from klamm.broker.refusal import Refusal
+from klamm.broker.cluster.refusal import Refusal
+from klamm.broker.config.entries import ConfigEntry
+from klamm.broker.config.resources import describe
+from klamm.broker.net.context import RequestContext
 from klamm.broker.services import Services
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.describe_configs import (

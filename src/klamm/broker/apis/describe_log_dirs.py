@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from klamm.broker.context import RequestContext
-from klamm.broker.partitions import Partition
+from klamm.broker.net.context import RequestContext
+from klamm.broker.partitions.registry import Partition
 from klamm.broker.services import Services
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.describe_log_dirs import (

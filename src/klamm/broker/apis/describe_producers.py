@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from klamm.broker.context import Answer, RequestContext
+from klamm.broker.cluster.topic_names import name_problem
+from klamm.broker.net.context import Answer, RequestContext
 from klamm.broker.services import Services
-from klamm.broker.topic_names import name_problem
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.describe_producers import (
     DescribeProducersRequest,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from klamm.broker.context import RequestContext
-from klamm.broker.leadership import LeadershipView
-from klamm.broker.operations import TOPIC_OPERATIONS
+from klamm.broker.cluster.leadership import LeadershipView
+from klamm.broker.cluster.topic_names import is_internal, name_problem
+from klamm.broker.net.context import RequestContext
+from klamm.broker.security.operations import TOPIC_OPERATIONS
 from klamm.broker.services import Services
-from klamm.broker.topic_names import is_internal, name_problem
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.describe_topic_partitions import (
     Cursor,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from klamm.broker.context import RequestContext
-from klamm.broker.image import ClusterImage
+from klamm.broker.cluster.image import ClusterImage
+from klamm.broker.net.context import RequestContext
 from klamm.broker.services import Services
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.elect_leaders import (

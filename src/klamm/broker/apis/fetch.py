@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from klamm.broker.context import Answer, RequestContext
-from klamm.broker.failures import failure_of
-from klamm.broker.fetch_read import (
+from klamm.broker.net.context import Answer, RequestContext
+from klamm.broker.net.failures import failure_of
+from klamm.broker.partitions.fetch_read import (
     ISOLATION_LEVELS,
     FetchWait,
     Limits,
@@ -13,7 +13,7 @@ from klamm.broker.fetch_read import (
     is_ready,
     read_all,
 )
-from klamm.broker.fetch_sessions import NO_SESSION_ID, FetchPlan, FetchTarget
+from klamm.broker.partitions.fetch_sessions import NO_SESSION_ID, FetchPlan, FetchTarget
 from klamm.broker.services import Services
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode

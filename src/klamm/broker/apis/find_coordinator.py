@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from klamm.broker.context import RequestContext
-from klamm.broker.leadership import LeadershipView
+from klamm.broker.cluster.leadership import LeadershipView
+from klamm.broker.cluster.topic_names import OFFSETS_TOPIC
+from klamm.broker.net.context import RequestContext
 from klamm.broker.services import Services
-from klamm.broker.topic_names import OFFSETS_TOPIC
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.find_coordinator import (
     Coordinator,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klamm.broker.context import Answer, RequestContext
+from klamm.broker.net.context import Answer, RequestContext
 from klamm.broker.services import Services
 from klamm.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 

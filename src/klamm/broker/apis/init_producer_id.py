@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from klamm.broker.context import Answer, RequestContext
-from klamm.broker.producer_ids import NoProducerIdError
+from klamm.broker.cluster.producer_ids import NoProducerIdError
+from klamm.broker.net.context import Answer, RequestContext
 from klamm.broker.services import Services
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from klamm.broker.context import Answer, RequestContext
-from klamm.broker.failures import failure_of
-from klamm.broker.fetch_read import ISOLATION_LEVELS, epoch_error
+from klamm.broker.net.context import Answer, RequestContext
+from klamm.broker.net.failures import failure_of
+from klamm.broker.partitions.fetch_read import ISOLATION_LEVELS, epoch_error
+from klamm.broker.partitions.settled import Unsettled, settled, unsettled
 from klamm.broker.services import Services
-from klamm.broker.settled import Unsettled, settled, unsettled
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.list_offsets import (

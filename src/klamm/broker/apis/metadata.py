@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from klamm.broker.context import Answer, RequestContext
-from klamm.broker.leadership import LeadershipView
-from klamm.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from klamm.broker.refusal import Refusal
+from klamm.broker.cluster.leadership import LeadershipView
+from klamm.broker.cluster.refusal import Refusal
+from klamm.broker.cluster.topic_names import is_internal, name_problem
+from klamm.broker.net.context import Answer, RequestContext
+from klamm.broker.security.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from klamm.broker.services import Services
-from klamm.broker.topic_names import is_internal, name_problem
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.metadata import (
     MetadataRequest,

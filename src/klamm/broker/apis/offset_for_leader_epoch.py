@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from klamm.broker.context import Answer, RequestContext
-from klamm.broker.fetch_read import epoch_error
+from klamm.broker.net.context import Answer, RequestContext
+from klamm.broker.partitions.fetch_read import epoch_error
 from klamm.broker.services import Services
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.offset_for_leader_epoch import (

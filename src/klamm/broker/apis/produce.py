@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from klamm.broker.context import Answer, CloseConnectionError, RequestContext
-from klamm.broker.partitions import Partition
-from klamm.broker.produce_wait import Appended, ProduceWait, SingleWait, refuse
+from klamm.broker.cluster.topic_names import INTERNAL_TOPICS
+from klamm.broker.net.context import Answer, CloseConnectionError, RequestContext
+from klamm.broker.partitions.produce_wait import Appended, ProduceWait, SingleWait, refuse
+from klamm.broker.partitions.registry import Partition
+from klamm.broker.partitions.validation import BatchRefusedError, checked_batch
 from klamm.broker.services import Services
-from klamm.broker.topic_names import INTERNAL_TOPICS
-from klamm.broker.validation import BatchRefusedError, checked_batch
 from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.produce import (
     BatchIndexAndErrorMessage,

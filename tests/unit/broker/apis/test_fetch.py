@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from klamm.broker.partitions import Partition
+from klamm.broker.partitions.registry import Partition
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.fetch import (

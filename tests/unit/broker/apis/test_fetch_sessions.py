@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from klamm.broker.fetch_sessions import MAX_EPOCH, FetchSessions
+from klamm.broker.partitions.fetch_sessions import MAX_EPOCH, FetchSessions
 from klamm.clock import ManualClock
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from klamm.broker.partitions import Partition
+from klamm.broker.partitions.registry import Partition
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.delete_records import (

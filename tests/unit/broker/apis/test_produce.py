@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from klamm.broker.partitions import Partition
+from klamm.broker.partitions.registry import Partition
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.metadata import MetadataRequest
@@ -404,7 +404,7 @@ def test_a_duplicate_with_a_bad_checksum_is_a_bad_checksum(jar: Jar, client: Jar
 
 @pytest.mark.parametrize("version", [9, 10])
 def test_who_asks_the_wrong_broker_is_told_the_right_one(jar: Jar, client: JarClient, version: int) -> None:
-    from klamm.broker.image import BrokerRegistered, LeadershipTaken
+    from klamm.broker.cluster.image import BrokerRegistered, LeadershipTaken
     from klamm.storage.cluster import BrokerRegistration
 
     partition_of(jar).fail(ErrorCode.not_leader_or_follower)

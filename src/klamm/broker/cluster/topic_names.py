@@ -1,0 +1,96 @@
+"""Which names a topic may have, and which topics are klamm's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from klamm.config import as_text
+
+if TYPE_CHECKING:
+    from klamm.broker.config.broker_config import BrokerConfig
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+EVENTS_TOPIC: Final = "__klamm_events"
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, EVENTS_TOPIC})
+# Kafka keeps its own cluster's memory under this name; a client that asks for it means something else.
+FORBIDDEN_TOPIC: Final = "__cluster_metadata"
+
+LONGEST_NAME: Final = 249  # a directory is called name-partition, and may get a suffix
+_LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
+EVENTS_SEGMENT_BYTES: Final = 16 * 1024 * 1024
+
+
+def is_internal(topic: str) -> bool:
+    """Whether a topic belongs to the broker: anybody may read it, nobody else may write it."""
+    return topic in INTERNAL_TOPICS
+
+
+def name_problem(topic: str) -> str | None:
+    """What is wrong with a name, in Kafka's words; None when it may be used."""
+    if not topic:
+        return "Topic name is invalid: the empty string is not allowed"
+    if topic in {".", ".."}:
+        return f"Topic name is invalid: '{topic}' is not allowed"
+    if len(topic) > LONGEST_NAME:
+        return (
+            f"Topic name is invalid: the length of '{topic}' is longer than the max allowed length "
+            f"{LONGEST_NAME}"
+        )
+    if not _LEGAL.fullmatch(topic):
+        return (
+            f"Topic name is invalid: '{topic}' contains one or more characters other than ASCII "
+            "alphanumerics, '.', '_' and '-'"
+        )
+    return None
+
+
+def collision_key(topic: str) -> str:
+    """Topics with the same key cannot be told apart in metric names, which have no dots."""
+    return topic.replace(".", "_")
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopic:
+    """How one of the broker's own topics is made."""
+
+    num_partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+def internal_topic(name: str, config: BrokerConfig) -> InternalTopic:
+    """The shape of an internal topic on a broker with this configuration."""
+    match name:
+        case "__consumer_offsets":
+            return InternalTopic(
+                config.offsets_topic_num_partitions,
+                config.offsets_topic_replication_factor,
+                {
+                    "cleanup.policy": "compact",
+                    "compression.type": "producer",
+                    "segment.bytes": as_text(config.offsets_topic_segment_bytes),
+                },
+            )
+        case "__transaction_state":
+            return InternalTopic(
+                config.transaction_state_log_num_partitions,
+                config.transaction_state_log_replication_factor,
+                {
+                    "cleanup.policy": "compact",
+                    "compression.type": "uncompressed",
+                    "min.insync.replicas": as_text(config.transaction_state_log_min_isr),
+                    "segment.bytes": as_text(config.transaction_state_log_segment_bytes),
+                    "unclean.leader.election.enable": "false",
+                },
+            )
+        case _:
+            # One partition: events of one broker stay in the order they happened.
+            return InternalTopic(
+                1,
+                config.default_replication_factor,
+                {"cleanup.policy": "delete", "segment.bytes": as_text(EVENTS_SEGMENT_BYTES)},
+            )

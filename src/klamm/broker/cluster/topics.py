@@ -1,0 +1,393 @@
+"""The only one that changes topics and configurations: one change at a time, durable before it shows."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from klamm.broker.cluster.image import (
+    Change,
+    ClusterImage,
+    ConfigsReplaced,
+    PartitionsAdded,
+    TopicCreated,
+    TopicDeleted,
+)
+from klamm.broker.cluster.refusal import Refusal, no_such_topic
+from klamm.broker.config.broker_config import BrokerConfig
+from klamm.broker.partitions.registry import PartitionRegistry
+from klamm.broker.services import RunBlocking
+from klamm.config import ConfigError
+from klamm.protocol.errors import ErrorCode
+from klamm.storage.cluster import (
+    ClusterStore,
+    ClusterStoreError,
+    ConflictError,
+    PartitionState,
+    ResourceType,
+    TopicState,
+)
+from klamm.storage.log import LogError
+from klamm.storage.topic_config import TopicConfig
+
+if TYPE_CHECKING:
+    from klamm.broker.cluster.topic_plans import GrowthPlan, TopicPlan
+    from klamm.protocol.messages.create_partitions import CreatePartitionsTopic
+    from klamm.protocol.messages.create_topics import CreatableTopic
+
+Result = TypeVar("Result")
+Plan = TypeVar("Plan", "TopicPlan", "GrowthPlan")
+DeletionWatcher = Callable[[Sequence[TopicState]], None]
+ConfigWatcher = Callable[[BrokerConfig], None]
+
+_OPENED_PER_TURN: Final = 8  # logs opened before the event loop may look at its sockets again
+_TRIES: Final = 5  # races lost against other brokers before the client is told to try again
+_log = logging.getLogger(__name__)
+
+
+class TopicManager:
+    """Creates, grows and deletes topics, and changes configurations.
+
+    A change runs to its end once begun, also when the client that asked for it is gone.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        image: ClusterImage,
+        cluster: ClusterStore,
+        partitions: PartitionRegistry,
+        random: Random,
+        run_blocking: RunBlocking,
+    ) -> None:
+        self._config = config
+        self._image = image
+        self._cluster = cluster
+        self._partitions = partitions
+        self._random = random
+        self._run_blocking = run_blocking
+        self._turn = asyncio.Lock()
+        self._running: set[asyncio.Task[Any]] = set()
+        self.deletion_watchers: list[DeletionWatcher] = []  # told of topics right after they went
+        self.config_watchers: list[ConfigWatcher] = []  # told of the broker's new configuration
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The broker's configuration as it is now."""
+        return self._config
+
+    async def create(
+        self, wanted: Sequence[CreatableTopic], *, validate_only: bool = False
+    ) -> Mapping[str, TopicPlan | Refusal]:
+        """Topics as a client described them; those without a refusal serve when this returns."""
+        from klamm.broker.cluster.topic_plans import plan_topics  # noqa: PLC0415 - a start does not pay for plans
+
+        def plan(names: Collection[str] | None) -> Mapping[str, TopicPlan | Refusal]:
+            chosen = wanted if names is None else [topic for topic in wanted if topic.name in names]
+            return plan_topics(self._image, self._config, chosen, self._random)
+
+        if validate_only:
+            return plan(None)
+        return await self._alone(lambda: self._carry_out(plan, self._store_topic, self._show_topic))
+
+    async def ensure(self, names: Sequence[str]) -> Mapping[str, Refusal]:
+        """Topics that somebody needs: those that are missing are created; the refusals, if any."""
+        from klamm.broker.cluster.topic_plans import plan_auto_creation  # noqa: PLC0415 - as above
+
+        def plan(retried: Collection[str] | None) -> Mapping[str, TopicPlan | Refusal]:
+            missing = [name for name in names if name not in self._image.topics]
+            chosen = missing if retried is None else [name for name in missing if name in retried]
+            return plan_auto_creation(self._image, self._config, chosen, self._random)
+
+        outcomes = await self._alone(lambda: self._carry_out(plan, self._store_topic, self._show_topic))
+        return {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Refusal)}
+
+    async def grow(
+        self, wanted: Sequence[CreatePartitionsTopic], *, validate_only: bool = False
+    ) -> Mapping[str, GrowthPlan | Refusal]:
+        """More partitions for topics."""
+        from klamm.broker.cluster.topic_plans import plan_growth  # noqa: PLC0415 - as above
+
+        def plan(names: Collection[str] | None) -> Mapping[str, GrowthPlan | Refusal]:
+            chosen = wanted if names is None else [topic for topic in wanted if topic.name in names]
+            return plan_growth(self._image, chosen, self._random)
+
+        if validate_only:
+            return plan(None)
+        return await self._alone(lambda: self._carry_out(plan, self._store_partitions, self._show_partitions))
+
+    async def delete(self, topics: Sequence[TopicState]) -> Mapping[str, Refusal]:
+        """These topics go, with their logs and configurations; the refusals, if any."""
+        return await self._alone(lambda: self._delete(topics))
+
+    async def alter_topic(
+        self, name: str, decide: Callable[[Mapping[str, str]], dict[str, str]]
+    ) -> Refusal | None:
+        """`decide` makes new overrides of a topic's present ones; they hold from the next append on."""
+        return await self._alone(lambda: self._alter_topic(name, decide))
+
+    async def alter_broker(
+        self, name: str, decide: Callable[[BrokerConfig], dict[str, str]]
+    ) -> Refusal | None:
+        """New settings made while running, of this broker or (name "") of all."""
+        return await self._alone(lambda: self._alter_broker(name, decide))
+
+    async def close(self) -> None:
+        """Wait for the changes that have begun."""
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    async def _alone(self, change: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        """Run one change after the other, each to its end."""
+
+        async def take_turn() -> Result:
+            async with self._turn:
+                return await change()
+
+        task = asyncio.ensure_future(take_turn())
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return await asyncio.shield(task)
+
+    async def _carry_out(
+        self,
+        plan: Callable[[Collection[str] | None], Mapping[str, Plan | Refusal]],
+        store: Callable[[Plan], None],
+        show: Callable[[Plan], Coroutine[Any, Any, Refusal | None]],
+    ) -> Mapping[str, Plan | Refusal]:
+        """Decide, make it durable, show it; decide again where another broker was faster."""
+        outcomes = dict(plan(None))
+        pending = [(name, each) for name, each in outcomes.items() if not isinstance(each, Refusal)]
+        for _ in range(_TRIES):
+            stored = await self._run_blocking(_store_all, store, [each for _, each in pending])
+            lost: list[str] = []
+            for (name, each), failure in zip(pending, stored, strict=True):
+                if isinstance(failure, ConflictError):
+                    lost.append(name)
+                    continue
+                refusal = await show(each) if failure is None else _not_stored(failure)
+                if refusal is not None:
+                    outcomes[name] = refusal
+            if not lost:
+                return outcomes
+            await self._refresh()
+            again = plan(lost)
+            outcomes |= again
+            pending = [(name, each) for name, each in again.items() if not isinstance(each, Refusal)]
+        return outcomes | {name: _LOST_EVERY_RACE for name, _ in pending}
+
+    def _store_topic(self, plan: TopicPlan) -> None:
+        self._cluster.create_topic(plan.topic, plan.configs)
+
+    async def _show_topic(self, plan: TopicPlan) -> Refusal | None:
+        topic = plan.topic
+        if not await self._open_logs(topic, topic.partitions, plan.config):
+            # A topic that cannot take a record is none; its maker is told, and may try again.
+            for partition in topic.partitions:
+                self._partitions.delete(topic.name, partition.partition)
+            await self._run_blocking(self._cluster.delete_topic, topic.name, topic.topic_id)
+            return Refusal(
+                ErrorCode.kafka_storage_error,
+                f"The log of topic '{topic.name}' cannot be created: see the broker's log.",
+            )
+        self._image.apply(TopicCreated(topic, plan.configs))
+        _log.info("topic %s created with %d partition(s)", topic.name, len(topic.partitions))
+        return None
+
+    def _store_partitions(self, plan: GrowthPlan) -> None:
+        self._cluster.add_partitions(plan.topic.name, plan.topic.topic_id, plan.added)
+
+    async def _show_partitions(self, plan: GrowthPlan) -> Refusal | None:
+        topic = plan.topic
+        await self._open_logs(topic, plan.added, topic_config(self._config, self._image, topic.name))
+        self._image.apply(PartitionsAdded(topic.name, plan.added))
+        _log.info("topic %s has %d more partition(s)", topic.name, len(plan.added))
+        return None
+
+    async def _open_logs(
+        self, topic: TopicState, partitions: Sequence[PartitionState], config: TopicConfig
+    ) -> bool:
+        """Open what this broker leads; whether all of it serves."""
+        led_here = [each for each in partitions if each.leader_id == self._image.broker_id]
+        all_serve = True
+        for opened, each in enumerate(led_here, start=1):
+            partition = self._partitions.open(
+                topic.name, topic.topic_id, each.partition, leader_epoch=each.leader_epoch, config=config
+            )
+            all_serve = all_serve and partition.error_code is ErrorCode.none
+            if opened % _OPENED_PER_TURN == 0:
+                await asyncio.sleep(0)
+        return all_serve
+
+    async def _delete(self, topics: Sequence[TopicState]) -> Mapping[str, Refusal]:
+        refusals: dict[str, Refusal] = {}
+        present: list[TopicState] = []
+        for topic in topics:
+            if self._image.topic_by_id(topic.topic_id) is not None:
+                present.append(topic)
+            else:
+                refusals[topic.name] = no_such_topic(topic.name)
+        gone: list[TopicState] = []
+        stored = await self._run_blocking(_store_all, self._forget_topic, present)
+        for topic, failure in zip(present, stored, strict=True):
+            if failure is None or isinstance(failure, ConflictError):
+                gone.append(self._image.topics[topic.name])
+            else:
+                refusals[topic.name] = _not_stored(failure)
+        self._hide(gone)
+        await self._forget_offsets(gone)
+        return refusals
+
+    def _hide(self, gone: Sequence[TopicState]) -> None:
+        """These topics are no more: for metadata first, then for who waits at their logs."""
+        for topic in gone:
+            self._image.apply(TopicDeleted(topic.name))
+        for topic in gone:
+            for partition in topic.partitions:
+                self._partitions.delete(topic.name, partition.partition)
+            _log.info("topic %s deleted", topic.name)
+        if gone:
+            for watcher in self.deletion_watchers:
+                watcher(gone)
+
+    async def _forget_offsets(self, gone: Sequence[TopicState]) -> None:
+        """Before their names are free: what checkpoints say of a log is not true of its successor."""
+        if gone:
+            try:
+                await self._run_blocking(self._partitions.logs.start_checkpoint())
+            except LogError as error:
+                _log.error("checkpoints still tell of deleted topics: %s", error)
+
+    def _forget_topic(self, topic: TopicState) -> None:
+        self._cluster.delete_topic(topic.name, topic.topic_id)
+
+    async def _alter_topic(
+        self, name: str, decide: Callable[[Mapping[str, str]], dict[str, str]]
+    ) -> Refusal | None:
+        for _ in range(_TRIES):
+            present = self._image.configs(ResourceType.TOPIC, name)
+            altered = decide(present)
+            if name not in self._image.topics:
+                return no_such_topic(name)
+            config = self._config.topic_config(altered)
+            failure = await self._replace_configs(ResourceType.TOPIC, name, present, altered)
+            if failure is None:
+                self._partitions.reconfigure(name, config)
+                return None
+            if not isinstance(failure, ConflictError):
+                return _not_stored(failure)
+            await self._refresh()
+        return _LOST_EVERY_RACE
+
+    async def _alter_broker(
+        self, name: str, decide: Callable[[BrokerConfig], dict[str, str]]
+    ) -> Refusal | None:
+        for _ in range(_TRIES):
+            altered = decide(self._config)
+            refusal = self.contradicted_topic(name, altered)
+            if refusal is not None:
+                return refusal
+            present = self._image.configs(ResourceType.BROKER, name)
+            failure = await self._replace_configs(ResourceType.BROKER, name, present, altered)
+            if failure is None:
+                self._take_over_broker_configs()
+                return None
+            if not isinstance(failure, ConflictError):
+                return _not_stored(failure)
+            await self._refresh()
+        return _LOST_EVERY_RACE
+
+    def contradicted_topic(self, name: str, altered: Mapping[str, str]) -> Refusal | None:
+        """A topic whose own settings contradict new ones of this broker or, with name "", of all."""
+        layers = self._config.layers
+        config = self._config.changed(
+            dynamic_default=layers.dynamic_default if name else altered,
+            dynamic=altered if name else layers.dynamic,
+        )
+        try:
+            for topic in self._image.topics:
+                topic_config(config, self._image, topic)
+        except ConfigError as error:
+            return Refusal(ErrorCode.invalid_request, str(error))
+        return None
+
+    async def _replace_configs(
+        self, resource_type: ResourceType, name: str, present: Mapping[str, str], altered: Mapping[str, str]
+    ) -> Exception | None:
+        def replace(configs: Mapping[str, str]) -> None:
+            self._cluster.replace_configs(resource_type, name, configs, expected=dict(present))
+
+        (failure,) = await self._run_blocking(_store_all, replace, [altered])
+        if failure is None:
+            self._image.apply(ConfigsReplaced(resource_type, name, altered))
+        return failure
+
+    def _take_over_broker_configs(self) -> None:
+        """The broker's own settings changed, and with them the defaults of every topic."""
+        self._config = with_dynamic_configs(self._config, self._image)
+        for name in self._image.topics:
+            self._partitions.reconfigure(name, topic_config(self._config, self._image, name))
+        for watcher in self.config_watchers:
+            watcher(self._config)
+
+    async def _refresh(self) -> None:
+        """Another broker changed the cluster: take over what it did."""
+        fresh = await self._run_blocking(ClusterImage.load, self._cluster, self._image.broker_id)
+        self._hide(
+            [topic for topic in self._image.topics.values() if fresh.topic_by_id(topic.topic_id) is None]
+        )
+        changes: list[Change] = [
+            TopicCreated(topic, fresh.configs(ResourceType.TOPIC, name))
+            for name, topic in fresh.topics.items()
+        ]
+        changes += [
+            ConfigsReplaced(ResourceType.BROKER, name, fresh.configs(ResourceType.BROKER, name))
+            for name in ("", str(self._image.broker_id))
+        ]
+        for change in changes:
+            self._image.apply(change)
+        self._take_over_broker_configs()
+
+
+def with_dynamic_configs(config: BrokerConfig, image: ClusterImage) -> BrokerConfig:
+    """A broker's configuration with what was set while it, or its cluster, ran."""
+    return config.changed(
+        dynamic_default=image.configs(ResourceType.BROKER, ""),
+        dynamic=image.configs(ResourceType.BROKER, str(image.broker_id)),
+    )
+
+
+def topic_config(config: BrokerConfig, image: ClusterImage, topic: str) -> TopicConfig:
+    """What a topic is set to; ConfigError names the topic whose settings contradict the broker's."""
+    try:
+        return config.topic_config(image.configs(ResourceType.TOPIC, topic))
+    except ConfigError as error:
+        raise ConfigError(error.name, f"topic {topic}: {error}") from error
+
+
+_LOST_EVERY_RACE: Final = Refusal(
+    ErrorCode.request_timed_out, "Other brokers keep changing the same thing: try again."
+)
+
+
+def _store_all(
+    store: Callable[[Result], None], items: Sequence[Result]
+) -> list[ConflictError | ClusterStoreError | None]:
+    """Store each, whatever becomes of the others; blocks."""
+    failures: list[ConflictError | ClusterStoreError | None] = []
+    for item in items:
+        try:
+            store(item)
+        except (ConflictError, ClusterStoreError) as failure:
+            failures.append(failure)
+        else:
+            failures.append(None)
+    return failures
+
+
+def _not_stored(failure: Exception) -> Refusal:
+    _log.error("the cluster's memory cannot be written: %s", failure)
+    return Refusal(ErrorCode.kafka_storage_error, f"The change cannot be made durable: {failure}")

@@ -1,0 +1,1 @@
+"""What an operator can set: typed, described, changed while the broker runs."""

@@ -1,0 +1,235 @@
+"""A broker's configuration, typed, and where each value came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from klamm.broker.config.settings import BROKER_SETTINGS, MIB
+from klamm.broker.net.listeners import (
+    Listener,
+    advertised_listeners,
+    bound_listeners,
+    check_protocols,
+    metrics_listener,
+)
+from klamm.config import (
+    DOUBLE_MAX,
+    INT_MAX,
+    ConfigError,
+    RawValue,
+    Values,
+    from_environment,
+    from_flags,
+    load_file,
+    merge,
+)
+from klamm.storage.topic_config import TopicConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layers:
+    """The texts of broker settings by source; a dynamic one wins over what the broker was started with."""
+
+    static: Mapping[str, str]  # file, environment, flags
+    dynamic_default: Mapping[str, str]  # set on all brokers while running
+    dynamic: Mapping[str, str]  # set on this broker while running
+
+    @property
+    def merged(self) -> dict[str, str]:
+        return merge(self.static, self.dynamic_default, self.dynamic)
+
+
+_NO_LAYERS: Final = Layers(static={}, dynamic_default={}, dynamic={})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """What a broker is told to do; `BrokerConfig()` holds the defaults."""
+
+    layers: Layers = _NO_LAYERS
+    hostname: str = "localhost"  # advertised where a listener names no host
+
+    node_id: int = 1
+    broker_rack: str | None = None
+    listeners: tuple[Listener, ...] = (Listener("PLAINTEXT", "localhost", 9092),)
+    advertised_listeners: tuple[Listener, ...] = (Listener("PLAINTEXT", "localhost", 9092),)
+    log_dirs: tuple[str, ...] = ("klamm-data",)
+
+    num_partitions: int = 1
+    default_replication_factor: int = 1
+    auto_create_topics_enable: bool = True
+    delete_topic_enable: bool = True
+    socket_request_max_bytes: int = 104_857_600
+    connections_max_idle_ms: int = 600_000
+    max_connections: int = INT_MAX
+    max_connections_per_ip: int = INT_MAX
+    fetch_max_bytes: int = 57_671_680
+    max_incremental_fetch_session_cache_slots: int = 1000
+    max_request_partition_size_limit: int = 2000
+    transaction_version: int = 2
+    klamm_flush: str = "commit"
+    klamm_record_validation: str = "header"
+    klamm_decompress_max_bytes: int = 64 * MIB
+    klamm_metrics_listener: Listener | None = None
+
+    log_retention_check_interval_ms: int = 300_000
+    log_flush_offset_checkpoint_interval_ms: int = 60_000
+    log_flush_start_offset_checkpoint_interval_ms: int = 60_000
+    replica_high_watermark_checkpoint_interval_ms: int = 5000
+    log_cleaner_enable: bool = True
+    log_cleaner_threads: int = 1
+    log_cleaner_backoff_ms: int = 15_000
+    log_cleaner_dedupe_buffer_size: int = 134_217_728
+    log_cleaner_io_buffer_load_factor: float = 0.9
+    log_cleaner_io_max_bytes_per_second: float = DOUBLE_MAX
+
+    group_min_session_timeout_ms: int = 6000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_initial_rebalance_delay_ms: int = 3000
+    group_max_size: int = INT_MAX
+    offset_metadata_max_bytes: int = 4096
+    offsets_load_buffer_size: int = 5_242_880
+    offsets_topic_num_partitions: int = 50
+    offsets_topic_replication_factor: int = 1
+    offsets_topic_segment_bytes: int = 104_857_600
+    offsets_topic_compression_codec: int = 0
+    offsets_retention_minutes: int = 10_080
+    offsets_retention_check_interval_ms: int = 600_000
+    offsets_commit_timeout_ms: int = 5000
+
+    transaction_state_log_num_partitions: int = 50
+    transaction_state_log_replication_factor: int = 1
+    transaction_state_log_min_isr: int = 1
+    transaction_state_log_segment_bytes: int = 104_857_600
+    transaction_state_log_load_buffer_size: int = 5_242_880
+    transaction_max_timeout_ms: int = 900_000
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
+    transactional_id_expiration_ms: int = 604_800_000
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = 3_600_000
+    transaction_partition_verification_enable: bool = True
+    transaction_two_phase_commit_enable: bool = False
+    producer_id_expiration_ms: int = 86_400_000
+    producer_id_expiration_check_interval_ms: int = 600_000
+    add_partitions_to_txn_retry_backoff_ms: int = 20
+    add_partitions_to_txn_retry_backoff_max_ms: int = 100
+
+    @classmethod
+    def load(
+        cls,
+        file: str | Path | None = None,
+        environ: Mapping[str, str] | None = None,
+        flags: Iterable[str] = (),
+        *,
+        hostname: str = "localhost",
+    ) -> BrokerConfig:
+        """Defaults, then a file, then `KLAMM_...` variables, then `name=value` flags. Raises ConfigError."""
+        return cls.from_settings(
+            merge(
+                load_file(file) if file is not None else {},
+                from_environment(environ or {}, BROKER_SETTINGS),
+                from_flags(flags),
+            ),
+            hostname=hostname,
+        )
+
+    @classmethod
+    def from_settings(
+        cls,
+        static: Mapping[str, RawValue],
+        *,
+        dynamic_default: Mapping[str, str] | None = None,
+        dynamic: Mapping[str, str] | None = None,
+        hostname: str = "localhost",
+    ) -> BrokerConfig:
+        """A broker started with these settings, and changed by these while running. Raises ConfigError."""
+        layers = Layers(static=merge(static), dynamic_default=dynamic_default or {}, dynamic=dynamic or {})
+        values = BROKER_SETTINGS.parse(layers.merged)
+        _check_together(values)
+        plain: dict[str, Any] = {field: values[name] for field, name in _NAMES_BY_FIELD.items()}
+        controllers = values.words("controller.listener.names")
+        bound = bound_listeners(values.words("listeners"), controllers)
+        check_protocols(values.text("listener.security.protocol.map"), bound)
+        advertised, metrics = values["advertised.listeners"], values["klamm.metrics.listener"]
+        config = cls(
+            **plain,
+            layers=layers,
+            hostname=hostname,
+            node_id=_node_id(layers.static, values),
+            listeners=bound,
+            advertised_listeners=advertised_listeners(
+                None if advertised is None else values.words("advertised.listeners"),
+                bound,
+                controllers,
+                hostname,
+            ),
+            log_dirs=_log_dirs(values),
+            klamm_metrics_listener=metrics_listener(None if metrics is None else str(metrics)),
+        )
+        config.topic_config({})  # the defaults of topics must hold together too
+        return config
+
+    def changed(self, *, dynamic_default: Mapping[str, str], dynamic: Mapping[str, str]) -> BrokerConfig:
+        """This broker with other settings made while running. Raises ConfigError."""
+        return BrokerConfig.from_settings(
+            self.layers.static,
+            dynamic_default=dynamic_default,
+            dynamic=dynamic,
+            hostname=self.hostname,
+        )
+
+    def topic_config(self, overrides: Mapping[str, str]) -> TopicConfig:
+        """The configuration of a topic with these overrides on this broker. Raises ConfigError."""
+        return TopicConfig.from_settings(self.layers.merged, overrides)
+
+
+# These are put together from several settings.
+_COMPOSED: Final = frozenset(
+    {
+        "layers",
+        "hostname",
+        "node_id",
+        "listeners",
+        "advertised_listeners",
+        "log_dirs",
+        "klamm_metrics_listener",
+    }
+)
+_NAMES_BY_FIELD: Final[Mapping[str, str]] = {
+    field.name: field.name.replace("_", ".") for field in fields(BrokerConfig) if field.name not in _COMPOSED
+}
+
+
+def _node_id(static: Mapping[str, str], values: Values) -> int:
+    node_id, broker_id = values.integer("node.id"), values.integer("broker.id")
+    if broker_id == -1:
+        return node_id
+    if "node.id" in static and node_id != broker_id:
+        raise ConfigError(
+            "broker.id", f"broker.id={broker_id} contradicts node.id={node_id}: write node.id alone"
+        )
+    return broker_id
+
+
+def _log_dirs(values: Values) -> tuple[str, ...]:
+    dirs = values.words("log.dir") if values["log.dirs"] is None else values.words("log.dirs")
+    if "" in dirs or len({Path(path) for path in dirs}) < len(dirs):
+        raise ConfigError("log.dirs", f"log.dirs={','.join(dirs)} repeats a folder: name each once")
+    return dirs
+
+
+def _check_together(values: Values) -> None:
+    """Refuse settings that contradict each other."""
+    threads = max(1, values.integer("log.cleaner.threads"))
+    if values.integer("log.cleaner.dedupe.buffer.size") // threads <= MIB:
+        raise ConfigError(
+            "log.cleaner.dedupe.buffer.size",
+            f"log.cleaner.dedupe.buffer.size must be above {MIB} for each of {threads} cleaner threads",
+        )
+    if values.integer("group.min.session.timeout.ms") > values.integer("group.max.session.timeout.ms"):
+        raise ConfigError(
+            "group.min.session.timeout.ms",
+            "group.min.session.timeout.ms is above group.max.session.timeout.ms: lower it or raise that",
+        )

@@ -1,0 +1,159 @@
+"""What AlterConfigs and IncrementalAlterConfigs make of a resource's settings: all or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeAlias
+
+from klamm.broker.cluster.topic_names import name_problem
+from klamm.broker.config.broker_config import BrokerConfig
+from klamm.broker.config.settings import BROKER_SETTINGS
+from klamm.config import ConfigError, Definition, Kind, as_text
+from klamm.protocol.errors import ErrorCode
+from klamm.storage.topic_settings import TOPIC_SETTINGS
+
+
+class AlterError(Exception):
+    """A change that cannot be; `error_code` is what the client is told."""
+
+    def __init__(self, error_code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+
+
+class Operation(IntEnum):
+    """What to do with one setting; the numbers are the protocol's."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One setting of one request; `operation` is the number that came."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+# Makes a resource's own settings after a request of those before it. Raises AlterError.
+Make: TypeAlias = Callable[[Definition, Mapping[str, str]], dict[str, str]]
+
+
+def altering(changes: Sequence[Change]) -> Make:
+    """Change some settings, leave the others (IncrementalAlterConfigs)."""
+    return lambda definition, current: _altered(definition, current, changes)
+
+
+def replacing(entries: Sequence[tuple[str, str | None]]) -> Make:
+    """These and no others (AlterConfigs)."""
+    return lambda definition, current: _replaced(entries)
+
+
+def alter_topic(config: BrokerConfig, topic: str, current: Mapping[str, str], make: Make) -> dict[str, str]:
+    """A topic's overrides after a request, whether it exists or not. Raises AlterError."""
+    overrides = make(TOPIC_SETTINGS, current)
+    if not topic:
+        raise AlterError(ErrorCode.invalid_request, "Default topic resources are not allowed.")
+    problem = name_problem(topic)
+    if problem is not None:
+        raise AlterError(ErrorCode.invalid_topic_exception, problem)
+    try:
+        config.topic_config(overrides)
+    except ConfigError as error:
+        raise AlterError(ErrorCode.invalid_config, str(error)) from error
+    return overrides
+
+
+def alter_broker(config: BrokerConfig, make: Make, *, cluster_wide: bool) -> dict[str, str]:
+    """The settings made while running after a request, of all brokers or of this one. Raises AlterError."""
+    made = make(BROKER_SETTINGS, config.layers.dynamic_default if cluster_wide else config.layers.dynamic)
+    _check_broker(config, made, cluster_wide=cluster_wide)
+    return made
+
+
+def _check_broker(config: BrokerConfig, made: Mapping[str, str], *, cluster_wide: bool) -> None:
+    layers = config.layers
+    for name in made:
+        try:
+            setting = BROKER_SETTINGS[name]
+        except ConfigError as error:
+            raise AlterError(ErrorCode.invalid_config, str(error)) from error
+        if not setting.dynamic:
+            raise AlterError(ErrorCode.invalid_request, f"{name} is fixed at start: set it there and restart")
+    try:
+        config.changed(
+            dynamic_default=made if cluster_wide else layers.dynamic_default,
+            dynamic=layers.dynamic if cluster_wide else made,
+        )
+    except ConfigError as error:
+        # A topic's bad value is an invalid config; of a broker's, Kafka says invalid request.
+        raise AlterError(ErrorCode.invalid_request, str(error)) from error
+
+
+def _replaced(entries: Sequence[tuple[str, str | None]]) -> dict[str, str]:
+    made: dict[str, str] = {}
+    for name, value in entries:
+        if name in made:
+            raise AlterError(ErrorCode.invalid_request, "Error due to duplicate config keys")
+        if value is None:
+            raise AlterError(ErrorCode.invalid_request, f"Null value not supported for : {name}")
+        made[name] = value
+    return made
+
+
+def _altered(definition: Definition, current: Mapping[str, str], changes: Sequence[Change]) -> dict[str, str]:
+    _check_changes(changes)
+    settings = dict(current)
+    for change in changes:
+        if change.operation == Operation.DELETE:
+            settings.pop(change.name, None)
+            continue
+        assert change.value is not None, change.name
+        if change.operation == Operation.SET:
+            settings[change.name] = change.value
+        else:
+            settings[change.name] = _with_words(definition, settings, change, _words(change.value))
+    return settings
+
+
+def _check_changes(changes: Sequence[Change]) -> None:
+    if len({change.name for change in changes}) < len(changes):
+        raise AlterError(ErrorCode.invalid_request, "Error due to duplicate config keys")
+    for change in changes:
+        if change.operation not in set(Operation):
+            raise AlterError(ErrorCode.invalid_request, f"{change.operation} is no operation")
+        if change.value is None and change.operation != Operation.DELETE:
+            raise AlterError(ErrorCode.invalid_request, f"Null value not supported for : {change.name}")
+
+
+def _words(text: str) -> list[str]:
+    """What a list is to gain or lose; commas at its end add nothing."""
+    words = text.split(",")
+    while len(text) > 0 and words and not words[-1]:
+        words.pop()
+    return words
+
+
+def _with_words(
+    definition: Definition, current: Mapping[str, str], change: Change, words: Sequence[str]
+) -> str:
+    """A list after an APPEND or SUBTRACT: repeats and absentees are ignored."""
+    setting = definition.settings.get(change.name)
+    if setting is None or setting.kind is not Kind.LIST:
+        raise AlterError(
+            ErrorCode.invalid_config, f"{change.name} is no list: use SET instead of APPEND or SUBTRACT"
+        )
+    text = current.get(change.name, as_text(setting.default))
+    present = dict.fromkeys(word.strip() for word in text.split(",") if word.strip())
+    for word in words:
+        if change.operation == Operation.APPEND:
+            present[word.strip()] = None
+        else:
+            present.pop(word.strip(), None)
+    return ",".join(present)

@@ -1,0 +1,131 @@
+"""Why groups did what they did, as records of the topic `__klamm_events`: JSON, keyed by group."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from klamm.broker.cluster.topic_names import EVENTS_TOPIC
+from klamm.coordinator.group.events import GroupEvent, as_json, line
+from klamm.records.record import Record, encode_batch
+from klamm.storage.log import AppendOrigin, LogError
+
+if TYPE_CHECKING:
+    from asyncio import Handle, Task
+
+    from klamm.broker.partitions.registry import Partition
+    from klamm.broker.services import Services
+
+MAX_WAITING: Final = 10_000  # events kept while the topic is not there; older ones are let go
+PER_BATCH: Final = 200  # one in each turn of the loop
+# Not while the members of a rebalance wait for their answers, so when nothing new happened for so long:
+WRITE_AFTER_S: Final = 0.1
+MAX_PUT_OFFS: Final = 10  # but in the end all the same
+
+_log = logging.getLogger(__name__)
+
+
+class EventWriter:
+    """Collects what happened and writes it a little later. Nobody waits for it."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._waiting: deque[GroupEvent] = deque(maxlen=MAX_WAITING)
+        self._unlogged: list[GroupEvent] = []
+        self._due: Handle | None = None
+        self._put_offs = 0
+        self._is_news = False  # something was told since the last look
+        self._creating: Task[None] | None = None
+
+    def tell(self, event: GroupEvent) -> None:
+        self._waiting.append(event)
+        self._is_news = True
+        if self._due is None:
+            self._look_later()
+        if not self._unlogged:
+            self._services.loop.call_soon(self._log_lines)  # behind the answers that are on their way
+        self._unlogged.append(event)
+
+    def _log_lines(self) -> None:
+        events, self._unlogged = self._unlogged, []
+        for event in events:
+            _log.info("%s", line(event))
+
+    def _look_later(self) -> None:
+        self._is_news = False
+        self._due = self._services.loop.call_later(WRITE_AFTER_S, self._look)
+
+    def _look(self) -> None:
+        if self._is_news and self._put_offs < MAX_PUT_OFFS:
+            self._put_offs += 1
+            self._look_later()
+        else:
+            self._put_offs = 0
+            self._write()
+
+    def _write(self) -> None:
+        self._due = None
+        partition = self._services.partitions.get(EVENTS_TOPIC, 0)
+        if partition is None:
+            if self._creating is None and self._services.image.topic(EVENTS_TOPIC) is None:
+                self._creating = self._services.loop.create_task(self._create())
+            return
+        if self._append(partition) and self._waiting:
+            self._due = self._services.loop.call_soon(self._write)
+
+    def _append(self, partition: Partition) -> bool:
+        """Write one batch; whether the log took it."""
+        clock = self._services.clock
+        count = min(len(self._waiting), PER_BATCH)
+        batch = _encoded([self._waiting.popleft() for _ in range(count)])
+        try:
+            partition.log.append(
+                batch,
+                now_ms=clock.now_ms(),
+                timestamp_ms=clock.timestamp_ms(),
+                origin=AppendOrigin.COORDINATOR,
+            )
+        except LogError as error:
+            partition.note(error)
+            _log.warning("%d group events are not on record: %s", count, error)
+            return False
+        self._services.flusher.mark(partition)
+        return True
+
+    async def _create(self) -> None:
+        try:
+            refusals = await self._services.topics.ensure([EVENTS_TOPIC])
+        finally:
+            self._creating = None
+        if refusals:
+            _log.warning("no topic for group events: %s", refusals[EVENTS_TOPIC].message)
+        elif self._waiting and self._due is None:
+            self._write()
+
+    def stop(self) -> None:
+        """Write what is left, if there is a place for it."""
+        self._log_lines()
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+        if (partition := self._services.partitions.get(EVENTS_TOPIC, 0)) is not None:
+            while self._waiting and self._append(partition):
+                pass
+        if self._creating is not None:
+            self._creating.cancel()
+
+
+def _encoded(events: list[GroupEvent]) -> bytes:
+    return encode_batch(
+        [
+            Record(
+                index,
+                event.timestamp_ms,
+                event.group_id.encode(),
+                json.dumps(as_json(event), ensure_ascii=False).encode(),
+            )
+            for index, event in enumerate(events)
+        ]
+    )

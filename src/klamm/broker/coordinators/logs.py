@@ -1,0 +1,69 @@
+"""A partition's log as a coordinator sees it: bytes appended, bytes read, what is durable."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from klamm.coordinator.runtime.log import AppendRefusedError, LogUnavailableError
+from klamm.protocol.errors import ErrorCode
+from klamm.storage.log import AppendOrigin, LogError
+
+if TYPE_CHECKING:
+    from klamm.broker.partitions.flusher import Flusher
+    from klamm.broker.partitions.registry import Partition
+
+
+class PartitionCoordinatorLog:
+    """The port of `coordinator.runtime`, on one partition that this broker leads."""
+
+    def __init__(self, partition: Partition, flusher: Flusher) -> None:
+        self._partition = partition
+        self._flusher = flusher
+
+    @property
+    def start_offset(self) -> int:
+        return self._partition.log.log_start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self._partition.log.log_end_offset
+
+    @property
+    def durable_offset(self) -> int:
+        return self._partition.log.high_watermark
+
+    def append(self, batch: bytes, *, now_ms: int, timestamp_ms: int) -> int:
+        partition = self._partition
+        try:
+            log = partition.log
+            if len(batch) > log.config.max_message_bytes:
+                raise AppendRefusedError(
+                    ErrorCode.message_too_large,
+                    f"{len(batch)} bytes, {log.config.max_message_bytes} are allowed in {partition.name}",
+                )
+            base_offset = log.append(
+                batch,
+                now_ms=now_ms,
+                timestamp_ms=timestamp_ms,
+                origin=AppendOrigin.COORDINATOR,
+                write_later=True,  # every answer waits for the flush
+            ).base_offset
+        except LogError as error:
+            partition.note(error)
+            raise AppendRefusedError(error.error_code, str(error)) from error
+        if log.sync_is_due(now_ms):
+            self._flusher.mark(partition)
+        return base_offset
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        try:
+            log = self._partition.log
+            return log.read(offset, until_offset=log.log_end_offset, max_bytes=max_bytes, at_least_one=True)
+        except LogError as error:
+            raise LogUnavailableError(str(error)) from error
+
+    def cut_back(self) -> None:
+        """A failed flush has cut the log already; what came between that and now goes too."""
+        log = self._partition.log
+        if log.log_end_offset > log.high_watermark:
+            log.truncate(log.high_watermark)

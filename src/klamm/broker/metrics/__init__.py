@@ -1,0 +1,1 @@
+"""Figures about the broker, under the names that Kafka gives them."""

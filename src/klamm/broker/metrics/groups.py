@@ -1,0 +1,59 @@
+"""What there is to count about groups, under Kafka's names."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from klamm.broker.metrics.exposition import Family, Kind
+from klamm.coordinator.group.phases import Phase
+from klamm.coordinator.group.remembered import OffsetForgotten
+from klamm.coordinator.runtime.shard import Status
+from klamm.records.layout import CommitBlock
+
+if TYPE_CHECKING:
+    from klamm.broker.coordinators.groups import Groups
+
+_MANAGER: Final = "kafka_server_groupmetadatamanager_"
+_COORDINATOR: Final = "kafka_server_group_coordinator_metrics_"
+
+
+def group_families(groups: Groups) -> Iterator[Family]:
+    """The figures of this broker's groups; those that are not kept are counted now."""
+    phases: Counter[Phase] = Counter()
+    members = offsets = 0
+    for group in groups.all():
+        phases[group.live.phase] += 1
+        members += len(group.live.members)
+        offsets += sum(map(len, group.memory.offsets.values()))
+    yield _one(f"{_MANAGER}numgroups", phases.total(), "groups")
+    for phase in Phase:
+        yield _one(
+            f"{_MANAGER}numgroups{phase.value.lower()}", phases[phase], f"groups that are {phase.value}"
+        )
+    yield _one(f"{_MANAGER}numoffsets", offsets, "committed offsets")
+    count = Family(f"{_COORDINATOR}group_count", "gauge", "groups by protocol")
+    yield count.add(phases.total(), protocol="classic")
+
+    written, expired = groups.written, groups.expired_offsets
+    deleted = written[OffsetForgotten] - expired
+    for name, value, says in (
+        ("offset_commit", written[CommitBlock], "offsets that were committed"),
+        ("offset_expiration", expired, "offsets that nobody used for too long"),
+        ("offset_deletion", deleted, "offsets that were deleted, or went with their group or topic"),
+        ("group_completed_rebalance", groups.completed_rebalances, "rebalances that came to their end"),
+    ):
+        yield _one(f"{_COORDINATOR}{name}_count", value, says, "counter")
+    statuses = Counter(shard.status for shard in groups.shards)
+    partitions = Family(f"{_COORDINATOR}num_partitions", "gauge", "partitions that groups live in")
+    for status in (Status.LOADING, Status.ACTIVE, Status.FAILED):
+        partitions.add(statuses[status], state=status.value)
+    yield partitions
+    yield _one(f"{_COORDINATOR}partition_load_time_max", groups.longest_load_ms, "milliseconds")
+
+    yield _one("klamm_group_members", members, "members of all groups")
+
+
+def _one(name: str, value: float, says: str, kind: Kind = "gauge") -> Family:
+    return Family(name, kind, says).add(value)

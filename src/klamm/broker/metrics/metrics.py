@@ -1,0 +1,210 @@
+"""Everything a broker can tell about itself in figures, named as Kafka's are behind the JMX exporter.
+
+Counters are kept where things happen; the rest is looked up when somebody asks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import TYPE_CHECKING, Final
+
+from klamm.broker.metrics.counters import TopicCounters
+from klamm.broker.metrics.exposition import Family, Kind, render
+from klamm.broker.metrics.groups import group_families
+from klamm.broker.metrics.request_meter import RequestMeter, RequestStats
+from klamm.broker.partitions.fetch_read import FetchWait
+from klamm.protocol.api import ApiKey
+from klamm.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from klamm.broker.net.server import Server
+    from klamm.broker.services import Services
+    from klamm.broker.upkeep.periodic import Chores
+
+_RUNNING: Final = 3
+_LAG_INTERVAL_S: Final = 1.0
+
+
+class Metrics:
+    """Collects the figures of one broker."""
+
+    def __init__(self, services: Services, server: Server, chores: Chores, meter: RequestMeter) -> None:
+        self._services = services
+        self._server = server
+        self._chores = chores
+        self._meter = meter
+        self._worst_lag_ms = 0
+        self._timer = services.loop.call_later(_LAG_INTERVAL_S, self._look_at_the_clock)
+        self._due_at_ms = services.clock.now_ms() + int(_LAG_INTERVAL_S * 1000)
+
+    def page(self) -> bytes:
+        """What Prometheus reads."""
+        return render(self._families())
+
+    def stop(self) -> None:
+        self._timer.cancel()
+
+    def _look_at_the_clock(self) -> None:
+        now_ms = self._services.clock.now_ms()
+        self._worst_lag_ms = max(self._worst_lag_ms, now_ms - self._due_at_ms)
+        self._due_at_ms = now_ms + int(_LAG_INTERVAL_S * 1000)
+        self._timer = self._services.loop.call_later(_LAG_INTERVAL_S, self._look_at_the_clock)
+
+    def _families(self) -> Iterator[Family]:
+        yield _one("kafka_server_kafkaserver_brokerstate", _RUNNING, "3: running")
+        yield from self._topics()
+        yield from self._requests()
+        yield from self._partitions()
+        yield from self._logs()
+        yield from self._waiting()
+        yield from self._connections()
+        yield from group_families(self._services.groups)
+        yield from self._own()
+
+    def _topics(self) -> Iterator[Family]:
+        tallies = self._services.partitions.tallies
+        total = tallies.total()
+        for field in fields(TopicCounters):
+            name = f"kafka_server_brokertopicmetrics_{field.name.replace('_', '')}_total"
+            family = Family(name, "counter", f"{field.name.replace('_', ' ')}, of all topics and of each")
+            family.add(getattr(total, field.name))
+            for topic, counters in tallies.by_topic.items():
+                family.add(getattr(counters, field.name), topic=topic)
+            yield family
+
+    def _requests(self) -> Iterator[Family]:
+        prefix = "kafka_network_requestmetrics_"
+        by_name = _by_request_name(self._meter)
+        requests = Family(f"{prefix}requests_total", "counter", "requests, by API and version")
+        errors = Family(f"{prefix}errors_total", "counter", "error codes in answers, NONE too")
+        for name, stats in by_name:
+            for version, count in stats.by_version.items():
+                requests.add(count, request=name, version=str(version))
+            for code, count in stats.errors.items():
+                errors.add(count, request=name, error=ErrorCode(code).name.upper())
+        yield requests
+        yield errors
+        for suffix, says in (
+            ("total", "from a request's arrival to its answer"),
+            ("local", "deciding a request"),
+            ("remote", "an answer's wait for something to happen, or for the disk"),
+        ):
+            family = Family(f"{prefix}{suffix}timems", "summary", f"{says}, milliseconds")
+            for name, stats in by_name:
+                family.add(getattr(stats, f"{suffix}_ms"), "_sum", request=name)
+                family.add(stats.answers, "_count", request=name)
+            yield family
+        sizes = Family(f"{prefix}requestbytes", "summary", "bytes of requests")
+        for name, stats in by_name:
+            sizes.add(stats.request_bytes, "_sum", request=name)
+            sizes.add(sum(stats.by_version.values()), "_count", request=name)
+        yield sizes
+
+    def _partitions(self) -> Iterator[Family]:
+        everyone = list(self._services.partitions)
+        serving = [each for each in everyone if each.error_code is ErrorCode.none]
+        manager = "kafka_server_replicamanager_"
+        yield _one(f"{manager}leadercount", len(everyone), "partitions led here")
+        yield _one(f"{manager}partitioncount", len(everyone), "partitions kept here")
+        yield _one(f"{manager}offlinereplicacount", len(everyone) - len(serving), "logs that cannot serve")
+        yield _one(f"{manager}underreplicatedpartitions", 0, "there are no replicas to be behind")
+        yield _one(f"{manager}underminisrpartitioncount", 0, "there are no replicas to be missing")
+        producers = sum(len(each.log.producers()) for each in serving)
+        yield _one(f"{manager}produceridcount", producers, "producers whose sequences are remembered")
+        figures: tuple[tuple[str, str, str], ...] = (
+            ("kafka_log_log_size", "size_bytes", "bytes of a partition's log"),
+            ("kafka_log_log_logstartoffset", "log_start_offset", "the first offset"),
+            ("kafka_log_log_logendoffset", "log_end_offset", "the next offset"),
+            ("kafka_log_log_numlogsegments", "segment_count", "segments of a partition's log"),
+        )
+        for name, attribute, says in figures:
+            family = Family(name, "gauge", says)
+            for each in serving:
+                value = getattr(each.log, attribute)
+                family.add(value, topic=each.topic, partition=str(each.partition))
+            yield family
+        lag = Family("kafka_cluster_partition_laststableoffsetlag", "gauge", "offsets in open transactions")
+        for each in serving:
+            behind = each.log.high_watermark - each.log.last_stable_offset
+            lag.add(behind, topic=each.topic, partition=str(each.partition))
+        yield lag
+
+    def _logs(self) -> Iterator[Family]:
+        flusher = self._services.flusher
+        flushes = Family("kafka_log_logflushstats_logflushrateandtimems", "summary", "flushes of logs")
+        yield flushes.add(flusher.flush_ms, "_sum").add(flusher.flushes, "_count")
+        offline = sum(status.is_offline for status in self._services.logs.status())
+        yield _one("kafka_log_logmanager_offlinelogdirectorycount", offline, "data folders that fail")
+        cleaning = self._chores.cleaning
+        prefix = "kafka_log_logcleaner_"
+        dirt = 100 * cleaning.cleaner.dirtiest_ratio() if cleaning is not None else 0.0
+        yield _one(f"{prefix}max_dirty_percent", dirt, "the dirtiest log's share of what is not compacted")
+        longest_s = cleaning.last_round_ms / 1000 if cleaning is not None else 0.0
+        yield _one(f"{prefix}max_clean_time_secs", longest_s, "the longest pass of the last round")
+        given_up = len(cleaning.cleaner.uncleanable) if cleaning is not None else 0
+        yield _one(f"{prefix}uncleanable_partitions_count", given_up, "logs that are no longer compacted")
+
+    def _waiting(self) -> Iterator[Family]:
+        purgatory = Family(
+            "kafka_server_delayedoperationpurgatory_purgatorysize", "gauge", "requests that wait"
+        )
+        waiting = {
+            getattr(watcher, "__self__", None)
+            for partition in self._services.partitions
+            for watcher in partition.watchers
+        }
+        fetches = sum(isinstance(each, FetchWait) for each in waiting)
+        purgatory.add(fetches, delayedOperation="Fetch")
+        yield purgatory.add(len(self._services.deadlines), delayedOperation="Produce")
+        sessions = self._services.fetch_sessions
+        prefix = "kafka_server_fetchsessioncache_"
+        yield _one(f"{prefix}numincrementalfetchsessions", len(sessions), "fetch sessions")
+        yield _one(
+            f"{prefix}numincrementalfetchpartitionscached", sessions.target_count, "partitions in them"
+        )
+        evictions = f"{prefix}incrementalfetchsessionevictions_total"
+        yield _one(evictions, sessions.evictions, "sessions that made room for others", "counter")
+
+    def _connections(self) -> Iterator[Family]:
+        prefix = "kafka_server_socket_server_metrics_"
+        by_listener: Counter[str] = Counter()
+        by_software: Counter[tuple[str, str]] = Counter()
+        for connection in self._server.connections:
+            by_listener[connection.listener] += 1
+            by_software[connection.client_software] += 1
+        count = Family(f"{prefix}connection_count", "gauge", "open connections")
+        for listener, connections in by_listener.items():
+            count.add(connections, listener=listener)
+        yield count
+        software = Family(f"{prefix}connections", "gauge", "open connections by what clients are")
+        for (name, version), connections in by_software.most_common(100):
+            software.add(
+                connections, clientSoftwareName=name or "unknown", clientSoftwareVersion=version or "unknown"
+            )
+        yield software
+
+    def _own(self) -> Iterator[Family]:
+        failures = Family("klamm_decode_failures_total", "counter", "connections closed for bad input")
+        for reason, count in self._server.decode_failures.items():
+            failures.add(count, reason=reason)
+        yield failures
+        flusher = self._services.flusher
+        batches = Family("klamm_flush_batch_size", "summary", "logs that go to the disk together")
+        yield batches.add(flusher.flushes, "_sum").add(flusher.rounds, "_count")
+        worst_s, self._worst_lag_ms = self._worst_lag_ms / 1000, 0
+        yield _one("klamm_event_loop_lag_seconds", worst_s, "the longest delay since the last look")
+
+
+def _one(name: str, value: float, says: str, kind: Kind = "gauge") -> Family:
+    return Family(name, kind, says).add(value)
+
+
+def _by_request_name(meter: RequestMeter) -> list[tuple[str, RequestStats]]:
+    named: list[tuple[str, RequestStats]] = []
+    for api_key, stats in meter.by_api.items():
+        named.append((api_key.name.title().replace("_", ""), stats))
+        if api_key is ApiKey.FETCH:
+            named.append(("FetchConsumer", stats))
+    return named

@@ -1,0 +1,73 @@
+"""How many requests, how long they took and what they were answered: kept only while somebody listens."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
+from typing import Any
+
+from klamm.broker.net.dispatch import Endpoint
+from klamm.protocol.api import ApiKey
+
+
+@dataclass(slots=True)
+class RequestStats:
+    """All requests of one API."""
+
+    by_version: Counter[int] = field(default_factory=Counter)
+    errors: Counter[int] = field(default_factory=Counter)  # by error code, 0 too, as Kafka counts them
+    answers: int = 0
+    total_ms: int = 0  # from arrival to answer
+    local_ms: int = 0  # deciding
+    remote_ms: int = 0  # waiting for something to happen, or for the disk
+    request_bytes: int = 0
+
+
+class RequestMeter:
+    """Told of every request when it is decided, and when it is answered."""
+
+    def __init__(self) -> None:
+        self.by_api: dict[ApiKey, RequestStats] = {}
+
+    def _of(self, endpoint: Endpoint) -> RequestStats:
+        stats = self.by_api.get(endpoint.api_key)
+        if stats is None:
+            stats = self.by_api[endpoint.api_key] = RequestStats()
+        return stats
+
+    def decided(self, endpoint: Endpoint, size_bytes: int, local_ms: int) -> None:
+        stats = self._of(endpoint)
+        stats.by_version[endpoint.version] += 1
+        stats.request_bytes += size_bytes
+        stats.local_ms += local_ms
+
+    def answered(self, endpoint: Endpoint, response: Any, total_ms: int, *, has_waited: bool) -> None:
+        stats = self._of(endpoint)
+        stats.answers += 1
+        stats.total_ms += total_ms
+        if has_waited:
+            stats.remote_ms += total_ms
+        if response is not None:
+            stats.errors.update(error_codes(response))
+
+
+def error_codes(message: Any) -> Iterator[int]:
+    """Every error code in a response, wherever it stands."""
+    kind: type = type(message)
+    has_code, inner_names = _places_of_codes(kind)
+    if has_code:
+        yield message.error_code
+    for name in inner_names:
+        for inner in getattr(message, name) or ():
+            if not is_dataclass(inner):
+                break
+            yield from error_codes(inner)
+
+
+@cache
+def _places_of_codes(kind: type) -> tuple[bool, tuple[str, ...]]:
+    names = [each.name for each in fields(kind)]
+    arrays = [each.name for each in fields(kind) if str(each.type).startswith(("Sequence", "list"))]
+    return "error_code" in names, tuple(arrays)

@@ -1,0 +1,1 @@
+"""Sockets: listening, connections, requests in, answers out in order."""

@@ -1,0 +1,55 @@
+"""What a connection owes its client: answers that are not ready yet, or not their turn."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from klamm.broker.net.context import Promise
+
+if TYPE_CHECKING:
+    from klamm.broker.net.connection import Connection
+    from klamm.broker.net.dispatch import Endpoint
+
+
+class Answer:
+    """A request that was decided and whose answer has not left yet."""
+
+    __slots__ = ("connection", "correlation_id", "endpoint", "request", "response", "started_at_ms")
+
+    def __init__(
+        self,
+        connection: Connection,
+        endpoint: Endpoint,
+        correlation_id: int,
+        request: Any,
+        response: Promise[Any] | asyncio.Future[Any],
+        started_at_ms: int,
+    ) -> None:
+        self.connection = connection
+        self.endpoint = endpoint
+        self.correlation_id = correlation_id
+        self.request = request
+        self.response = response
+        self.started_at_ms = started_at_ms
+        if isinstance(response, Promise):
+            response.listen(self.is_ready)
+        else:
+            response.add_done_callback(self.is_ready)
+
+    def is_ready(self, _: object = None) -> None:
+        self.connection.answer_is_ready(self)
+
+    def outcome(self) -> Any:
+        """The response, or None when there will be none; raises what its handler raised."""
+        if isinstance(self.response, Promise):
+            return self.response.outcome()
+        return None if self.response.cancelled() else self.response.result()
+
+    def cancel(self) -> None:
+        """Nobody wants to know any more; told as any other outcome, a little later."""
+        if isinstance(self.response, Promise):
+            self.response.drop()
+            self.connection.answer_is_ready_soon(self)
+        else:
+            self.response.cancel()

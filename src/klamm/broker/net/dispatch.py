@@ -1,0 +1,114 @@
+"""From an API's key and version to everything that serves it, made on first use."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, Final
+
+from klamm.broker.net.context import Handler
+from klamm.broker.net.elements import reader_of, writer_of
+from klamm.broker.net.failures import failure_of
+from klamm.broker.routes import RouteTable
+from klamm.clock import Clock
+from klamm.protocol.api import ApiKey
+from klamm.protocol.codec import Decode, Encode, request_decoder, response_encoder
+from klamm.protocol.errors import DecodeError, ErrorCode
+from klamm.protocol.headers import is_flexible, response_has_tags
+
+_REPORTS_PER_WINDOW: Final = 10
+_WINDOW_MS: Final = 10_000
+
+# They tell what is on the disk, and are to find what their connection has sent before them.
+IN_TURN: Final = frozenset({int(ApiKey.OFFSET_FETCH).to_bytes(2, "big")})
+HEAD: Final = Struct(">ii")
+TAGGED_HEAD: Final = Struct(">iix")  # no tags: their number is the byte that is packed as zero
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Endpoint:
+    """One version of one API."""
+
+    api_key: ApiKey
+    version: int
+    header_has_tags: bool
+    head_bytes: int  # what stands before the body of an answer: size, correlation id, tags if there are any
+    pack_head: Callable[[int, int], bytes]
+    decode: Decode
+    encode: Encode
+    handle: Handler
+    failed: Callable[[Any, ErrorCode], Any]
+    response_type: type | None = None  # once known, saves asking each answer whether it is one already
+    is_large: bool = False  # answers may hold megabytes, which are not copied once more to be sent
+
+    def __str__(self) -> str:
+        return f"{self.api_key.name} {self.version}"
+
+
+class Dispatcher:
+    """Finds endpoints by the first four bytes of a request: its key and its version."""
+
+    def __init__(self, routes: RouteTable) -> None:
+        self._routes = routes
+        self._endpoints: dict[bytes, Endpoint] = {}
+
+        self.find = self._endpoints.get  # those that were asked for before; None for the others
+
+    def endpoint(self, start: bytes) -> Endpoint:
+        """The endpoint for these four bytes; DecodeError when this API or version is not served."""
+        found = self._endpoints.get(start)
+        if found is None:
+            found = self._endpoints[start] = self._make(start)
+        return found
+
+    def _make(self, start: bytes) -> Endpoint:
+        key = int.from_bytes(start[0:2], "big", signed=True)
+        version = int.from_bytes(start[2:4], "big", signed=True)
+        route = self._routes.find(key, version)
+        if route is None:
+            raise DecodeError(f"API {key} version {version} is not served")
+        head = TAGGED_HEAD if response_has_tags(key, version) else HEAD
+        return Endpoint(
+            api_key=route.api_key,
+            version=version,
+            header_has_tags=is_flexible(key, version),
+            head_bytes=head.size,
+            pack_head=head.pack,
+            decode=request_decoder(key, version, reader_of),
+            encode=response_encoder(key, version, writer_of),
+            handle=self._routes.handler(route),
+            failed=failure_of(route.api_key),
+            is_large=route.api_key is ApiKey.FETCH,
+        )
+
+
+class RefusalLog:
+    """One line per refused connection, until there are too many of them."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._window_ends_at_ms = 0
+        self._reports = 0
+        self._unreported = 0
+        self.decode_failures: Counter[str] = Counter()  # by kind
+
+    def report(self, peer: str, reason: str, kind: str = "") -> None:
+        """`kind` is what could not be read, if it was that."""
+        if kind:
+            self.decode_failures[kind] += 1
+        now_ms = self._clock.now_ms()
+        if now_ms >= self._window_ends_at_ms:
+            if self._unreported:
+                _log.warning("%d more connections were closed for bad input", self._unreported)
+            self._window_ends_at_ms = now_ms + _WINDOW_MS
+            self._reports = self._unreported = 0
+        if self._reports >= _REPORTS_PER_WINDOW:
+            self._unreported += 1
+            return
+        self._reports += 1
+        _log.warning("connection from %s closed: %s", peer, reason)

@@ -1,0 +1,215 @@
+"""The listening sockets and the connections behind them."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from klamm.broker.net.connection import Connection
+from klamm.broker.net.dispatch import Dispatcher, RefusalLog
+from klamm.broker.net.listeners import Listener
+from klamm.broker.net.outbox import Outbox
+
+if TYPE_CHECKING:
+    from klamm.broker.services import Services
+
+_BACKLOG: Final = 1024
+_STOP_WITHIN_S: Final = 10.0
+_TRIES_FOR_A_FREE_PORT: Final = 20
+
+_log = logging.getLogger(__name__)
+
+
+class StartError(Exception):
+    """The broker cannot start; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundListener:
+    """A listener with its sockets; the port is the real one."""
+
+    listener: Listener
+    sockets: tuple[socket.socket, ...]
+
+    @property
+    def name(self) -> str:
+        return self.listener.name
+
+    @property
+    def port(self) -> int:
+        port: int = self.sockets[0].getsockname()[1]
+        return port
+
+    @property
+    def address(self) -> str:
+        """Where it listens, as people write it."""
+        host = self.listener.host or "0.0.0.0"
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+    def close(self) -> None:
+        for each in self.sockets:
+            each.close()
+
+
+def bind(listener: Listener) -> BoundListener:
+    """Take a listener's address; a name with several addresses gets the same port on each."""
+    try:
+        found = socket.getaddrinfo(
+            listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except OSError as error:
+        raise StartError(
+            f"{listener} is no address of this machine: {error.strerror}; write another host in listeners"
+        ) from error
+    addresses = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
+    tries = _TRIES_FOR_A_FREE_PORT if listener.port == 0 else 1
+    while True:
+        tries -= 1
+        try:
+            return BoundListener(listener, _bind_all(addresses))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE and tries > 0:
+                continue
+            raise StartError(_cannot_listen(listener, error)) from error
+
+
+def _bind_all(
+    addresses: Sequence[tuple[socket.AddressFamily, tuple[object, ...]]],
+) -> tuple[socket.socket, ...]:
+    sockets: list[socket.socket] = []
+    port = 0
+    try:
+        for family, address in addresses:
+            try:
+                each = socket.socket(family, socket.SOCK_STREAM)
+            except OSError:
+                continue  # the machine has the address but not the protocol, as containers without IPv6
+            sockets.append(each)
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            try:
+                each.bind((address[0], port or address[1], *address[2:]))
+            except OSError as error:
+                if error.errno == errno.EADDRNOTAVAIL and len(addresses) > 1:
+                    sockets.pop().close()
+                    continue
+                raise
+            each.listen(_BACKLOG)
+            each.setblocking(False)
+            port = each.getsockname()[1]
+        if not sockets:
+            raise OSError(errno.EADDRNOTAVAIL, "none of its addresses can be used here")
+    except OSError:
+        for each in sockets:
+            each.close()
+        raise
+    return tuple(sockets)
+
+
+def _cannot_listen(listener: Listener, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {listener.port} is taken: stop who uses it, or listen elsewhere (0 takes a free port)"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"port {listener.port} needs privileges: take one above 1023"
+    return f"cannot listen on {listener}: {error.strerror}"
+
+
+class Server:
+    """Accepts connections, bounds their number, and ends them all when the broker stops."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._dispatcher = Dispatcher(services.routes)
+        self._refusals = RefusalLog(services.clock)
+        self._outbox = Outbox(services.loop)
+        self._listening: list[asyncio.Server] = []
+        self._connections: set[Connection] = set()
+        self._by_ip: Counter[str] = Counter()
+        self._all_gone: asyncio.Future[None] | None = None
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    @property
+    def connections(self) -> Iterable[Connection]:
+        return tuple(self._connections)
+
+    @property
+    def decode_failures(self) -> Mapping[str, int]:
+        """How many connections were closed because something could not be read, by what it was."""
+        return self._refusals.decode_failures
+
+    async def listen_for_metrics(self, bound: BoundListener, page: Callable[[], bytes]) -> None:
+        """Give the page to who asks for it over HTTP."""
+        # Imported here, as all of it: a broker that nobody measures starts without.
+        from klamm.broker.metrics.http import MetricsPage  # noqa: PLC0415
+
+        loop = self._services.loop
+        for each in bound.sockets:
+            self._listening.append(await loop.create_server(lambda: MetricsPage(loop, page), sock=each))
+
+    async def listen(self, bound: BoundListener) -> None:
+        for each in bound.sockets:
+            factory = partial(self.connection, bound.name)
+            server = await self._services.loop.create_server(factory, sock=each, backlog=_BACKLOG)
+            self._listening.append(server)
+
+    def connection(self, listener: str) -> Connection:
+        """A protocol for one more client of a listener."""
+        return Connection(
+            self._services,
+            self._dispatcher,
+            self._refusals,
+            listener,
+            self._outbox,
+            on_made=self._made,
+            on_lost=self._lost,
+        )
+
+    async def stop(self) -> None:
+        """Refuse newcomers, drop what is parked, answer what only waits for the disk, close."""
+        for server in self._listening:
+            server.close()
+        for connection in list(self._connections):
+            connection.stop()
+        if self._connections:
+            self._all_gone = self._services.loop.create_future()
+            late = self._services.loop.call_later(_STOP_WITHIN_S, self._abort_all)
+            await self._all_gone
+            late.cancel()
+
+    def _abort_all(self) -> None:
+        for connection in list(self._connections):
+            connection.abort()
+
+    def _made(self, connection: Connection) -> bool:
+        """Whether there is room for this client."""
+        config = self._services.config
+        ip = connection.client_ip
+        is_full = len(self._connections) >= config.max_connections
+        if is_full or self._by_ip[ip] >= config.max_connections_per_ip:
+            limit = "max.connections" if is_full else "max.connections.per.ip"
+            self._refusals.report(connection.peer, f"{limit} is reached")
+            return False
+        self._connections.add(connection)
+        self._by_ip[ip] += 1
+        return True
+
+    def _lost(self, connection: Connection) -> None:
+        if connection not in self._connections:
+            return
+        self._connections.remove(connection)
+        self._by_ip[connection.client_ip] -= 1
+        if not self._by_ip[connection.client_ip]:
+            del self._by_ip[connection.client_ip]
+        if not self._connections and self._all_gone is not None and not self._all_gone.done():
+            self._all_gone.set_result(None)

@@ -1,0 +1,1 @@
+"""The partitions that this broker leads: appending, flushing, reading, waiting."""

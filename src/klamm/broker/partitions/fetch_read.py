@@ -1,0 +1,259 @@
+"""Reading for a Fetch: what each partition has for it, when that is enough, and waiting until it is."""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop, Future
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from klamm.broker.cluster.image import ClusterImage
+from klamm.broker.partitions.fetch_sessions import FetchTarget
+from klamm.broker.partitions.registry import Partition, PartitionRegistry
+from klamm.protocol.errors import NO_ERROR, ErrorCode
+from klamm.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, FetchResponse, PartitionData
+from klamm.protocol.types import Buffer
+from klamm.records.batch import iter_headers
+from klamm.storage.log import EpochEnd, LogError, PartitionLog
+
+ISOLATION_LEVELS: Final = (0, 1)  # read_uncommitted, read_committed
+_MANY_ABORTED: Final = 16
+ReadResult = list[tuple[FetchTarget, PartitionData]]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much, how far, how long."""
+
+    max_bytes: int
+    min_bytes: int
+    read_committed: bool
+    to_log_end: bool  # a replica's fetch sees all there is
+
+    def upper_offset(self, log: PartitionLog) -> int:
+        """Where reading ends."""
+        if self.to_log_end:
+            return log.log_end_offset
+        return log.last_stable_offset if self.read_committed else log.high_watermark
+
+
+@dataclass(slots=True)
+class Source:
+    """A target and the partition it was found to be, or why there is none."""
+
+    target: FetchTarget
+    partition: Partition | None
+    error_code: ErrorCode = ErrorCode.none
+    ends_wait: bool = False  # an error of reading, not of finding
+
+
+def find_source(
+    image: ClusterImage, partitions: PartitionRegistry, target: FetchTarget, uses_topic_ids: bool
+) -> Source:
+    """Who has what this target asks for."""
+    name = target.topic
+    if uses_topic_ids:
+        state = image.topic_by_id(target.topic_id)
+        if state is not None:
+            target.found_as = state.name
+        elif not target.found_as:
+            return Source(target, None, ErrorCode.unknown_topic_id)
+        name = target.found_as
+    partition = partitions.get(name, target.partition)
+    if partition is not None:
+        if uses_topic_ids and partition.topic_id != target.topic_id:
+            return Source(target, None, ErrorCode.inconsistent_topic_id, ends_wait=True)
+        return Source(target, partition)
+    if image.partition(name, target.partition) is None:
+        return Source(target, None, ErrorCode.unknown_topic_or_partition)
+    return Source(target, None, ErrorCode.not_leader_or_follower, ends_wait=True)
+
+
+def reading_error(source: Source) -> ErrorCode:
+    """Why a found partition cannot be read as asked, whatever it holds."""
+    partition, asked_epoch = source.partition, source.target.current_leader_epoch
+    if partition is None or partition.error_code is not NO_ERROR:
+        return source.error_code if partition is None else partition.error_code
+    # Of a fetch any negative epoch means none; the lookups of offsets take only -1 for that.
+    return epoch_error(partition, max(-1, asked_epoch))
+
+
+def epoch_error(partition: Partition, asked_epoch: int) -> ErrorCode:
+    """Whether a client's idea of the leadership is of the past or of the future; -1 has none."""
+    if asked_epoch in (-1, partition.leader_epoch):
+        return NO_ERROR
+    is_old = asked_epoch < partition.leader_epoch
+    return ErrorCode.fenced_leader_epoch if is_old else ErrorCode.unknown_leader_epoch
+
+
+def divergence(log: PartitionLog, target: FetchTarget) -> EpochEnd | None:
+    """Where the client's log left ours, if it did; LogError when ours cannot tell."""
+    if target.last_fetched_epoch < 0:
+        return None
+    end = log.end_of_epoch(target.last_fetched_epoch)
+    if end.end_offset < 0 or end.leader_epoch < 0:
+        raise LogError(ErrorCode.offset_out_of_range, "an epoch that this log does not know")
+    if end.leader_epoch < target.last_fetched_epoch or end.end_offset < target.fetch_offset:
+        return end
+    return None
+
+
+def is_ready(sources: Sequence[Source], limits: Limits) -> bool:
+    """Whether there is an answer now: enough bytes, an error, or something that waiting cannot change."""
+    available_bytes = 0
+    for source in sources:
+        partition, target = source.partition, source.target
+        if partition is None:
+            if source.ends_wait:
+                return True
+            continue
+        if reading_error(source) is not NO_ERROR:
+            return True
+        log = partition.log
+        offset, upper_offset = target.fetch_offset, limits.upper_offset(log)
+        if offset == upper_offset and target.last_fetched_epoch < 0:
+            continue
+        if offset < log.log_start_offset or offset > log.log_end_offset:
+            return True
+        try:
+            if divergence(log, target) is not None:
+                return True
+        except LogError:
+            return True
+        if offset >= upper_offset:
+            continue
+        if available_bytes + 1 >= limits.min_bytes or not log.in_active_segment(offset):
+            return True
+        wanted_bytes = max(0, target.max_bytes)
+        available_bytes += min(log.readable_bytes(offset, upper_offset, wanted_bytes), wanted_bytes)
+        if available_bytes >= limits.min_bytes:
+            return True
+    return False
+
+
+def read_all(sources: Sequence[Source], limits: Limits) -> ReadResult:
+    """What goes into the answer, in order, within the limits."""
+    left_bytes = limits.max_bytes
+    at_least_one = True
+    result: ReadResult = []
+    for source in sources:
+        try:
+            data = _read(source, limits, left_bytes, at_least_one)
+        except Exception:
+            if source.partition is not None:
+                source.partition.counters.failed_fetch_requests += 1
+            raise
+        if source.partition is not None:
+            source.partition.counters.total_fetch_requests += 1
+            source.partition.counters.bytes_out += len(data.records or b"")
+        if data.records:
+            left_bytes = max(0, left_bytes - len(data.records))
+            at_least_one = False
+        result.append((source.target, data))
+    return result
+
+
+def _read(source: Source, limits: Limits, left_bytes: int, at_least_one: bool) -> PartitionData:
+    target = source.target
+    error_code = reading_error(source)
+    if error_code is not NO_ERROR:
+        data = _error(target, error_code)
+        if source.partition is None and not source.ends_wait:
+            data.aborted_transactions = []  # as Kafka has it where it did not come to reading
+        return data
+    assert source.partition is not None
+    log = source.partition.log
+    upper_offset = limits.upper_offset(log)
+    records: Buffer = b""
+    diverging: EpochEndOffset | None = None
+    try:
+        end = divergence(log, target)
+        if end is not None:
+            diverging = EpochEndOffset(end.leader_epoch, end.end_offset)
+        elif not log.log_start_offset <= target.fetch_offset <= log.log_end_offset:
+            return _error(target, ErrorCode.offset_out_of_range)
+        elif target.fetch_offset < upper_offset:
+            records = log.read(
+                target.fetch_offset,
+                until_offset=upper_offset,
+                max_bytes=max(0, min(target.max_bytes, left_bytes)),
+                at_least_one=at_least_one,
+            )
+    except LogError as error:
+        source.partition.note(error)
+        return _error(target, error.error_code)
+    return PartitionData(
+        target.partition,
+        0,
+        log.high_watermark,
+        log.last_stable_offset,
+        log.log_start_offset,
+        diverging_epoch=diverging,
+        aborted_transactions=(
+            _aborted(log, target.fetch_offset, upper_offset, records)
+            if limits.read_committed and diverging is None
+            else None
+        ),
+        records=records,
+    )
+
+
+def _error(target: FetchTarget, error_code: ErrorCode) -> PartitionData:
+    return PartitionData(target.partition, int(error_code), -1, aborted_transactions=None, records=b"")
+
+
+def _aborted(
+    log: PartitionLog, fetch_offset: int, upper_offset: int, records: Buffer
+) -> list[AbortedTransaction]:
+    if not records:
+        return []
+    aborted = log.aborted_transactions(fetch_offset, upper_offset)
+    if len(aborted) > _MANY_ABORTED:
+        # What lies behind the records in this answer comes with a later one.
+        end_offset = max(header.next_offset for _, header in iter_headers(records))
+        aborted = [each for each in aborted if each.first_offset < end_offset]
+    return [AbortedTransaction(each.producer_id, each.first_offset) for each in aborted]
+
+
+class FetchWait:
+    """A parked Fetch: woken by every change of its partitions, answered when there is enough, or late."""
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        sources: Sequence[Source],
+        limits: Limits,
+        max_wait_ms: int,
+        answer: Callable[[], FetchResponse],
+    ) -> None:
+        self.future: Future[FetchResponse] = loop.create_future()
+        self._sources = sources
+        self._limits = limits
+        self._answer = answer
+        for source in sources:
+            if source.partition is not None:
+                source.partition.watch(self._look)
+        self._timer = loop.call_later(max_wait_ms / 1000, self._end)
+        # Also when the connection is gone and nobody wants the answer any more.
+        self.future.add_done_callback(self._forget)
+
+    def _look(self) -> None:
+        if not self.future.done() and is_ready(self._sources, self._limits):
+            self._end()
+
+    def _end(self) -> None:
+        if self.future.done():
+            return
+        try:
+            response = self._answer()
+        except Exception as error:
+            # Reading failed in a way nobody foresaw: the connection knows how to say so.
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(response)
+
+    def _forget(self, _: Future[FetchResponse]) -> None:
+        self._timer.cancel()
+        for source in self._sources:
+            if source.partition is not None:
+                source.partition.unwatch(self._look)

@@ -1,0 +1,211 @@
+"""The partitions that this broker leads: a log each, and who waits for it to change."""
+
+from __future__ import annotations
+
+import logging
+from asyncio import AbstractEventLoop
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from klamm.broker.metrics.counters import TopicTallies
+from klamm.protocol.errors import NO_ERROR, ErrorCode
+from klamm.protocol.types import TopicPartition
+from klamm.storage.log import LogError, LogStore, PartitionLog
+from klamm.storage.topic_config import TopicConfig
+
+Watcher = Callable[[], None]
+
+_log = logging.getLogger(__name__)
+
+
+class HeldAppend(Protocol):
+    """Somebody who waits until what was appended is safe."""
+
+    last_offset: int
+    flush_failures: int  # of the partition when it was appended: one more, and it is cut off again
+
+    def release(self, error_code: ErrorCode) -> None:
+        """It is safe, or why it will never be."""
+        ...
+
+
+class Partition:
+    """One partition at one leadership.
+
+    `error_code` says why it cannot serve: kafka_storage_error when its log is offline,
+    unknown_topic_or_partition when it was deleted, not_leader_or_follower when another leads it now.
+    """
+
+    __slots__ = (
+        "_log",
+        "_registry",
+        "_told",
+        "counters",
+        "error_code",
+        "flush_failures",
+        "held",
+        "leader_epoch",
+        "name",
+        "partition",
+        "topic",
+        "topic_id",
+        "watchers",
+    )
+
+    def __init__(
+        self,
+        registry: PartitionRegistry,
+        name: TopicPartition,
+        topic_id: bytes,
+        leader_epoch: int,
+        log: PartitionLog | None,
+    ) -> None:
+        self.name = name
+        self.topic, self.partition = name
+        self.topic_id = topic_id
+        self.leader_epoch = leader_epoch
+        self.error_code = NO_ERROR if log is not None else ErrorCode.kafka_storage_error
+        self.flush_failures = 0
+        self.counters = registry.tallies.of(self.topic)
+        self.watchers: dict[Watcher, None] = {}
+        self.held: deque[HeldAppend] = deque()  # answers that wait for the high watermark, oldest first
+        self._registry = registry
+        self._log = log
+        self._told = ""
+        if log is not None:
+            log.on_change = self.changed
+
+    @property
+    def log(self) -> PartitionLog:
+        """The log; raises LogError with the partition's error code when it cannot serve."""
+        if self.error_code is not NO_ERROR or self._log is None:
+            raise LogError(self.error_code, f"{self.name} is not served here")
+        return self._log
+
+    def note(self, error: LogError) -> None:
+        """Tell the operator what the disk does to this partition, once per kind of trouble."""
+        if error.error_code is ErrorCode.kafka_storage_error and str(error) != self._told:
+            self._told = str(error)
+            _log.error("%s: %s", self.name, error)
+
+    def watch(self, watcher: Watcher) -> None:
+        """Call `watcher` soon after each change, until it is unwatched. It must not raise."""
+        self.watchers[watcher] = None
+
+    def unwatch(self, watcher: Watcher) -> None:
+        self.watchers.pop(watcher, None)
+
+    def changed(self) -> None:
+        """High watermark, stable offset, log start, leadership or existence moved: wake who waits."""
+        if self.watchers or self.held:
+            self._registry.wake_soon(self)
+
+    def release(self) -> None:
+        """Let go of those who wait for the high watermark and need not wait any longer."""
+        held, error_code = self.held, self.error_code
+        if error_code is not NO_ERROR:
+            while held:
+                held.popleft().release(error_code)
+        while held:
+            first = held[0]
+            if first.flush_failures != self.flush_failures:
+                held.popleft().release(ErrorCode.kafka_storage_error)
+            elif first.last_offset < self.log.high_watermark:
+                held.popleft().release(NO_ERROR)
+            else:
+                return
+
+    def flush_failed(self) -> None:
+        """What was not on disk yet is cut off again; who waits for it has lost it."""
+        self.flush_failures += 1
+        self.changed()
+
+    def fail(self, error_code: ErrorCode) -> None:
+        """Serve no more; who waits is told why."""
+        self.error_code = error_code
+        self.changed()
+
+
+class PartitionRegistry:
+    """Opens, finds and removes partitions. All of it happens on the event loop."""
+
+    def __init__(self, logs: LogStore, loop: AbstractEventLoop) -> None:
+        self.logs = logs
+        self._loop = loop
+        self._topics: dict[str, dict[int, Partition]] = {}
+        self.opening_watchers: list[Callable[[Partition], None]] = []  # told of each partition opened
+        self._changed: dict[Partition, None] = {}
+        self.tallies = TopicTallies()
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter([partition for topic in self._topics.values() for partition in topic.values()])
+
+    def get(self, topic: str, partition: int) -> Partition | None:
+        partitions = self._topics.get(topic)
+        return None if partitions is None else partitions.get(partition)
+
+    def of_topic(self, topic: str) -> Sequence[Partition]:
+        return list(self._topics.get(topic, {}).values())
+
+    def open(
+        self, topic: str, topic_id: bytes, partition: int, *, leader_epoch: int, config: TopicConfig
+    ) -> Partition:
+        """Serve a partition at a leader epoch. A log that cannot be read is offline, others are unharmed."""
+        name = TopicPartition(topic, partition)
+        log: PartitionLog | None = None
+        try:
+            log = self.logs.open(topic, topic_id, partition, leader_epoch=leader_epoch, config=config)
+        except (LogError, OSError) as error:
+            _log.error("%s is offline: %s", name, error)
+        opened = Partition(self, name, topic_id, leader_epoch, log)
+        self._topics.setdefault(topic, {})[partition] = opened
+        for watcher in self.opening_watchers:
+            watcher(opened)
+        return opened
+
+    def reconfigure(self, topic: str, config: TopicConfig) -> None:
+        """A topic's configuration changed: holds from the next append, read or cleaning on."""
+        for partition in self.of_topic(topic):
+            if partition.error_code is NO_ERROR:
+                partition.log.config = config
+
+    def delete(self, topic: str, partition: int) -> None:
+        """The partition is gone, its log with it; who waits is told so."""
+        partitions = self._topics.get(topic, {})
+        gone = partitions.pop(partition, None)
+        if not partitions:
+            self._topics.pop(topic, None)
+            self.tallies.forget(topic)
+        if gone is not None:
+            gone.fail(ErrorCode.unknown_topic_or_partition)
+        try:
+            self.logs.delete(topic, partition)
+        except (LogError, OSError) as error:
+            # The topic is gone all the same; the next start finds the files and sets them aside.
+            _log.error("%s-%d: %s", topic, partition, error)
+
+    def wake_soon(self, partition: Partition) -> None:
+        """Wake the watchers once per turn of the event loop, however often a partition changed."""
+        if not self._changed:
+            self._loop.call_soon(self.wake)
+        self._changed[partition] = None
+
+    def wake(self) -> None:
+        """Wake them now; nothing happens when nothing has changed."""
+        changed, self._changed = self._changed, {}
+        due: dict[Watcher, None] = {}
+        for partition in changed:
+            if partition.watchers:
+                due |= partition.watchers
+            if partition.held:
+                try:
+                    partition.release()
+                except Exception:
+                    _log.exception("who waits for %s could not be told", partition.name)
+        for watcher in due:
+            try:
+                watcher()
+            except Exception:
+                # One who stumbles must not keep the others asleep.
+                _log.exception("a watcher of %s failed", ", ".join(str(each.name) for each in changed))

@@ -1,0 +1,1 @@
+"""Who may do what. Without an authorizer: everybody everything."""

@@ -1,0 +1,63 @@
+"""Compaction on the broker's side: plan on the event loop, work on a thread, put in place on the loop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from klamm.protocol.errors import ErrorCode
+from klamm.storage.cleaner import CleanableLog, Cleaner, CleanerSettings
+from klamm.storage.engines.segments.log import SegmentLog
+
+if TYPE_CHECKING:
+    from klamm.broker.config.broker_config import BrokerConfig
+    from klamm.broker.services import Services
+    from klamm.storage.engines.segments.files import Files
+
+
+class Cleaning:
+    """Cleans one log after the other, until none is dirty enough."""
+
+    def __init__(self, services: Services, files: Files) -> None:
+        self._services = services
+        self._is_called_back = False
+        self.last_round_ms = 0  # the longest pass of the last round that had any
+        self.cleaner = Cleaner(
+            files,
+            self._logs,
+            clock=services.clock,
+            sleep=time.sleep,  # on the worker's thread, to leave disk and processor to others
+            settings=_settings(services.config),
+        )
+
+    async def clean(self) -> None:
+        """Every pass that is due now."""
+        self.cleaner.settings = _settings(self._services.config)
+        clock, passes_ms = self._services.clock, []
+        while not self._is_called_back and (job := self.cleaner.plan()) is not None:
+            began_at_ms = clock.now_ms()
+            await self._services.run_blocking(job.run)
+            self.cleaner.finish(job)
+            passes_ms.append(clock.now_ms() - began_at_ms)
+        self.last_round_ms = max(passes_ms, default=self.last_round_ms)
+
+    def call_back(self) -> None:
+        """End the pass that is under way; what it did so far is dropped."""
+        self._is_called_back = True
+        for job in self.cleaner.running:
+            job.cancel()
+
+    def _logs(self) -> Iterable[CleanableLog]:
+        for partition in self._services.partitions:
+            if partition.error_code is ErrorCode.none and isinstance(partition.log, SegmentLog):
+                yield partition.log
+
+
+def _settings(config: BrokerConfig) -> CleanerSettings:
+    return CleanerSettings(
+        dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size // max(1, config.log_cleaner_threads),
+        load_factor=config.log_cleaner_io_buffer_load_factor,
+        max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
+        max_decompressed_bytes=config.klamm_decompress_max_bytes,
+    )

@@ -1,0 +1,161 @@
+"""What a broker does without being asked: retention, checkpoints, expiry, cleaning, housekeeping."""
+
+from __future__ import annotations
+
+import logging
+from asyncio import AbstractEventLoop, Task, TimerHandle
+from collections.abc import Callable, Coroutine
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from klamm.broker.partitions.registry import Partition
+from klamm.protocol.errors import ErrorCode
+from klamm.storage.log import LogError
+
+if TYPE_CHECKING:
+    from klamm.broker.services import Services
+    from klamm.broker.upkeep.cleaning import Cleaning
+    from klamm.storage.engines.segments.files import Files
+
+FIRST_RETENTION_AFTER_MS: Final = 30_000
+_HOUSEKEEPING_MS: Final = 1000
+_FLUSH_SWEEP_MS: Final = 1000
+
+_log = logging.getLogger(__name__)
+
+
+class Every:
+    """Runs a chore again and again, each time an interval after the last one ended."""
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        name: str,
+        interval_ms: Callable[[], int],
+        chore: Callable[[], Coroutine[Any, Any, None]],
+        *,
+        first_after_ms: int | None = None,
+    ) -> None:
+        self._loop = loop
+        self._name = name
+        self._interval_ms = interval_ms
+        self._chore = chore
+        self._task: Task[None] | None = None
+        self._timer: TimerHandle | None = None
+        self._arm(interval_ms() if first_after_ms is None else first_after_ms)
+
+    async def stop(self) -> None:
+        """No further run; waits for the one that is under way."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+        if self._task is not None:
+            await self._task
+
+    def _arm(self, in_ms: int) -> None:
+        self._timer = self._loop.call_later(max(1, in_ms) / 1000, self._begin)
+
+    def _begin(self) -> None:
+        self._task = self._loop.create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            await self._chore()
+        except Exception:
+            # One failed round must not end all later ones.
+            _log.exception("%s failed", self._name)
+        self._task = None
+        if self._timer is not None:
+            self._arm(self._interval_ms())
+
+
+class Chores:
+    """All of a broker's regular work."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self.cleaning: Cleaning | None = None  # once it has begun
+        self._is_called_back = False
+        loop = services.loop
+        self._running = [
+            Every(
+                loop,
+                "retention",
+                lambda: services.config.log_retention_check_interval_ms,
+                self.delete_old_segments,
+                first_after_ms=min(FIRST_RETENTION_AFTER_MS, services.config.log_retention_check_interval_ms),
+            ),
+            Every(
+                loop,
+                "checkpoints",
+                lambda: services.config.log_flush_offset_checkpoint_interval_ms,
+                self.checkpoint,
+            ),
+            Every(
+                loop,
+                "producer expiry",
+                lambda: services.config.producer_id_expiration_check_interval_ms,
+                self.expire_producers,
+            ),
+            Every(loop, "housekeeping", lambda: _HOUSEKEEPING_MS, self.keep_house),
+            Every(loop, "flush by time", lambda: _FLUSH_SWEEP_MS, self.flush_by_time),
+        ]
+
+    def add_cleaning(self, files: Files) -> None:
+        """Compact what is due, again and again."""
+        services = self._services
+
+        async def clean() -> None:
+            if self.cleaning is None:
+                # Not before the first round: a broker's start does not pay for its cleaner.
+                module = await services.run_blocking(import_module, "klamm.broker.upkeep.cleaning")
+                self.cleaning = module.Cleaning(services, files)
+            if not self._is_called_back:
+                await self.cleaning.clean()
+
+        self._running.append(
+            Every(services.loop, "cleaning", lambda: services.config.log_cleaner_backoff_ms, clean)
+        )
+
+    def call_back(self) -> None:
+        """The broker is about to stop: long work ends early."""
+        self._is_called_back = True
+        if self.cleaning is not None:
+            self.cleaning.call_back()
+
+    async def stop(self) -> None:
+        """No further rounds; waits for what is under way."""
+        for each in self._running:
+            await each.stop()
+
+    async def delete_old_segments(self) -> None:
+        clock = self._services.clock
+        for partition in self._serving():
+            try:
+                partition.log.delete_old_segments(clock.now_ms(), clock.timestamp_ms())
+            except (LogError, OSError) as error:
+                _log.error("%s: retention failed: %s", partition.name, error)
+
+    async def checkpoint(self) -> None:
+        await self._services.run_blocking(self._services.logs.start_checkpoint())
+
+    async def expire_producers(self) -> None:
+        timestamp_ms = self._services.clock.timestamp_ms()
+        expiration_ms = self._services.config.producer_id_expiration_ms
+        for partition in self._serving():
+            partition.log.expire_producers(timestamp_ms, expiration_ms)
+
+    async def keep_house(self) -> None:
+        work = self._services.logs.start_housekeeping(self._services.clock.now_ms())
+        if work is not None:
+            await self._services.run_blocking(work)
+
+    async def flush_by_time(self) -> None:
+        """Appends look at `flush.ms` themselves; a log that nobody appends to is looked at here."""
+        now_ms = self._services.clock.now_ms()
+        for partition in self._serving():
+            if partition.log.sync_is_due(now_ms):
+                self._services.flusher.mark(partition)
+
+    def _serving(self) -> list[Partition]:
+        return [each for each in self._services.partitions if each.error_code is ErrorCode.none]

@@ -1,0 +1,456 @@
+"""Connections: order, bounds, bad input, ends."""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from klamm.broker.net.connection import MAX_UNDECIDED
+from klamm.protocol.api import ApiKey
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.api_versions import ApiVersionsRequest
+from klamm.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from support.jar import Jar, JarClient
+from support.requests import a_batch, a_fetch, a_produce
+from support.wire import request_bytes
+
+
+@pytest.fixture
+def jar() -> Iterator[Jar]:
+    jar = Jar()
+    jar.create_topic("t")
+    yield jar
+    jar.close()
+
+
+@pytest.fixture
+def client(jar: Jar) -> JarClient:
+    return jar.connect()
+
+
+def metadata() -> MetadataRequest:
+    return MetadataRequest(None)
+
+
+def frame(content: bytes) -> bytes:
+    return struct.pack(">i", len(content)) + content
+
+
+def log_end(jar: Jar, topic: str = "t") -> int:
+    partition = jar.services.partitions.get(topic, 0)
+    assert partition is not None
+    return partition.log.log_end_offset
+
+
+def test_pipelined_requests_are_answered_in_order_with_their_own_numbers(jar: Jar, client: JarClient) -> None:
+    data = b"".join(
+        request_bytes(ApiKey.METADATA, 5, metadata(), correlation_id=number) for number in (5, 5, 9)
+    )
+    client.send_bytes(data)
+    jar.loop.settle()
+    assert [struct.unpack(">i", each[:4])[0] for each in client.frames()] == [5, 5, 9]
+    assert client.transport.writes == 1  # one burst in, one burst out
+
+
+def test_a_request_that_comes_byte_by_byte_is_served(jar: Jar, client: JarClient) -> None:
+    for byte in client.request(ApiKey.METADATA, 12, metadata()):
+        client.send_bytes(bytes([byte]))
+    jar.loop.settle()
+    assert len(client.new_answers()) == 1
+
+
+@pytest.mark.parametrize("version", [99, -1, 5])
+def test_api_versions_in_an_unknown_version_is_answered_as_version_0(
+    jar: Jar, client: JarClient, version: int
+) -> None:
+    client.send_bytes(frame(struct.pack(">hhih", 18, version, 7, -1)))
+    jar.loop.settle()
+    assert bytes(client.transport.received) == bytes.fromhex("00000010000000070023000000010012 00000004")
+    client.transport.received.clear()
+    assert client.ask(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("kafka", "1")).error_code == 0
+
+
+def test_an_unknown_version_of_api_versions_waits_its_turn(jar: Jar, client: JarClient) -> None:
+    client.send(ApiKey.FETCH, 12, a_fetch(jar, offset=0, max_wait_ms=100))
+    client.send_bytes(frame(struct.pack(">hhih", 18, 99, 7, -1)))
+    jar.pass_ms(50)
+    assert client.frames() == []
+    jar.pass_ms(60)
+    assert [struct.unpack(">i", each[:4])[0] for each in client.frames()] == [1, 7]
+
+
+def test_the_answer_to_api_versions_has_no_tags_in_its_header(jar: Jar, client: JarClient) -> None:
+    client.send(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("kafka", "1"))
+    jar.loop.settle()
+    (answer,) = client.frames()
+    assert answer[:6] == b"\0\0\0\1\0\0"  # correlation id, then at once the error code
+
+
+@pytest.mark.parametrize("name", ["kafka!", "", "-x", "x.", "a b"])
+def test_a_client_must_name_its_software_properly(jar: Jar, client: JarClient, name: str) -> None:
+    answer = client.ask(ApiKey.API_VERSIONS, 3, ApiVersionsRequest(name, "1"))
+    assert answer.error_code == ErrorCode.invalid_request
+    assert answer.api_keys == []
+    assert not answer.finalized_features
+    assert answer.finalized_features_epoch == -1
+    assert not client.is_closed
+
+
+def test_features_are_told_as_each_version_can_bear_them(jar: Jar, client: JarClient) -> None:
+    third = client.ask(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("kafka", "1"))
+    fourth = client.ask(ApiKey.API_VERSIONS, 4, ApiVersionsRequest("kafka", "1"))
+    for answer in (third, fourth):
+        (level,) = answer.finalized_features
+        assert (level.name, level.min_version_level, level.max_version_level) == ("transaction.version", 2, 2)
+        assert answer.finalized_features_epoch >= 0
+    assert not third.supported_features
+    (supported,) = fourth.supported_features
+    assert (supported.name, supported.min_version, supported.max_version) == ("transaction.version", 0, 2)
+
+
+def test_api_versions_tells_what_the_routes_serve_in_ascending_order(jar: Jar, client: JarClient) -> None:
+    answer = client.ask(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
+    told = [(each.api_key, each.min_version, each.max_version) for each in answer.api_keys]
+    assert told == sorted(told)
+    assert told[0] == (0, 0, 13)  # Produce is served from 3 on, and told from 0 on
+    assert (1, 4, 17) in told
+    assert {key for key, _, _ in told} == {int(route.api_key) for route in jar.services.routes.routes}
+
+
+@pytest.mark.parametrize(
+    ("key", "version"), [(0, 1), (0, 2), (0, 14), (999, 0), (68, 0), (1, 3), (3, 14), (-1, 0), (3, -1)]
+)
+def test_an_api_or_version_that_is_not_served_closes_the_connection(
+    jar: Jar, client: JarClient, key: int, version: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        client.send_bytes(frame(struct.pack(">hhihb", key, version, 1, -1, 0) + bytes(40)))
+        jar.loop.settle()
+    assert client.is_closed
+    assert client.frames() == []
+    assert log_end(jar) == 0
+    (line,) = [record.getMessage() for record in caplog.records if "closed" in record.getMessage()]
+    assert "10.0.0.1" in line
+
+
+@pytest.mark.parametrize("size", [-1, 0, 7, 104_857_601])
+def test_a_frame_of_an_impossible_size_closes_the_connection(jar: Jar, client: JarClient, size: int) -> None:
+    client.send_bytes(struct.pack(">i", size) + bytes(20))
+    jar.loop.settle()
+    assert client.is_closed
+
+
+@pytest.mark.parametrize(
+    ("data", "cause"), [(b"GET / HTTP/1.1\r\n", "HTTP"), (b"\x16\x03\x01\x02\x00\x01", "TLS")]
+)
+def test_another_protocol_is_named_in_the_log(
+    jar: Jar, client: JarClient, data: bytes, cause: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        client.send_bytes(data)
+        jar.loop.settle()
+    assert client.is_closed
+    assert cause in caplog.text
+
+
+def metadata_frame(version: int, body: bytes) -> bytes:
+    return frame(struct.pack(">hhih", 3, version, 1, -1) + (b"\0" if version >= 9 else b"") + body)
+
+
+@pytest.mark.parametrize(
+    "request_frame",
+    [
+        metadata_frame(1, b"\x7f\xff\xff\xff"),
+        metadata_frame(1, b"\xff\xff\xff\xfe"),
+        metadata_frame(1, b"\0\0\0\1\0\7abc"),
+        metadata_frame(1, b"\0\0\0\1\0\2\xc3\x28"),
+        metadata_frame(9, b"\xff\xff\xff\xff\xff\x01"),
+        metadata_frame(1, b"\0\x0f\x42\x40" + bytes(2_000_000)),  # a million empty names
+    ],
+    ids=[
+        "count beyond the frame",
+        "count -2",
+        "string beyond the frame",
+        "bad UTF-8",
+        "long varint",
+        "million",
+    ],
+)
+def test_a_body_that_makes_no_sense_closes_the_connection(
+    jar: Jar, client: JarClient, request_frame: bytes
+) -> None:
+    client.send_bytes(request_frame)
+    jar.loop.settle()
+    assert client.is_closed
+
+
+def test_unknown_tags_in_header_and_body_are_skipped(jar: Jar, client: JarClient) -> None:
+    header = struct.pack(">hhih", 3, 12, 4, -1) + b"\x02\x05\x02ab\x63\x00"
+    body = b"\x01\x00\x00\x01\x07\x03xyz"  # no topics, no creation, no operations, one tag
+    client.send_bytes(frame(header + body))
+    jar.loop.settle()
+    (answer,) = client.frames()
+    assert answer[:4] == b"\0\0\0\4"
+
+
+def test_what_came_whole_before_the_nonsense_is_served(jar: Jar, client: JarClient) -> None:
+    client.send_bytes(client.request(ApiKey.METADATA, 5, metadata()) + b"GET / HTTP/1.1\r\n\r\n")
+    jar.loop.settle()
+    assert len(client.new_answers()) == 1
+    assert client.is_closed
+
+
+def test_nonsense_behind_a_parked_request_closes_when_that_is_answered(jar: Jar, client: JarClient) -> None:
+    client.send_bytes(
+        client.request(ApiKey.FETCH, 12, a_fetch(jar, offset=0, max_wait_ms=200)) + struct.pack(">i", -1)
+    )
+    jar.pass_ms(100)
+    assert not client.is_closed
+    jar.pass_ms(110)
+    assert len(client.new_answers()) == 1
+    assert client.is_closed
+
+
+def test_a_parked_fetch_holds_up_its_own_connection_and_no_other(jar: Jar, client: JarClient) -> None:
+    client.send(ApiKey.FETCH, 12, a_fetch(jar, offset=0, max_wait_ms=500))
+    client.send(ApiKey.METADATA, 5, metadata())
+    jar.pass_ms(400)
+    assert client.frames() == []
+    assert len(jar.connect().ask(ApiKey.METADATA, 5, metadata()).topics) == 1
+    jar.pass_ms(110)
+    assert [number for number, _ in client.answers()] == [1, 2]
+
+
+def test_nothing_behind_a_parked_request_is_decided(jar: Jar, client: JarClient) -> None:
+    client.send(ApiKey.FETCH, 12, a_fetch(jar, offset=0, max_wait_ms=500))
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar))
+    jar.pass_ms(400)
+    assert log_end(jar) == 0
+    jar.pass_ms(200)
+    assert log_end(jar) == 1
+
+
+def test_five_pipelined_produces_share_one_flush(jar: Jar, client: JarClient) -> None:
+    jar.disk.delay_ms = 10
+    before = jar.services.flusher.rounds
+    client.send_bytes(
+        b"".join(
+            client.request(
+                ApiKey.PRODUCE, 9, a_produce(jar, a_batch(jar, producer_id=7, base_sequence=number))
+            )
+            for number in range(5)
+        )
+    )
+    jar.pass_ms(5)
+    assert log_end(jar) == 5
+    assert client.frames() == []
+    jar.pass_ms(10)
+    answers = client.answers()
+    assert [number for number, _ in answers] == [1, 2, 3, 4, 5]
+    assert [answer.responses[0].partition_responses[0].base_offset for _, answer in answers] == [
+        0,
+        1,
+        2,
+        3,
+        4,
+    ]
+    assert jar.services.flusher.rounds == before + 1
+
+
+def test_a_quick_answer_waits_behind_a_held_one(jar: Jar, client: JarClient) -> None:
+    jar.disk.delay_ms = 10
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar))
+    client.send(ApiKey.METADATA, 5, metadata())
+    jar.pass_ms(5)
+    assert client.frames() == []
+    jar.pass_ms(10)
+    assert [number for number, _ in client.answers()] == [1, 2]
+
+
+def test_a_producer_without_acks_may_send_and_hang_up(jar: Jar, client: JarClient) -> None:
+    client.send_bytes(b"".join(client.request(ApiKey.PRODUCE, 9, a_produce(jar, acks=0)) for _ in range(10)))
+    client.close()
+    jar.loop.settle()
+    assert log_end(jar) == 10
+
+
+def test_whole_requests_behind_a_parked_one_are_carried_out_when_the_peer_goes(
+    jar: Jar, client: JarClient
+) -> None:
+    client.send(ApiKey.FETCH, 12, a_fetch(jar, offset=0, max_wait_ms=30_000))
+    for _ in range(3):
+        client.send(ApiKey.PRODUCE, 9, a_produce(jar, acks=0))
+    client.send(ApiKey.FETCH, 12, a_fetch(jar, offset=3, max_wait_ms=30_000))
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, acks=0))
+    client.close()
+    jar.loop.settle()
+    assert log_end(jar) == 4
+    partition = jar.services.partitions.get("t", 0)
+    assert partition is not None
+    assert not partition.watchers
+
+
+def test_a_parked_request_is_forgotten_when_its_peer_goes(jar: Jar, client: JarClient) -> None:
+    partition = jar.services.partitions.get("t", 0)
+    assert partition is not None
+    client.send(ApiKey.FETCH, 12, a_fetch(jar, offset=0, max_wait_ms=30_000))
+    jar.loop.settle()
+    assert len(partition.watchers) == 1
+    client.close()
+    jar.loop.settle()
+    assert not partition.watchers
+    assert jar.broker.server.connection_count == 0
+
+
+def test_reading_ahead_ends_at_64_undecided_requests(jar: Jar, client: JarClient) -> None:
+    client.send(ApiKey.FETCH, 12, a_fetch(jar, offset=0, max_wait_ms=500))
+    for _ in range(MAX_UNDECIDED - 1):
+        client.send(ApiKey.METADATA, 5, metadata())
+    assert not client.transport.is_unread()
+    client.send(ApiKey.METADATA, 5, metadata())
+    assert client.transport.is_unread()
+    jar.pass_ms(510)
+    assert not client.transport.is_unread()
+    assert len(client.frames()) == MAX_UNDECIDED + 1
+
+
+def test_reading_ahead_ends_at_one_mebibyte(jar: Jar, client: JarClient) -> None:
+    client.send(ApiKey.FETCH, 12, a_fetch(jar, offset=0, max_wait_ms=500))
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, a_batch(jar, value=bytes(600_000))))
+    assert not client.transport.is_unread()
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, a_batch(jar, value=bytes(600_000))))
+    assert client.transport.is_unread()
+    jar.pass_ms(510)
+    assert not client.transport.is_unread()
+    assert log_end(jar) == 2
+
+
+def test_the_next_request_of_a_slow_reader_waits_until_it_has_read(jar: Jar, client: JarClient) -> None:
+    for _ in range(8):
+        client.ask(ApiKey.PRODUCE, 9, a_produce(jar, a_batch(jar, value=bytes(1_000_000))))
+    client.transport.reads = False
+    client.send(ApiKey.FETCH, 12, a_fetch(jar, offset=0, max_bytes=10_000_000))
+    jar.loop.settle()
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar))
+    jar.pass_ms(1000)
+    assert client.transport.is_unread()
+    assert log_end(jar) == 8
+    assert len(jar.connect().ask(ApiKey.METADATA, 5, metadata()).topics) == 1
+    client.transport.read_on()
+    jar.loop.settle()
+    assert log_end(jar) == 9
+    assert not client.transport.is_unread()
+
+
+def test_a_silent_connection_is_closed(jar: Jar, client: JarClient) -> None:
+    jar.pass_ms(300_000)
+    client.ask(ApiKey.METADATA, 5, metadata())
+    jar.pass_ms(599_000)
+    assert not client.is_closed
+    jar.pass_ms(2000)
+    assert client.is_closed
+
+
+def test_a_connection_that_waits_for_an_answer_is_not_silent(jar: Jar, client: JarClient) -> None:
+    client.send(ApiKey.FETCH, 12, a_fetch(jar, offset=0, max_wait_ms=700_000))
+    jar.pass_ms(701_000)
+    assert len(client.new_answers()) == 1
+    jar.pass_ms(598_000)
+    assert not client.is_closed
+    jar.pass_ms(602_000)
+    assert client.is_closed
+
+
+def test_a_negative_idle_time_closes_nobody() -> None:
+    jar = Jar({"connections.max.idle.ms": "-1"})
+    client = jar.connect()
+    jar.pass_ms(1_000_000)
+    assert not client.is_closed
+    jar.close()
+
+
+def test_metadata_may_be_the_first_request(jar: Jar, client: JarClient) -> None:
+    answer = client.ask(ApiKey.METADATA, 5, MetadataRequest([MetadataRequestTopic(name="t")]))
+    assert [topic.name for topic in answer.topics] == ["t"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "ips"),
+    [("max.connections.per.ip", ["10.0.0.1"] * 3), ("max.connections", ["10.0.0.1", "10.0.0.2", "10.0.0.3"])],
+)
+def test_one_connection_too_many_is_closed_at_once(setting: str, ips: list[str]) -> None:
+    jar = Jar({setting: "2"})
+    clients = [jar.connect(ip=ip) for ip in ips]
+    assert [client.is_closed for client in clients] == [False, False, True]
+    jar.loop.settle()
+    clients[0].close()
+    jar.loop.settle()
+    assert not jar.connect(ip=ips[0]).is_closed
+    jar.close()
+
+
+def test_a_handler_that_breaks_answers_in_its_own_shape(
+    jar: Jar, client: JarClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("broken on purpose")
+
+    monkeypatch.setattr(jar.services.partitions, "get", broken)
+    produced = client.ask(ApiKey.PRODUCE, 9, a_produce(jar))
+    (partition,) = produced.responses[0].partition_responses
+    assert (partition.error_code, partition.base_offset) == (-1, -1)
+    fetched = client.ask(ApiKey.FETCH, 12, a_fetch(jar))
+    assert fetched.responses[0].partitions[0].error_code == -1
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, acks=0))
+    jar.loop.settle()
+    assert client.is_closed
+
+
+def test_a_broken_handler_that_was_waited_for_answers_too(
+    jar: Jar, client: JarClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.send(ApiKey.FETCH, 12, a_fetch(jar, offset=0, max_wait_ms=100))
+    monkeypatch.setattr(jar.services.fetch_sessions, "answer", None)
+    jar.pass_ms(110)
+    (answer,) = client.new_answers()
+    assert answer.error_code == -1
+
+
+def test_an_answer_that_cannot_be_encoded_closes_its_connection_alone(
+    jar: Jar, client: JarClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = jar.connect()
+    monkeypatch.setattr(jar.services.image, "cluster_id", 17)
+    client.send(ApiKey.METADATA, 5, metadata())
+    jar.loop.settle()
+    assert client.is_closed
+    assert not other.is_closed
+
+
+def test_a_stopping_broker_drops_what_is_parked_and_answers_what_waits_for_the_disk(jar: Jar) -> None:
+    parked, held = jar.connect(), jar.connect()
+    jar.disk.delay_ms = 50
+    parked.send(ApiKey.FETCH, 12, a_fetch(jar, offset=0, max_wait_ms=30_000))
+    held.send(ApiKey.PRODUCE, 9, a_produce(jar))
+    jar.pass_ms(10)
+    jar.loop.run(jar.broker.server.stop())
+    assert parked.is_closed
+    assert parked.frames() == []
+    assert held.is_closed
+    (answer,) = held.new_answers()
+    assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+def test_a_client_that_sends_on_after_its_connection_was_refused_is_not_heard(
+    jar: Jar, client: JarClient
+) -> None:
+    client.send_bytes(
+        frame(struct.pack(">hhih", 999, 0, 1, -1)) + client.request(ApiKey.PRODUCE, 9, a_produce(jar))
+    )
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar))
+    jar.loop.settle()
+    assert log_end(jar) == 0

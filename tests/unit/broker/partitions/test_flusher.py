@@ -1,0 +1,275 @@
+"""The shared flush: who comes along, what is cut back, who goes offline."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
+
+import pytest
+
+from klamm.broker.partitions.flusher import Flusher
+from klamm.broker.partitions.registry import Partition
+from klamm.protocol.api import ApiKey
+from klamm.protocol.errors import ErrorCode
+from klamm.storage.engines.segments.kernel_sync import KernelSync
+from klamm.storage.engines.segments.sync import SegmentSyncTicket
+from klamm.storage.engines.simulated_disk import Fault
+from support.jar import Jar, JarClient
+from support.requests import a_batch, a_produce
+
+
+@pytest.fixture
+def jar() -> Iterator[Jar]:
+    jar = Jar(disk_delay_ms=0)
+    jar.create_topic("t", partitions=3)
+    jar.disk.delay_ms = 10
+    yield jar
+    jar.close()
+
+
+def partition_of(jar: Jar, index: int = 0) -> Partition:
+    partition = jar.services.partitions.get("t", index)
+    assert partition is not None
+    return partition
+
+
+def errors(client: JarClient) -> list[int]:
+    return [
+        partition.error_code
+        for answer in client.new_answers()
+        for topic in answer.responses
+        for partition in topic.partition_responses
+    ]
+
+
+def test_all_partitions_share_a_round_and_the_next_one_gathers_meanwhile(jar: Jar) -> None:
+    client = jar.connect()
+
+    def burst() -> bytes:
+        return b"".join(
+            client.request(ApiKey.PRODUCE, 9, a_produce(jar, partition=index)) for index in range(3)
+        )
+
+    client.send_bytes(burst())
+    jar.pass_ms(5)
+    client.send_bytes(burst())
+    jar.loop.settle()
+    client.send_bytes(burst())
+    jar.pass_ms(6)
+    assert errors(client) == [0] * 3
+    jar.pass_ms(10)
+    assert errors(client) == [0] * 6
+    assert jar.services.flusher.rounds == 2
+
+
+def test_a_partition_that_cannot_be_flushed_harms_no_other(jar: Jar) -> None:
+    client = jar.connect()
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, batches={("t", index): a_batch(jar) for index in range(3)}))
+    jar.files.faults.append(Fault("sync"))
+    jar.pass_ms(20)
+    codes = errors(client)
+    assert sorted(codes) == [0, 0, 56]
+    failed = codes.index(56)
+    assert [partition_of(jar, index).log.log_end_offset for index in range(3)] == [
+        0 if index == failed else 1 for index in range(3)
+    ]
+
+
+def test_everything_that_waited_for_a_failed_flush_is_lost_and_what_follows_is_not(jar: Jar) -> None:
+    client = jar.connect()
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar))
+    jar.files.faults.append(Fault("sync"))
+    jar.pass_ms(5)
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar))  # behind the first, and cut off with it
+    jar.pass_ms(30)
+    assert errors(client) == [56, 56]
+    assert partition_of(jar).log.log_end_offset == 0
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar))
+    jar.pass_ms(30)
+    assert errors(client) == [0]
+
+
+def test_a_log_that_cannot_even_be_cut_back_is_offline(jar: Jar, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = jar.connect()
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar))
+
+    def refuse(ticket: object) -> None:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(partition_of(jar).log, "fail_sync", refuse)
+    jar.files.faults.append(Fault("sync"))
+    jar.pass_ms(30)
+    assert errors(client) == [56]
+    assert partition_of(jar).error_code is ErrorCode.kafka_storage_error
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar))
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, partition=1))
+    jar.pass_ms(30)
+    assert errors(client) == [56, 0]
+
+
+def test_draining_waits_for_every_round(jar: Jar) -> None:
+    client = jar.connect()
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, acks=1))
+    jar.loop.run(jar.services.flusher.drain())
+    assert not partition_of(jar).log.is_dirty
+
+
+def test_in_the_operating_systems_hands_appends_are_readable_at_once_and_flushed_by_count_and_time() -> None:
+    jar = Jar({"klamm.flush": "os"})
+    jar.create_topic("count", flush_messages=3)
+    jar.create_topic("time", flush_ms=5000)
+    jar.create_topic("never")
+    client = jar.connect()
+    for _ in range(2):
+        for topic in ("count", "time", "never"):
+            client.send(ApiKey.PRODUCE, 9, a_produce(jar, topic=topic))
+    jar.loop.settle()
+    assert errors(client) == [0] * 6
+    by_topic = {partition.topic: partition.log for partition in jar.services.partitions}
+    assert all(log.high_watermark == 2 and log.is_dirty for log in by_topic.values())
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, topic="count"))
+    jar.loop.settle()
+    assert not by_topic["count"].is_dirty
+    jar.pass_ms(7000)
+    assert not by_topic["time"].is_dirty
+    assert by_topic["never"].is_dirty
+    jar.close()
+
+
+def test_internal_topics_wait_for_the_disk_also_then() -> None:
+    jar = Jar({"klamm.flush": "os"})
+    jar.loop.run(jar.services.topics.ensure(["__consumer_offsets"]))
+    jar.disk.delay_ms = 50
+    client = jar.connect(client_id="__admin_client")
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, topic="__consumer_offsets"))
+    jar.pass_ms(40)
+    assert client.frames() == []
+    jar.pass_ms(20)
+    assert errors(client) == [0]
+    jar.close()
+
+
+# --- with the kernel's help ------------------------------------------------------------------------------
+
+
+class Kernel:
+    """A kernel that flushes when it is told to."""
+
+    def __init__(self) -> None:
+        self.readers: list[Callable[[], None]] = []
+        self.tags: list[int] = []
+        self.done: list[tuple[int, int]] = []
+        self.room = 256
+        self.takes = 256
+        self.is_closed = False
+
+    def fileno(self) -> int:
+        return 99
+
+    def submit(self, handles: Sequence[int], tags: Sequence[int]) -> int:
+        self.tags += tags[: self.takes]
+        return min(len(handles), self.takes)
+
+    def arrived(self) -> list[tuple[int, int]]:
+        done, self.done = self.done, []
+        return done
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def finish(self, *error_numbers: int) -> None:
+        """Let everything arrive that is under way, in order; 0 or an error number for each."""
+        self.done = list(zip(self.tags, error_numbers, strict=True))
+        self.tags = []
+        for reader in self.readers:
+            reader()
+
+
+@pytest.fixture
+def kernel(jar: Jar, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
+    """The jar's logs are written once, so that there is nothing but files to flush, then get a kernel."""
+    client = jar.connect()
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, batches={("t", index): a_batch(jar) for index in range(3)}))
+    jar.pass_ms(30)
+    kernel = Kernel()
+    # A loop without sockets watches nothing: the kernel itself says when there is something to read.
+    monkeypatch.setattr(jar.loop, "add_reader", lambda _, callback: kernel.readers.append(callback))
+    monkeypatch.setattr(jar.loop, "remove_reader", lambda _: kernel.readers.clear())
+    flusher = Flusher(jar.loop, jar.clock, jar.disk, lambda: cast(KernelSync, kernel))
+    jar.services.flusher = flusher
+    yield kernel
+    flusher.close()
+    assert kernel.is_closed
+
+
+def test_the_kernel_gets_what_is_nothing_but_files(jar: Jar, kernel: Kernel) -> None:
+    client = jar.connect()
+    calls = jar.disk.calls
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, batches={("t", index): a_batch(jar) for index in range(3)}))
+    jar.loop.settle()
+    assert len(kernel.tags) == 3
+    assert errors(client) == []
+    kernel.finish(0, 0, 0)
+    jar.loop.settle()
+    assert errors(client) == [0, 0, 0]
+    assert jar.disk.calls == calls
+
+
+def test_a_log_sets_out_again_when_it_has_arrived_and_waits_for_no_other(jar: Jar, kernel: Kernel) -> None:
+    client = jar.connect()
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, partition=0))
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, partition=1))
+    jar.loop.settle()
+    slow, quick = kernel.tags
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, partition=1))
+    jar.loop.settle()
+    assert kernel.tags == [slow, quick]
+    kernel.tags = [quick]
+    kernel.finish(0)
+    jar.loop.settle()
+    assert len(kernel.tags) == 1
+    assert partition_of(jar, 0).log.high_watermark == 1
+    assert partition_of(jar, 1).log.high_watermark == 2
+    kernel.tags.append(slow)
+    kernel.finish(0, 0)
+    jar.loop.settle()
+    assert errors(client) == [0, 0, 0]
+
+
+def test_what_the_kernel_could_not_flush_is_cut_back(jar: Jar, kernel: Kernel) -> None:
+    client = jar.connect()
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, batches={("t", index): a_batch(jar) for index in range(2)}))
+    jar.loop.settle()
+    kernel.finish(0, errno.EIO)
+    jar.loop.settle()
+    assert errors(client) == [0, 56]
+    assert [partition_of(jar, index).log.log_end_offset for index in range(2)] == [2, 1]
+
+
+@pytest.mark.parametrize("room", [0, 1])
+def test_what_the_kernel_has_no_room_for_goes_by_threads(jar: Jar, kernel: Kernel, room: int) -> None:
+    client = jar.connect()
+    kernel.room = room
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, batches={("t", index): a_batch(jar) for index in range(3)}))
+    jar.pass_ms(30)
+    assert len(kernel.tags) == room
+    kernel.finish(*[0] * room)
+    jar.loop.settle()
+    assert errors(client) == [0, 0, 0]
+
+
+def test_of_a_log_taken_by_half_the_kernels_half_counts_too(
+    jar: Jar, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = jar.connect()
+    files_only = SegmentSyncTicket.files_only
+    monkeypatch.setattr(SegmentSyncTicket, "files_only", lambda ticket: [*(files_only(ticket) or ())] * 2)
+    kernel.takes = 1
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar))
+    jar.pass_ms(30)
+    assert errors(client) == [], "the thread has flushed all of it"
+    kernel.finish(errno.EIO)
+    jar.loop.settle()
+    assert errors(client) == [56]
+    assert partition_of(jar).log.log_end_offset == 1

@@ -1,0 +1,181 @@
+"""What a broker does without being asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from klamm.broker.partitions.registry import Partition
+from klamm.broker.upkeep.periodic import Every
+from klamm.clock import ManualClock
+from klamm.protocol.api import ApiKey
+from klamm.records.batch import iter_headers
+from klamm.records.record import decode_records
+from klamm.storage.engines.segments import names
+from support.jar import Jar
+from support.requests import a_batch, a_produce
+from support.virtual_loop import VirtualLoop
+
+
+@pytest.fixture
+def jar() -> Iterator[Jar]:
+    jar = Jar()
+    yield jar
+    jar.close()
+
+
+def partition_of(jar: Jar, topic: str) -> Partition:
+    partition = jar.services.partitions.get(topic, 0)
+    assert partition is not None
+    return partition
+
+
+def fill(jar: Jar, topic: str, *batches: bytes) -> None:
+    writer = jar.connect()
+    for batch in batches:
+        answer = writer.ask(ApiKey.PRODUCE, 9, a_produce(jar, batch, topic=topic))
+        assert answer.responses[0].partition_responses[0].error_code == 0
+    writer.close()
+    jar.loop.settle()
+
+
+def values(jar: Jar, topic: str) -> list[tuple[int, bytes | None, bytes | None]]:
+    """(offset, key, value) of all records of a topic."""
+    log = partition_of(jar, topic).log
+    found: list[tuple[int, bytes | None, bytes | None]] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        data = log.read(offset, until_offset=log.log_end_offset, max_bytes=10**6, at_least_one=True)
+        for position, header in iter_headers(data):
+            if header.record_count:
+                found += [(each.offset, each.key, each.value) for each in decode_records(data, position)]
+            offset = header.next_offset
+    return found
+
+
+def test_old_segments_go_after_half_a_minute_and_then_every_five(jar: Jar) -> None:
+    jar.create_topic("t", retention_ms=1000, segment_bytes=1024)
+    fill(jar, "t", *(a_batch(jar, value=bytes(600)) for _ in range(3)))
+    jar.pass_ms(20_000)
+    assert partition_of(jar, "t").log.log_start_offset == 0
+    jar.pass_ms(11_000)
+    assert partition_of(jar, "t").log.log_start_offset == 3
+    fill(jar, "t", a_batch(jar, value=bytes(600)))
+    jar.pass_ms(290_000)
+    assert partition_of(jar, "t").log.log_start_offset == 3
+    jar.pass_ms(20_000)
+    assert partition_of(jar, "t").log.log_start_offset == 4
+
+
+def test_a_compacted_topic_is_cleaned_while_the_broker_serves(jar: Jar) -> None:
+    jar.create_topic("c", cleanup_policy="compact", segment_bytes=1024, min_cleanable_dirty_ratio=0.01)
+    fill(
+        jar,
+        "c",
+        *(
+            a_batch(jar, key=key, value=b"%d" % number + bytes(400))
+            for number, key in enumerate((b"a", b"b", b"a", b"a", b"b", b"c"))
+        ),
+    )
+    assert [key for _, key, _ in values(jar, "c")] == [b"a", b"b", b"a", b"a", b"b", b"c"]
+    jar.pass_ms(40_000)
+    kept = values(jar, "c")
+    assert {key: value[:1] for _, key, value in kept if value} == {b"a": b"3", b"b": b"4", b"c": b"5"}
+    assert len(kept) < 6
+    assert [offset for offset, _, _ in kept] == sorted(offset for offset, _, _ in kept)
+    fill(jar, "c", a_batch(jar, key=b"a", value=b"new"))
+
+
+def test_a_broker_without_a_cleaner_does_not_clean() -> None:
+    jar = Jar({"log.cleaner.enable": "false"})
+    jar.create_topic("c", cleanup_policy="compact", segment_bytes=1024, min_cleanable_dirty_ratio=0.01)
+    fill(jar, "c", *(a_batch(jar, key=b"a", value=bytes(600)) for _ in range(5)))
+    jar.pass_ms(60_000)
+    assert len(values(jar, "c")) == 5
+    jar.close()
+
+
+def test_silent_producers_are_forgotten() -> None:
+    jar = Jar({"producer.id.expiration.ms": "60000", "producer.id.expiration.check.interval.ms": "10000"})
+    jar.create_topic("t")
+    fill(jar, "t", a_batch(jar, producer_id=7))
+    jar.pass_ms(59_000)
+    assert len(partition_of(jar, "t").log.producers()) == 1
+    jar.pass_ms(12_000)
+    assert partition_of(jar, "t").log.producers() == []
+    jar.close()
+
+
+def test_checkpoints_are_written_every_minute(jar: Jar) -> None:
+    jar.create_topic("t")
+    fill(jar, "t", a_batch(jar), a_batch(jar))
+    path = "/logs/recovery-point-offset-checkpoint"
+    assert b"t 0 2" not in jar.files.read_file(path)
+    jar.pass_ms(61_000)
+    assert b"t 0 2" in jar.files.read_file(path)
+
+
+def test_the_files_of_a_deleted_topic_go_after_their_delay(jar: Jar) -> None:
+    jar.create_topic("t", file_delete_delay_ms=5000)
+    fill(jar, "t", a_batch(jar))
+    jar.delete_topic("t")
+    assert [entry.name for entry in jar.files.scan("/logs") if entry.name.endswith("-delete")]
+    jar.pass_ms(7000)
+    assert not [entry.name for entry in jar.files.scan("/logs") if entry.name.endswith("-delete")]
+
+
+def test_a_chore_that_fails_is_done_again() -> None:
+    loop = VirtualLoop(ManualClock())
+    runs: list[float] = []
+
+    async def chore() -> None:
+        runs.append(loop.time())
+        if len(runs) == 1:
+            raise RuntimeError("on purpose")
+
+    every = Every(loop, "the chore", lambda: 100, chore, first_after_ms=10)
+    loop.pass_ms(215)
+    assert [round(run * 1000) for run in runs] == [10, 110, 210]
+    loop.run(every.stop())
+    loop.pass_ms(1000)
+    assert len(runs) == 3
+    loop.close()
+
+
+def test_stopping_waits_for_the_chore_that_is_under_way() -> None:
+    loop = VirtualLoop(ManualClock())
+    ended: list[bool] = []
+    begun = loop.create_future()
+
+    async def chore() -> None:
+        loop.call_later(1, begun.set_result, None)
+        await begun
+        ended.append(True)
+
+    every = Every(loop, "the chore", lambda: 10, chore)
+    loop.pass_ms(20)
+    assert not ended
+    loop.run(every.stop())
+    assert ended == [True]
+    loop.close()
+
+
+def test_checkpoints_and_the_removal_of_files_keep_nobody_waiting(jar: Jar) -> None:
+    jar.create_topic("t", file_delete_delay_ms=0)
+    jar.create_topic("gone", file_delete_delay_ms=0)
+    jar.delete_topic("gone")
+    jar.disk.delay_ms = 10_000_000
+    jar.pass_ms(120_000)  # both have begun, and the disk takes its time
+    jar.disk.delay_ms = 0
+    fill(jar, "t", a_batch(jar))
+
+
+def test_checkpoints_know_nothing_of_a_topic_when_its_deletion_is_answered(jar: Jar) -> None:
+    jar.create_topic("t")
+    fill(jar, "t", a_batch(jar))
+    jar.pass_ms(61_000)
+    recovery_points = f"/logs/{names.RECOVERY_POINT_CHECKPOINT}"
+    assert b"t 0 1\n" in jar.files.read_file(recovery_points)
+    jar.delete_topic("t")
+    assert jar.files.read_file(recovery_points) == b"0\n0\n"
