@@ -27,7 +27,7 @@ from bench.report import Figure, Report
 from interop.kafka_tools import cache_dir
 from interop.processes import ROOT
 from klamm.client.admin.model import NewTopic
-from klamm.client.consumer.face import Consumer
+from klamm.client.consumer.consumer import Consumer
 from klamm.protocol.types import TopicPartition
 
 CONNECTORS = {

@@ -10,18 +10,18 @@ from klamm.version import __version__
 if TYPE_CHECKING:
     from klamm import aio as aio
     from klamm.broker.embedded import Broker as Broker
-    from klamm.client.admin.face import Admin as Admin
+    from klamm.client.admin.admin import Admin as Admin
     from klamm.client.admin.model import NewTopic as NewTopic
-    from klamm.client.consumer.face import Consumer as Consumer
-    from klamm.client.consumer.listener import RebalanceListener as RebalanceListener
-    from klamm.client.consumer.listener import StatefulListener as StatefulListener
-    from klamm.client.consumer.offset_stores import FileOffsetStore as FileOffsetStore
-    from klamm.client.consumer.offset_stores import SqliteOffsetStore as SqliteOffsetStore
-    from klamm.client.consumer.positions import Committed as Committed
+    from klamm.client.consumer.consumer import Consumer as Consumer
+    from klamm.client.consumer.group.listener import RebalanceListener as RebalanceListener
+    from klamm.client.consumer.group.listener import StatefulListener as StatefulListener
+    from klamm.client.consumer.offsets.positions import Committed as Committed
+    from klamm.client.consumer.offsets.stores import FileOffsetStore as FileOffsetStore
+    from klamm.client.consumer.offsets.stores import SqliteOffsetStore as SqliteOffsetStore
     from klamm.client.consumer.records import ConsumerRecord as ConsumerRecord
     from klamm.client.consumer.records import Records as Records
     from klamm.client.producer.delivery import RecordMetadata as RecordMetadata
-    from klamm.client.producer.face import Producer as Producer
+    from klamm.client.producer.producer import Producer as Producer
     from klamm.config import ConfigError as ConfigError
     from klamm.errors import BrokerError as BrokerError
     from klamm.errors import BufferExhaustedError as BufferExhaustedError
@@ -57,18 +57,18 @@ if TYPE_CHECKING:
 # Module -> what is to be had from it. Imported when asked for: `import klamm` alone stays cheap.
 _OFFERED = {
     "klamm.broker.embedded": ("Broker",),
-    "klamm.client.admin.face": ("Admin",),
+    "klamm.client.admin.admin": ("Admin",),
     "klamm.client.admin.model": ("NewTopic",),
-    "klamm.client.consumer.face": ("Consumer",),
-    "klamm.client.consumer.listener": (
+    "klamm.client.consumer.consumer": ("Consumer",),
+    "klamm.client.consumer.group.listener": (
         "RebalanceListener",
         "StatefulListener",
     ),
-    "klamm.client.consumer.offset_stores": (
+    "klamm.client.consumer.offsets.stores": (
         "FileOffsetStore",
         "SqliteOffsetStore",
     ),
-    "klamm.client.consumer.positions": ("Committed",),
+    "klamm.client.consumer.offsets.positions": ("Committed",),
     "klamm.client.consumer.records": (
         "ConsumerRecord",
         "Records",
@@ -105,7 +105,7 @@ _OFFERED = {
         "WakeupError",
     ),
     "klamm.client.producer.delivery": ("RecordMetadata",),
-    "klamm.client.producer.face": ("Producer",),
+    "klamm.client.producer.producer": ("Producer",),
     "klamm.config": ("ConfigError",),
     "klamm.protocol.types": ("TopicPartition",),
 }

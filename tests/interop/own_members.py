@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 
 from interop.own import PATIENCE_S
 from klamm import Consumer, TopicPartition
-from klamm.client.consumer.listener import RebalanceListener
+from klamm.client.consumer.group.listener import RebalanceListener
 from klamm.errors import CommitFailedError, RebalanceInProgressError
 
 

@@ -13,7 +13,7 @@ from interop.harness import START_MS
 from interop.own import PATIENCE_S
 from klamm import TopicPartition, aio
 from klamm.client.admin.model import NewTopic
-from klamm.client.consumer.listener import RebalanceListener
+from klamm.client.consumer.group.listener import RebalanceListener
 from klamm.client.consumer.records import ConsumerRecord
 from klamm.errors import ConcurrentAccessError, IllegalStateError, RecordTooLargeError
 

@@ -13,8 +13,8 @@ from interop.harness import eventually
 from interop.own import Own, poll_until, read, values
 from interop.own_members import Party
 from klamm import TopicPartition
-from klamm.client.consumer.offset_stores import FileOffsetStore
-from klamm.client.consumer.positions import Committed
+from klamm.client.consumer.offsets.positions import Committed
+from klamm.client.consumer.offsets.stores import FileOffsetStore
 from klamm.errors import (
     CommitFailedError,
     ConcurrentAccessError,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from klamm.client.admin.face import committed_offsets, milliseconds
+from klamm.client.admin.admin import committed_offsets, milliseconds
 from klamm.client.admin.model import (
     AlterOp,
     ClusterDescription,

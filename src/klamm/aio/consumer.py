@@ -10,17 +10,17 @@ from typing import Any, Generic, Self
 
 from klamm.client.assignors.base import GroupMetadata
 from klamm.client.consumer import report
-from klamm.client.consumer.commits import Callback
-from klamm.client.consumer.face import chosen_listener, client_thread, numbers, several, split_arguments
-from klamm.client.consumer.fetching import EARLIEST, LATEST
-from klamm.client.consumer.hosts import ThreadHost, run_blocking
-from klamm.client.consumer.listener import Callback as ListenerCallback
-from klamm.client.consumer.listener import RebalanceListener
-from klamm.client.consumer.loop_host import LoopSignal, TaskClaim
-from klamm.client.consumer.offset_lookup import FoundOffset
+from klamm.client.consumer.consumer import chosen_listener, client_thread, numbers, several, split_arguments
+from klamm.client.consumer.fetch.fetching import EARLIEST, LATEST
+from klamm.client.consumer.group.listener import Callback as ListenerCallback
+from klamm.client.consumer.group.listener import RebalanceListener
+from klamm.client.consumer.group.rebalance_log import Rebalance
+from klamm.client.consumer.offsets.commits import Callback
+from klamm.client.consumer.offsets.lookup import FoundOffset
+from klamm.client.consumer.offsets.positions import Committed
 from klamm.client.consumer.operations import Operations
-from klamm.client.consumer.positions import Committed
-from klamm.client.consumer.rebalance_log import Rebalance
+from klamm.client.consumer.polling.hosts import ThreadHost, run_blocking
+from klamm.client.consumer.polling.loop_host import LoopSignal, TaskClaim
 from klamm.client.consumer.records import ConsumerRecord, K, Records, V
 from klamm.client.consumer.settings import parse
 from klamm.clock import Clock, SystemClock

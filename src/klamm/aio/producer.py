@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from klamm.client.producer.delivery import Delivery, RecordMetadata
-from klamm.client.producer.face import Headers
-from klamm.client.producer.face import Producer as BlockingProducer
+from klamm.client.producer.producer import Headers
+from klamm.client.producer.producer import Producer as BlockingProducer
 
 
 class Producer:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from klamm.cli.failures import FAILED, MISUSED, fail
-from klamm.client.admin.face import Admin
+from klamm.client.admin.admin import Admin
 from klamm.config import ConfigError, from_flags
 from klamm.errors import KlammError
 

@@ -12,7 +12,7 @@ import typer
 from klamm.cli.cluster import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, Bootstrap, clear_errors, pairs
 from klamm.cli.failures import FAILED, MISUSED, fail
 from klamm.cli.record_json import to_line
-from klamm.client.consumer.face import Consumer
+from klamm.client.consumer.consumer import Consumer
 from klamm.client.consumer.records import ConsumerRecord
 from klamm.protocol.types import TopicPartition
 

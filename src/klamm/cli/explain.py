@@ -22,7 +22,7 @@ from klamm.cli.cluster import (
 from klamm.cli.failures import fail
 from klamm.cli.story import chapters, clock_time, summary
 from klamm.client.admin.offsets import EARLIEST, LATEST
-from klamm.client.consumer.face import Consumer
+from klamm.client.consumer.consumer import Consumer
 from klamm.errors import KlammError
 from klamm.protocol.types import TopicPartition
 

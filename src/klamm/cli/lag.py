@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from klamm.client.admin.face import Admin
+from klamm.client.admin.admin import Admin
 from klamm.client.admin.model import GroupDescription, ListedOffset, MemberDescription
 from klamm.client.admin.offsets import LATEST
 from klamm.errors import KlammError

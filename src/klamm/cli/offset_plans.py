@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from klamm.client.admin.face import Admin
+from klamm.client.admin.admin import Admin
 from klamm.client.admin.model import ListedOffset, Results
 from klamm.client.admin.offsets import EARLIEST, LATEST
 from klamm.clock import Clock, SystemClock

@@ -23,7 +23,7 @@ from klamm.cli.cluster import (
 )
 from klamm.cli.failures import FAILED, MISUSED, fail
 from klamm.cli.offset_plans import Plan, chosen_partitions, parse_target, plan_reset, read_csv
-from klamm.client.admin.face import Admin
+from klamm.client.admin.admin import Admin
 from klamm.client.admin.model import CommittedOffset
 from klamm.errors import KlammError
 from klamm.protocol.types import TopicPartition

@@ -12,7 +12,7 @@ from klamm.cli.cluster import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, Bootstrap, Tim
 from klamm.cli.failures import FAILED, MISUSED, fail
 from klamm.cli.record_json import Header, NewRecord, from_line
 from klamm.client.producer.delivery import Delivery
-from klamm.client.producer.face import Producer
+from klamm.client.producer.producer import Producer
 
 app = typer.Typer(rich_markup_mode=None)
 

@@ -19,7 +19,7 @@ from klamm.cli.cluster import (
     print_table,
 )
 from klamm.cli.failures import MISUSED, fail
-from klamm.client.admin.face import Admin
+from klamm.client.admin.admin import Admin
 from klamm.client.admin.model import AlterOp, ConfigEntry, NewTopic, Resource, TopicDescription
 from klamm.client.admin.offsets import EARLIEST, LATEST
 from klamm.errors import KlammError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 
-from klamm.client.admin.calls import Calls, RetryPolicy
+from klamm.client.calls import Calls, RetryPolicy
 from klamm.client.ranges import NAMES_VERSION
 from klamm.client.runtime import ClientThread
 from klamm.net.network import Node

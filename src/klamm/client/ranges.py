@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from klamm.client.admin.calls import Calls, Deadline, RetryPolicy
 from klamm.client.admin.offsets import EARLIEST, LATEST, list_offsets
+from klamm.client.calls import Calls, Deadline, RetryPolicy
 from klamm.client.runtime import ClientThread
 from klamm.errors import (
     BrokerError,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from klamm.client.admin.face import Admin
+from klamm.client.admin.admin import Admin
 from klamm.client.config import ADMIN
 from klamm.errors import BrokerError, KlammError, KlammTimeoutError
 from klamm.protocol.errors import ErrorCode

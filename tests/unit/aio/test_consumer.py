@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from klamm.aio import Consumer
-from klamm.client.consumer.loop_host import LoopSignal, TaskClaim
 from klamm.client.consumer.operations import Operations
+from klamm.client.consumer.polling.loop_host import LoopSignal, TaskClaim
 from klamm.client.consumer.settings import parse
 from klamm.clock import SystemClock
 from klamm.errors import ConcurrentAccessError, IllegalStateError, InvalidGroupIdError

@@ -75,7 +75,7 @@ def test_a_query_starts_where_a_group_stands(world: World) -> None:
 def test_a_group_in_use_refuses_and_the_query_goes_on_or_stops(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from klamm.client.consumer.face import Consumer
+    from klamm.client.consumer.consumer import Consumer
 
     topic = world.topic()
     group = f"{topic}-group"

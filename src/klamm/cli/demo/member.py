@@ -10,7 +10,7 @@ import sys
 import threading
 
 from klamm.cli.demo.orders import TOPIC
-from klamm.client.consumer.face import Consumer
+from klamm.client.consumer.consumer import Consumer
 
 
 def main(bootstrap: str, group: str, name: str, session_timeout_ms: str) -> None:

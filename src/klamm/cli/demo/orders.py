@@ -7,7 +7,7 @@ import threading
 from random import Random
 from typing import Final
 
-from klamm.client.producer.face import Producer
+from klamm.client.producer.producer import Producer
 from klamm.clock import Clock
 
 TOPIC: Final = "orders"

@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 from klamm.cli.demo.orders import TOPIC
 from klamm.cli.demo.processes import DemoSpark
 from klamm.cli.demo.screen import Screen
-from klamm.client.admin.face import Admin
+from klamm.client.admin.admin import Admin
 from klamm.client.admin.model import NewTopic
 from klamm.client.admin.offsets import LATEST
-from klamm.client.consumer.face import Consumer
+from klamm.client.consumer.consumer import Consumer
 from klamm.protocol.types import TopicPartition
 
 SPARK_GROUP: Final = "revenue-job"

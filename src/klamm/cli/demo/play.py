@@ -16,7 +16,7 @@ from klamm.cli.demo.orders import TOPIC, OrderSource
 from klamm.cli.demo.processes import DemoBroker, DemoMember
 from klamm.cli.demo.screen import Screen
 from klamm.cli.demo.watching import View, Watcher
-from klamm.client.admin.face import Admin
+from klamm.client.admin.admin import Admin
 from klamm.client.admin.model import NewTopic
 from klamm.clock import Clock
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from klamm.cli.explain import EVENTS_TOPIC
 from klamm.cli.lag import PartitionLag, lag_of
 from klamm.cli.story import Chapter, chapters
-from klamm.client.admin.face import Admin
-from klamm.client.consumer.face import Consumer
+from klamm.client.admin.admin import Admin
+from klamm.client.consumer.consumer import Consumer
 from klamm.errors import KlammError
 from klamm.protocol.types import TopicPartition
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from klamm.client.admin.calls import Calls, by_topic
 from klamm.client.admin.model import ElectionType, FeatureDescription, Reassignment, Results
+from klamm.client.calls import Calls, by_topic
 from klamm.errors import broker_error
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.alter_partition_reassignments import (

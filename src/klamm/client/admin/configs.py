@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from klamm.client.admin.calls import Calls, Deadline
 from klamm.client.admin.model import AlterOp, ConfigEntry, Resource, Results
+from klamm.client.calls import Calls, Deadline
 from klamm.errors import broker_error
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.describe_configs import (

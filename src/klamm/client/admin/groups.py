@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from klamm.client.admin.calls import Calls
 from klamm.client.admin.model import GroupDescription, ListedGroup, MemberDescription, Results
+from klamm.client.calls import Calls
 from klamm.errors import KlammError, broker_error
 from klamm.net.tasks import gather
 from klamm.protocol.api import ApiKey

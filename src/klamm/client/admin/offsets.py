@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from klamm.client.admin.calls import Calls, by_topic
 from klamm.client.admin.model import CommittedOffset, ListedOffset, Results
+from klamm.client.calls import Calls, by_topic
 from klamm.errors import BrokerError, broker_error
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode

@@ -8,7 +8,6 @@ from random import Random
 from typing import Any, TypeVar
 
 from klamm.client.admin import cluster, configs, groups, offsets, resets, topics
-from klamm.client.admin.calls import Calls, RetryPolicy
 from klamm.client.admin.model import (
     AlterOp,
     ClusterDescription,
@@ -29,6 +28,7 @@ from klamm.client.admin.model import (
     TopicDescription,
 )
 from klamm.client.admin.resets import ResetTarget
+from klamm.client.calls import Calls, RetryPolicy
 from klamm.client.config import ADMIN, ClientConfig
 from klamm.client.runtime import ClientThread
 from klamm.clock import Clock, SystemClock

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from klamm.client.admin.calls import Calls
 from klamm.client.admin.model import CommittedOffset, Results
 from klamm.client.admin.offsets import (
     EARLIEST,
@@ -14,6 +13,7 @@ from klamm.client.admin.offsets import (
     list_group_offsets,
     list_offsets,
 )
+from klamm.client.calls import Calls
 from klamm.errors import KlammError
 from klamm.protocol.types import TopicPartition
 

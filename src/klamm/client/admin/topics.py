@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from klamm.client.admin.calls import Calls, by_topic
 from klamm.client.admin.model import (
     BrokerDescription,
     ClusterDescription,
@@ -16,6 +15,7 @@ from klamm.client.admin.model import (
     Results,
     TopicDescription,
 )
+from klamm.client.calls import Calls, by_topic
 from klamm.errors import KlammError, broker_error
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode

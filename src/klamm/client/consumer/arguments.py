@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from klamm.client.consumer.positions import Committed
+from klamm.client.consumer.offsets.positions import Committed
 from klamm.protocol.types import TopicPartition
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 from klamm.client.assignors.base import GroupMetadata
 from klamm.client.consumer import arguments
-from klamm.client.consumer.commits import Callback, Offsets, consumed
-from klamm.client.consumer.engine import Engine
-from klamm.client.consumer.hosts import Host
-from klamm.client.consumer.listener import RebalanceListener
-from klamm.client.consumer.offset_lookup import FoundOffset, find_offsets, partition_numbers
-from klamm.client.consumer.polling import Poller
-from klamm.client.consumer.positions import Committed
-from klamm.client.consumer.rebalancing import Farewell, group_metadata
+from klamm.client.consumer.group.listener import RebalanceListener
+from klamm.client.consumer.group.rebalancing import Farewell, group_metadata
+from klamm.client.consumer.offsets.commits import Callback, Offsets, consumed
+from klamm.client.consumer.offsets.lookup import FoundOffset, find_offsets, partition_numbers
+from klamm.client.consumer.offsets.positions import Committed
+from klamm.client.consumer.polling.engine import Engine
+from klamm.client.consumer.polling.hosts import Host
+from klamm.client.consumer.polling.poll import Poller
 from klamm.client.consumer.records import Records
 from klamm.client.consumer.settings import ConsumerSettings
 from klamm.client.consumer.state import Status, SubscriptionType

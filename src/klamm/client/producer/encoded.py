@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from klamm.client.producer.batch import BATCH_OVERHEAD_BYTES, Batch
-from klamm.client.producer.face import Producer
+from klamm.client.producer.producer import Producer
 from klamm.errors import IllegalStateError, KlammTimeoutError
 from klamm.protocol.types import TopicPartition
 from klamm.records.arrow import EncodedRegion

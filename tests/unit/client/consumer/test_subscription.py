@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from klamm.client.consumer.listener import RebalanceListener
+from klamm.client.consumer.group.listener import RebalanceListener
 from klamm.errors import IllegalStateError, InvalidGroupIdError
 from klamm.protocol.api import ApiKey
 from klamm.protocol.types import TopicPartition

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from klamm.client.consumer.face import Consumer
-from klamm.client.consumer.inbox import Signal
-from klamm.client.consumer.listener import RebalanceListener
+from klamm.client.consumer.consumer import Consumer
+from klamm.client.consumer.group.listener import RebalanceListener
 from klamm.client.consumer.operations import Operations
+from klamm.client.consumer.polling.inbox import Signal
 from klamm.client.consumer.settings import parse
 from klamm.client.runtime import Core
 from klamm.clock import Clock, ManualClock

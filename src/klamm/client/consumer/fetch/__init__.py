@@ -1,0 +1,1 @@
+"""Fetching ahead of the caller, and what a fetch brought."""

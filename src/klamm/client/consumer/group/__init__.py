@@ -1,0 +1,1 @@
+"""Membership: joining, leading, heartbeats, what a rebalance means for the assignment."""

@@ -1,0 +1,132 @@
+"""The leader's part of a rebalance: share the partitions out, and watch for changes that ask for another."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+
+from klamm.client.assignors.base import Assignor, ClusterView, GroupView, MemberSubscription, PartitionView
+from klamm.client.assignors.checks import assign_and_check
+from klamm.client.calls import Calls
+from klamm.client.consumer.settings import ConsumerSettings
+from klamm.client.runtime import Core
+from klamm.errors import IllegalStateError, KlammError, ProtocolError
+from klamm.net.cluster import Cluster
+from klamm.protocol.consumer_protocol import decode_subscription, encode_assignment
+from klamm.protocol.errors import DecodeError
+from klamm.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from klamm.protocol.messages.sync_group import SyncGroupRequestAssignment
+
+log = logging.getLogger(__name__)
+
+Shape = Mapping[str, object]  # what of each topic asks for a rebalance when it changes
+
+
+class Leading:
+    """What this consumer does when the group elected it."""
+
+    def __init__(self, core: Core, settings: ConsumerSettings, calls: Calls) -> None:
+        self._core = core
+        self._settings = settings
+        self._calls = calls
+        self.topics: frozenset[str] = frozenset()  # of the whole group, while we lead it
+        self._shape: Shape | None = None  # as the assignment saw it
+
+    @property
+    def is_leader(self) -> bool:
+        return self._shape is not None
+
+    def resign(self) -> None:
+        """Forget the group's topics; the next rebalance elects anew."""
+        self.topics = frozenset()
+        self._shape = None
+
+    async def assign(self, response: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
+        """Share the partitions among the members; nothing when the coordinator keeps what it has."""
+        assignor = self.assignor(response.protocol_name)
+        group = group_view(response.members)
+        topics = {topic for member in group.members.values() for topic in member.topics}
+        await self._watch(topics)
+        if response.skip_assignment:
+            # A leader that came back under its old instance id: the assignment stands.
+            return []
+        cluster = cluster_view(self._core.metadata.cluster, topics)
+        checked = assign_and_check(assignor, self._settings.protocol, cluster, group)
+        for warning in checked.warnings:
+            log.warning("group %s: %s", self._settings.group_id, warning)
+        if checked.foreign_topics:
+            await self._watch(topics | checked.foreign_topics)
+        return [
+            SyncGroupRequestAssignment(member_id, encode_assignment(given))
+            for member_id, given in checked.assignments.items()
+        ]
+
+    def assignor(self, name: str | None) -> Assignor:
+        """The elected assignor."""
+        found = next((each for each in self._settings.assignors if each.name == name), None)
+        if found is None:
+            known = ", ".join(each.name for each in self._settings.assignors)
+            raise IllegalStateError(f"the group elected the assignor {name!r}; this consumer has {known}")
+        return found
+
+    async def _watch(self, topics: Iterable[str]) -> None:
+        self.topics = frozenset(topics)
+        metadata = self._core.metadata
+        metadata.want(self.topics)
+        if not self.topics <= set(metadata.cluster.topics):
+            deadline = self._calls.deadline(
+                "metadata of the group's topics", self._settings.request_timeout_ms
+            )
+            try:
+                await self._calls.refresh(deadline)
+            except KlammError as error:
+                log.warning("group %s: %s", self._settings.group_id, error)
+        self._shape = self._shape_of(metadata.cluster)
+
+    def has_changed(self, cluster: Cluster) -> bool:
+        """Whether the group's topics are not any more what the assignment was made for."""
+        return self._shape is not None and self._shape_of(cluster) != self._shape
+
+    def _shape_of(self, cluster: Cluster) -> Shape:
+        shape: dict[str, object] = {}
+        view = cluster_view(cluster, self.topics)
+        for topic, partitions in view.topics.items():
+            if self._settings.client_rack:
+                shape[topic] = tuple(partition.replica_racks for partition in partitions)
+            else:
+                shape[topic] = len(partitions)
+        return shape
+
+
+def group_view(members: Sequence[JoinGroupResponseMember]) -> GroupView:
+    """The members as assignors see them."""
+    found = {}
+    for member in members:
+        try:
+            subscription = decode_subscription(bytes(member.metadata))
+        except DecodeError as error:
+            raise ProtocolError(f"member {member.member_id} sent no subscription: {error}") from error
+        found[member.member_id] = MemberSubscription.of_wire(subscription, member.group_instance_id)
+    return GroupView(found)
+
+
+def cluster_view(cluster: Cluster, topics: Iterable[str]) -> ClusterView:
+    """The topics as assignors see them: partitions in order, with their racks."""
+    racks = {broker.broker_id: broker.rack for broker in cluster.brokers.values()}
+    found: dict[str, Sequence[PartitionView]] = {}
+    for name in sorted(topics):
+        topic = cluster.topics.get(name)
+        if topic is None:
+            continue
+        views = []
+        for number in range(max(topic.partitions, default=-1) + 1):
+            info = topic.partitions.get(number)
+            replicas = info.replicas if info else ()
+            views.append(
+                PartitionView(
+                    frozenset(rack for replica in replicas if (rack := racks.get(replica))),
+                    racks.get(info.leader_id) if info else None,
+                )
+            )
+        found[name] = tuple(views)
+    return ClusterView(found)

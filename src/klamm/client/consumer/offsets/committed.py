@@ -1,0 +1,130 @@
+"""Reading what was committed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from klamm.client.calls import Deadline, by_topic
+from klamm.client.consumer.group.coordinator import Coordinator
+from klamm.client.consumer.group.generation import MemberState
+from klamm.client.consumer.group.membership import Membership
+from klamm.client.consumer.offsets.commits import Commits
+from klamm.client.consumer.offsets.positions import Committed
+from klamm.client.consumer.settings import ConsumerSettings
+from klamm.client.runtime import Core
+from klamm.errors import BrokerError, KlammError, broker_error
+from klamm.net.network import Node
+from klamm.protocol.api import ApiKey
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from klamm.protocol.types import TopicPartition
+
+NAMES_VERSION: Final = 9  # the last version that speaks of topics by name
+BATCHED_VERSION: Final = 8  # the first that asks for several groups
+
+
+class CommittedOffsets:
+    """Asks the coordinator, or the member's own store. Lives on the client's thread."""
+
+    def __init__(
+        self,
+        core: Core,
+        settings: ConsumerSettings,
+        coordinator: Coordinator,
+        membership: Membership,
+        commits: Commits,
+    ) -> None:
+        self._core = core
+        self._settings = settings
+        self._coordinator = coordinator
+        self._membership = membership
+        self._commits = commits
+
+    async def for_positions(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
+        """One attempt, once the coordinator is known; retriable errors are the caller's to repeat."""
+        if self._commits.store is not None:
+            return self._commits.store.load(self._commits.owner, partitions)
+        node = await self._coordinator.ensure()
+        if self._membership.state is MemberState.PREPARING:
+            # It would wait behind the JoinGroup on the same connection.
+            raise _LaterError("a join is under way")
+        return await self._ask(node, partitions)
+
+    async def get(
+        self, partitions: Sequence[TopicPartition], deadline: Deadline
+    ) -> dict[TopicPartition, Committed]:
+        """Ask until there is an answer, or the time is up."""
+        while True:
+            try:
+                return await self._core.tasks.within(
+                    self._core.tasks.spawn(self.for_positions(partitions)),
+                    deadline.remaining_ms(),
+                    "reading committed offsets",
+                )
+            except KlammError as error:
+                await deadline.pause(error)
+
+    async def _ask(self, node: Node, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
+        group_id = self._settings.group_id or ""
+        grouped = by_topic(partitions)
+
+        def request(version: int) -> OffsetFetchRequest:
+            if version >= BATCHED_VERSION:
+                topics = [
+                    OffsetFetchRequestTopics(name=name, partition_indexes=numbers)
+                    for name, numbers in grouped.items()
+                ]
+                group = OffsetFetchRequestGroup(group_id=group_id, topics=topics)
+                return OffsetFetchRequest(groups=[group], require_stable=True)
+            return OffsetFetchRequest(
+                group_id=group_id,
+                topics=[OffsetFetchRequestTopic(*item) for item in grouped.items()],
+                require_stable=True,
+            )
+
+        try:
+            response: OffsetFetchResponse = await self._core.tasks.request(
+                node, ApiKey.OFFSET_FETCH, request, max_version=NAMES_VERSION
+            )
+            return self._found(response)
+        except KlammError as error:
+            self._coordinator.judge(error, node)
+            raise
+
+    def _found(self, response: OffsetFetchResponse) -> dict[TopicPartition, Committed]:
+        answer = response.groups[0] if response.groups else response
+        if answer.error_code:
+            raise broker_error(answer.error_code, f"offsets of group {self._settings.group_id}")
+        found = {}
+        for topic in answer.topics:
+            for item in topic.partitions:
+                partition = TopicPartition(topic.name, item.partition_index)
+                if item.error_code == ErrorCode.unknown_topic_or_partition:
+                    raise _UnknownPartitionError(f"{partition} does not exist", item.error_code)
+                if item.error_code:
+                    raise broker_error(item.error_code, f"the committed offset of {partition}")
+                if item.committed_offset >= 0:
+                    found[partition] = Committed(
+                        item.committed_offset, item.committed_leader_epoch, item.metadata or ""
+                    )
+        return found
+
+
+class _LaterError(BrokerError):
+    """Not now; soon."""
+
+    default_code = ErrorCode.rebalance_in_progress
+    retriable = True
+
+
+class _UnknownPartitionError(BrokerError):
+    """A partition that does not exist will not come to exist by asking again."""
+
+    retriable = False

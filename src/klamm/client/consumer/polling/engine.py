@@ -1,0 +1,176 @@
+"""A consumer's parts on the client's thread, and the order in which a poll drives them."""
+
+from __future__ import annotations
+
+from klamm.client.calls import Calls, RetryPolicy
+from klamm.client.consumer.fetch.buffer import FetchBuffer
+from klamm.client.consumer.fetch.fetching import Fetching
+from klamm.client.consumer.group.coordinator import Coordinator
+from klamm.client.consumer.group.joining import Joining
+from klamm.client.consumer.group.leading import Leading
+from klamm.client.consumer.group.membership import Membership
+from klamm.client.consumer.group.rebalance_log import RebalanceLog
+from klamm.client.consumer.group.rebalancing import Rebalancing
+from klamm.client.consumer.offsets.auto_commit import AutoCommit
+from klamm.client.consumer.offsets.commits import Commits
+from klamm.client.consumer.offsets.committed import CommittedOffsets
+from klamm.client.consumer.offsets.positions import Positions
+from klamm.client.consumer.polling.handout import Handout
+from klamm.client.consumer.polling.hosts import Host
+from klamm.client.consumer.polling.inbox import Inbox
+from klamm.client.consumer.settings import ConsumerSettings
+from klamm.client.consumer.state import SubscriptionState, SubscriptionType
+from klamm.net.cluster import Cluster
+
+
+class Engine:
+    """Everything but the face. Sans-IO: a component of the core, driven by ticks and by polls.
+
+    Positions, fetches and joins advance only while somebody polls; heartbeats and answers always.
+    """
+
+    def __init__(self, host: Host, settings: ConsumerSettings) -> None:
+        core = host.core
+        self.core = core
+        self.settings = settings
+        self.state = SubscriptionState()
+        self.inbox = Inbox(host.signal)
+        self.buffer = FetchBuffer(self.state, settings)
+        self.handout = Handout(self.state, self.buffer)
+        self.calls = Calls(
+            core,
+            RetryPolicy(
+                settings.default_api_timeout_ms, settings.retry_backoff_ms, settings.retry_backoff_max_ms
+            ),
+        )
+        self.history = RebalanceLog(host.clock)
+        self.coordinator = Coordinator(core, settings, self.calls)
+        self.membership = Membership(core, settings, self.coordinator, self.inbox, self._last_poll)
+        self.commits = Commits(core, settings, self.state, self.inbox, self.coordinator, self.membership)
+        self.auto_commit = AutoCommit(core, settings, self.state, self.commits, self.inbox, host)
+        self.committed = CommittedOffsets(core, settings, self.coordinator, self.membership, self.commits)
+        self.fetching = Fetching(core, settings, self.state, self.buffer, self.inbox)
+        self.positions = Positions(
+            core,
+            settings,
+            self.state,
+            self.inbox,
+            None if settings.group_id is None else self.committed.for_positions,
+        )
+        self.leading = Leading(core, settings, self.calls)
+        self.rebalancing = Rebalancing(self.state, settings, self.history)
+        self.rebalancing.on_applied = self.auto_commit.restart
+        self.joining = Joining(
+            core,
+            settings,
+            self.state,
+            self.inbox,
+            self.calls,
+            self.coordinator,
+            self.membership,
+            self.leading,
+            self.rebalancing,
+            self.commits,
+            self.history,
+        )
+        self.poll_depth = 0  # plain: calls of the caller that want us to go on; they nest
+        self.is_waiting = False  # plain: the poller is waiting for us, so it cannot be late
+        self.last_poll_ms = core.now_ms  # plain, as above
+        self._seen_count = 0
+        self._seen_events = -1
+        self._due_ms: int | None = None
+        core.components.append(self)
+        core.metadata.listen(self.on_metadata)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is nothing to do but fetching; a quick look from the poller's thread."""
+        return self.positions.are_settled and not (self.state.is_auto and self.membership.needs_rejoin)
+
+    def _last_poll(self) -> int:
+        """When the caller last showed that it is alive: by polling, or by taking a record."""
+        if self.is_waiting or self.handout.count != self._seen_count:
+            self._seen_count = self.handout.count
+            self.last_poll_ms = max(self.last_poll_ms, self.core.now_ms)
+        return self.last_poll_ms
+
+    def on_poll(self) -> None:
+        """Do what a poll may set going. Also called when a poll has made room for another fetch."""
+        self._advance()
+
+    def tick(self, now_ms: int) -> int | None:
+        """Go on with what is due."""
+        due_ms = self.membership.tick(now_ms)
+        if not self.poll_depth:
+            return due_ms
+        is_due = self._due_ms is not None and now_ms >= self._due_ms
+        if is_due or self.core.network.event_count != self._seen_events:
+            self._advance()
+        return _earliest(due_ms, self._due_ms)
+
+    def errand_done(self) -> None:
+        """An errand may have changed what there is to do: the next tick goes on, as after an answer."""
+        self._seen_events = -1
+
+    def _advance(self) -> None:
+        if self.state.is_auto:
+            self.joining.on_poll()
+        self._due_ms = _earliest(self.positions.update(), self.fetching.send())
+        self._seen_events = self.core.network.event_count
+
+    def look_up_positions(self) -> None:
+        """Do what asking for a position may set going."""
+        self.positions.update()
+
+    # --- the subscription, on this thread ---------------------------------------------------------------
+
+    def subscription_changed(self) -> None:
+        """The caller subscribed or assigned anew: watch the right topics, and join again if need be."""
+        with self.state.lock:
+            kind, topics = self.state.type, self.state.topics
+            assigned = {partition.topic for partition in self.state.partitions}
+        metadata = self.core.metadata
+        match kind:
+            case SubscriptionType.AUTO_PATTERN:
+                metadata.want_all()
+                self._match(metadata.cluster)
+            case SubscriptionType.AUTO_TOPICS:
+                metadata.want_only(topics | self.leading.topics)
+            case SubscriptionType.USER_ASSIGNED:
+                metadata.want_only(assigned)
+            case SubscriptionType.NONE:
+                metadata.want_only(())
+        self._check_subscription()
+
+    def _check_subscription(self) -> None:
+        joined = self.joining.joined_topics
+        if self.state.is_auto and joined is not None and joined != self.state.topics:
+            self.membership.request_rejoin("the subscription has changed")
+
+    def on_metadata(self, cluster: Cluster) -> None:
+        """A new snapshot: leaders may have changed, the pattern may match more, the group may share anew."""
+        self.positions.check_epochs()
+        if self.state.type is SubscriptionType.AUTO_PATTERN:
+            self._match(cluster)
+            self._check_subscription()
+        if self.leading.has_changed(cluster):
+            self.leading.resign()
+            self.membership.request_rejoin("metadata changed: the group's topics have other partitions")
+        if self.poll_depth:
+            self.inbox.signal.set()
+
+    def _match(self, cluster: Cluster) -> None:
+        hides_internal = self.settings.excludes_internal_topics
+        with self.state.lock:
+            if self.state.type is SubscriptionType.AUTO_PATTERN and cluster.brokers:
+                self.state.match(
+                    [
+                        topic.name
+                        for topic in cluster.topics.values()
+                        if not (topic.is_internal and hides_internal)
+                    ]
+                )
+
+
+def _earliest(*dues: int | None) -> int | None:
+    return min((due for due in dues if due is not None), default=None)

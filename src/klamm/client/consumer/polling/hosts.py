@@ -1,0 +1,82 @@
+"""Where a consumer's core lives and how its faces reach it: a thread of its own, or a test."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from klamm.client.consumer.polling.inbox import Signal
+from klamm.client.runtime import ClientThread, Core
+from klamm.clock import Clock
+from klamm.errors import IllegalStateError
+
+T = TypeVar("T")
+
+
+class Host(Protocol):
+    """The client's thread, seen from outside."""
+
+    clock: Clock
+    core: Core
+    signal: Signal
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """Run something on the client's thread, soon."""
+        ...
+
+    def check(self) -> None:
+        """Raise IllegalStateError when the thread is gone."""
+        ...
+
+    def stop(self) -> None:
+        """End the thread and close the connections."""
+        ...
+
+
+class ThreadHost:
+    """A core on a thread of its own."""
+
+    def __init__(self, thread: ClientThread, signal: Signal) -> None:
+        self._thread = thread
+        self.clock = thread.clock
+        self.core = thread.core
+        self.signal = signal
+        self.submit = thread.reactor.submit
+        thread.reactor.on_failure = signal.set
+
+    def check(self) -> None:
+        self._thread.reactor.check_fork()
+        failure = self._thread.reactor.failure
+        if failure is not None:
+            raise IllegalStateError(f"the client's thread has died: {failure!r}") from failure
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._thread.stop()
+
+
+class ThreadSignal:
+    """A bell that a thread waits for. Its coroutines never pause: `run_blocking` drives them."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._event = threading.Event()
+        self.set = self._event.set
+        self.clear = self._event.clear
+
+    async def wait(self, due_at_ms: int | None) -> None:
+        timeout = None if due_at_ms is None else max(0, due_at_ms - self._clock.now_ms()) / 1000
+        self._event.wait(timeout)
+
+
+def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that blocks where others pause."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]  # what the coroutine returned
+    coroutine.close()
+    raise TypeError("an async callback needs klamm.aio.Consumer; give klamm.Consumer plain functions")

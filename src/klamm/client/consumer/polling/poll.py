@@ -1,0 +1,170 @@
+"""The poll itself, on the caller's side: written once for threads, tasks and tests.
+
+It waits only through the host's signal. Where that blocks, these coroutines never pause and `run_blocking`
+drives them; where it pauses, they are awaited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from klamm.client.consumer.offsets.auto_commit import NEVER
+from klamm.client.consumer.polling.engine import Engine
+from klamm.client.consumer.polling.hosts import Host
+from klamm.client.consumer.polling.inbox import Errand
+from klamm.client.consumer.records import Records
+from klamm.errors import KlammTimeoutError, WakeupError
+from klamm.net.tasks import Promise
+
+T = TypeVar("T")
+
+
+class Poller:
+    """Takes records, runs errands, waits."""
+
+    def __init__(self, engine: Engine, host: Host) -> None:
+        self._engine = engine
+        self._host = host
+        self._inbox = engine.inbox
+        self._signal = engine.inbox.signal
+        self._buffer = engine.buffer
+        self._auto_commit = engine.auto_commit
+        self._is_woken = False
+        self.ignores_wakeups = False  # closing goes through
+        self.poll_count = 0
+
+    def wake_up(self) -> None:
+        """Make the call that waits, or the next one, raise WakeupError; from any thread."""
+        self._is_woken = True
+        self._signal.set()
+
+    def raise_if_woken(self) -> None:
+        if self._is_woken and not self.ignores_wakeups:
+            self._is_woken = False
+            raise WakeupError("wakeup() was called")
+
+    def poll_nowait(self, limit: int) -> Records | None:
+        """What is buffered, without a word to the client's thread; None when there is more to do."""
+        self._host.check()
+        engine = self._engine
+        now_ms = self._host.clock.now_ms()
+        engine.last_poll_ms = now_ms
+        if self._inbox.needs_attention or self._is_woken or not self._buffer or not engine.is_settled:
+            return None
+        self.poll_count += 1
+        if now_ms >= self._auto_commit.due_at_ms:
+            self._auto_commit.run_if_due(now_ms)
+        return self._take(limit)
+
+    def _take(self, limit: int) -> Records | None:
+        chunks, has_moved = self._buffer.take(limit, self._on_room)
+        return Records(chunks) if chunks or has_moved else None
+
+    def _on_room(self) -> None:
+        self._host.submit(self._engine.on_poll)
+
+    async def poll(self, due_at_ms: int | None, limit: int) -> Records:
+        """Records, or none when the time is up or a position went on without any."""
+        self._host.check()
+        engine, clock = self._engine, self._host.clock
+        engine.last_poll_ms = clock.now_ms()
+        self.poll_count += 1
+        self.raise_if_woken()
+        if engine.commits.fenced is not None:
+            raise engine.commits.fenced
+        self._raise_failures()
+        engine.poll_depth += 1
+        self._host.submit(engine.on_poll)
+        try:
+            while True:
+                self._signal.clear()
+                self.raise_if_woken()
+                self._auto_commit.run_if_due(clock.now_ms())
+                await self.run_errands()
+                records = self._take(limit)
+                if records is not None:
+                    return records
+                if due_at_ms is not None and clock.now_ms() >= due_at_ms:
+                    return Records()
+                self._host.check()
+                await self._wait(due_at_ms)
+        finally:
+            engine.poll_depth -= 1
+
+    async def _wait(self, due_at_ms: int | None) -> None:
+        engine = self._engine
+        until_ms = self._auto_commit.due_at_ms
+        if due_at_ms is not None and due_at_ms < until_ms:
+            until_ms = due_at_ms
+        engine.is_waiting = True
+        try:
+            await self._signal.wait(None if until_ms == NEVER else until_ms)
+        finally:
+            engine.is_waiting = False
+            engine.last_poll_ms = self._host.clock.now_ms()
+
+    async def run_errands(self) -> None:
+        """Do what the client's thread asked for; raise what it has to say."""
+        inbox = self._inbox
+        inbox.needs_attention = False
+        try:
+            await self.run_callbacks()
+            self._raise_failures()
+            while inbox.errands:
+                await self._run(inbox.errands.popleft())
+        finally:
+            if inbox.errands or inbox.failures or inbox.callbacks:
+                inbox.needs_attention = True
+
+    def _raise_failures(self) -> None:
+        if self._inbox.failures:
+            raise self._inbox.failures.popleft()
+
+    async def run_callbacks(self) -> None:
+        """Run the callbacks of finished commits, in order."""
+        while self._inbox.callbacks:
+            await self._inbox.callbacks.popleft()()
+
+    async def _run(self, errand: Errand) -> None:
+        try:
+            result = await errand.work()
+        except Exception as error:
+            if isinstance(error, WakeupError):
+                self._inbox.errands.appendleft(errand)  # it goes on where it was
+            else:
+                failure = error
+                self._host.submit(lambda: errand.promise.fail(failure))
+            raise
+        except BaseException:  # a cancelled task
+            self._inbox.errands.appendleft(errand)
+            raise
+
+        def settle() -> None:
+            errand.promise.resolve(result)
+            self._engine.errand_done()
+
+        self._host.submit(settle)
+
+    async def ask(
+        self, make: Callable[[], Coroutine[Promise[Any], None, T]], due_at_ms: int | None = None
+    ) -> T:
+        """Run a coroutine on the client's thread and wait for what comes of it."""
+        self._host.check()
+        settled: list[Promise[T]] = []
+
+        def done(promise: Promise[T]) -> None:
+            settled.append(promise)
+            self._signal.set()
+
+        self._host.submit(lambda: self._engine.core.tasks.spawn(make()).when_done(done))
+        while not settled:
+            self._signal.clear()
+            if settled:
+                break
+            self.raise_if_woken()
+            self._host.check()
+            if due_at_ms is not None and self._host.clock.now_ms() >= due_at_ms:
+                raise KlammTimeoutError("no answer in time")
+            await self._signal.wait(due_at_ms)
+        return settled[0].result()
