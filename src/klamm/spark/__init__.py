@@ -4,7 +4,7 @@ Only this package imports pyspark, and it stops at klamm's client. `klamm.spark.
 which `format("klamm")` works at once.
 """
 
-from klamm.spark.java import SparkSetupError
-from klamm.spark.sessions import session
+from klamm.spark.setup.java import SparkSetupError
+from klamm.spark.setup.sessions import session
 
 __all__ = ["SparkSetupError", "session"]

@@ -13,7 +13,7 @@ from typing import Final
 
 from pyspark.sql import functions as f
 
-from klamm.spark.sessions import session
+from klamm.spark.setup.sessions import session
 
 SCHEMA: Final = "order long, product string, cents long, at_ms long"
 

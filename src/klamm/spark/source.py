@@ -16,9 +16,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from klamm.config import ConfigError
-from klamm.spark.freezing import freeze_once
-from klamm.spark.options import includes_headers, sink_options, source_options
+from klamm.spark.options.options import includes_headers, sink_options, source_options
 from klamm.spark.schema import check_projection, check_sink_schema, source_schema
+from klamm.spark.setup.freezing import freeze_once
 
 
 class KlammDataSource(DataSource):
@@ -45,8 +45,8 @@ class KlammDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         # Imported where they are needed: Spark imports this module for every query of any format.
-        from klamm.spark.batch_reader import BatchReader  # noqa: PLC0415
-        from klamm.spark.pushdown import FilteringReader  # noqa: PLC0415
+        from klamm.spark.read.batch_reader import BatchReader  # noqa: PLC0415
+        from klamm.spark.read.pushdown import FilteringReader  # noqa: PLC0415
 
         freeze_once()
         options = source_options(self.options, is_streaming=False)
@@ -54,14 +54,14 @@ class KlammDataSource(DataSource):
         return (FilteringReader if options.pushes_filters else BatchReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        from klamm.spark.stream_reader import StreamReader  # noqa: PLC0415
+        from klamm.spark.read.stream_reader import StreamReader  # noqa: PLC0415
 
         options = source_options(self.options, is_streaming=True)
         check_projection(schema, options.includes_headers)
         return StreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        from klamm.spark.writers import BatchWriter  # noqa: PLC0415
+        from klamm.spark.write.writers import BatchWriter  # noqa: PLC0415
 
         if overwrite:
             raise ConfigError("mode", 'a topic cannot be overwritten: write .mode("append")')
@@ -72,7 +72,7 @@ class KlammDataSource(DataSource):
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamArrowWriter:
-        from klamm.spark.writers import StreamWriter  # noqa: PLC0415
+        from klamm.spark.write.writers import StreamWriter  # noqa: PLC0415
 
         freeze_once()  # one process plans the sink of every batch
         # Output mode `complete` asks to overwrite; a topic gets all rows anew, as with Spark's own connector.

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from klamm.cli.demo.command import is_spark_here
 from klamm.cli.demo.screen import LiveScreen, PlainScreen
-from klamm.spark import sessions
-from klamm.spark.java import SparkSetupError
+from klamm.spark.setup import sessions
+from klamm.spark.setup.java import SparkSetupError
 
 
 def test_without_spark_the_demo_says_so_in_one_line_and_goes_on(

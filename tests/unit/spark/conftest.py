@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import klamm
-from klamm.spark import connections
+from klamm.spark.setup import connections
 from unit.spark.world import World
 
 

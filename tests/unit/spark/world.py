@@ -15,11 +15,11 @@ from pyspark.sql.types import StructType
 import klamm
 from klamm.client.admin.model import NewTopic
 from klamm.protocol.types import TopicPartition
-from klamm.spark.batch_reader import BatchReader
-from klamm.spark.reading import RangePartition
+from klamm.spark.read.batch_reader import BatchReader
+from klamm.spark.read.reading import RangePartition
+from klamm.spark.read.splitting import OffsetRange
+from klamm.spark.read.stream_reader import StreamReader
 from klamm.spark.source import KlammDataSource
-from klamm.spark.splitting import OffsetRange
-from klamm.spark.stream_reader import StreamReader
 
 _numbers: Final[Iterator[int]] = itertools.count(int.from_bytes(os.urandom(4)) << 16)
 # Waiting is what most tests are not about.

@@ -55,8 +55,8 @@ def demo(
 
 def is_spark_here() -> bool:
     """Whether Spark can start, found out before the demo and not in its middle; says what is missing."""
-    from klamm.spark.java import SparkSetupError  # noqa: PLC0415 - half of it is needed only here
-    from klamm.spark.sessions import prepare  # noqa: PLC0415
+    from klamm.spark.setup.java import SparkSetupError  # noqa: PLC0415 - half of it is needed only here
+    from klamm.spark.setup.sessions import prepare  # noqa: PLC0415
 
     try:
         prepare("local", say=lambda line: typer.echo(line, err=True))

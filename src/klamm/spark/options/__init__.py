@@ -1,0 +1,1 @@
+"""The options of a query, read and checked before anything runs."""

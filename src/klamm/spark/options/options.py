@@ -1,0 +1,235 @@
+"""A query's options, read and checked before anything runs. They are pickled into every task."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from klamm.client.config import ADMIN, CONSUMER, PRODUCER, ClientConfig
+from klamm.client.producer.settings import parse as parse_producer
+from klamm.config import INT_MAX, ConfigError, Definition
+from klamm.protocol.types import TopicPartition
+from klamm.spark.options.limits import Limit, Named, check_order, ending_limit, starting_limit
+from klamm.spark.options.names import GROUP_ID, STRATEGIES, Given
+from klamm.spark.options.values import duration_ms, one_word, required_number, true_or_false, whole_number
+from klamm.spark.read.positions import parse_partitions
+
+log = logging.getLogger(__name__)
+_told: set[str] = set()  # settings that were found to have no effect, each told once per process
+
+NOT_YET = "is not available in this release"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """What is read; exactly one of the three is set."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    partitions: tuple[TopicPartition, ...] | None = None
+
+    def __str__(self) -> str:
+        if self.pattern is not None:
+            return f"subscribePattern={self.pattern}"
+        if self.partitions is not None:
+            return "assign=" + ", ".join(map(str, self.partitions))
+        return "subscribe=" + ",".join(self.topics)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """Everything that a reader goes by."""
+
+    subscription: Subscription
+    client: Mapping[str, str]  # Kafka's settings, without their prefix
+    is_streaming: bool
+    start: Limit
+    end: Limit
+    no_match_is_error: bool
+    fails_on_data_loss: bool
+    includes_headers: bool
+    max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    poll_timeout_ms: int
+    lookup_attempts: int
+    lookup_retry_ms: int
+    group_id: str | None
+    group_missing: str
+    commits_progress: bool
+    commit_error_is_fatal: bool
+    max_wait_ms: int
+    pushes_filters: bool
+
+    @property
+    def is_read_committed(self) -> bool:
+        return self.client.get("isolation.level") == "read_committed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """Everything that a writer goes by."""
+
+    topic: str | None
+    client: Mapping[str, str]
+
+
+def includes_headers(options: Mapping[str, str]) -> bool:
+    """Whether rows have a column `headers`: the one option that decides the schema."""
+    return true_or_false(Given(options), "includeHeaders", False)
+
+
+def source_options(options: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
+    """Read the options of a source; raises ConfigError that says what to write."""
+    given = Given(options)
+    given.check_source_names()
+    _refuse_later_source(given)
+    if is_streaming:
+        _refuse_batch_only(given)
+    start = starting_limit(given, is_streaming=is_streaming)
+    end = Named.LATEST if is_streaming else ending_limit(given)
+    check_order(start, end)
+    minimum = whole_number(given, "minOffsetsPerTrigger")
+    maximum = whole_number(given, "maxOffsetsPerTrigger")
+    if minimum is not None and maximum is not None and minimum > maximum:
+        raise ConfigError(
+            "minOffsetsPerTrigger",
+            f"minOffsetsPerTrigger={minimum} is more than maxOffsetsPerTrigger={maximum}: write less",
+        )
+    group_id = given.get(GROUP_ID)
+    commits = one_word(given, "commitOffsets", ("none", "progress", "transaction"), "none")
+    _check_group(given, group_id, start, commits, is_streaming=is_streaming)
+    return SourceOptions(
+        subscription=_subscription(given),
+        client=_client(given, CONSUMER),
+        is_streaming=is_streaming,
+        start=start,
+        end=end,
+        no_match_is_error=one_word(given, "startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
+        == "error",
+        fails_on_data_loss=true_or_false(given, "failOnDataLoss", True),
+        includes_headers=true_or_false(given, "includeHeaders", False),
+        max_offsets_per_trigger=maximum,
+        min_offsets_per_trigger=minimum,
+        max_trigger_delay_ms=duration_ms(given, "maxTriggerDelay", 15 * 60_000),
+        min_partitions=whole_number(given, "minPartitions", least=1, most=INT_MAX),
+        max_records_per_partition=whole_number(given, "maxRecordsPerPartition", least=1),
+        poll_timeout_ms=required_number(given, "kafkaConsumer.pollTimeoutMs", 120_000),
+        lookup_attempts=required_number(given, "fetchOffset.numRetries", 3, least=1, most=INT_MAX),
+        lookup_retry_ms=required_number(given, "fetchOffset.retryIntervalMs", 1000),
+        group_id=group_id,
+        group_missing=one_word(given, "groupMissing", ("earliest", "latest", "error"), "earliest"),
+        commits_progress=commits == "progress",
+        commit_error_is_fatal=one_word(given, "commitOffsets.onError", ("warn", "fail"), "warn") == "fail",
+        max_wait_ms=required_number(given, "latestOffset.maxWaitMs", 100),
+        pushes_filters=true_or_false(given, "filterPushdown", False),
+    )
+
+
+def _subscription(given: Given) -> Subscription:
+    named = [name for name in STRATEGIES if name in given]
+    if len(named) != 1:
+        found = " and ".join(named) or "none of them"
+        raise ConfigError(
+            STRATEGIES[1], f"write exactly one of {', '.join(STRATEGIES)}; this query has {found}"
+        )
+    text = given.get(named[0]) or ""
+    if named[0] == "assign":
+        return Subscription(partitions=parse_partitions("assign", text))
+    if named[0] == "subscribe":
+        topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
+        if not topics:
+            raise ConfigError("subscribe", "subscribe names no topic: write one or more, separated by commas")
+        return Subscription(topics=topics)
+    if not text:
+        raise ConfigError(
+            "subscribePattern", "subscribePattern is empty: write a regular expression, as in orders-.*"
+        )
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ConfigError(
+            "subscribePattern", f"subscribePattern={text} is no regular expression: {error}"
+        ) from None
+    return Subscription(pattern=text)
+
+
+def _refuse_later_source(given: Given) -> None:
+    for name in ("decode", "table"):
+        if name in given:
+            raise ConfigError(name, f"option {name} {NOT_YET}: read the topic's key and value as they are")
+
+
+def _refuse_batch_only(given: Given) -> None:
+    for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
+        if name in given:
+            raise ConfigError(
+                name, f"option {name} makes no sense for a stream, which has no end: leave it out"
+            )
+    if true_or_false(given, "filterPushdown", False):
+        raise ConfigError("filterPushdown", "filterPushdown=true is for batches only: leave it out")
+
+
+def _check_group(
+    given: Given, group_id: str | None, start: Limit, commits: str, *, is_streaming: bool
+) -> None:
+    if commits == "transaction":
+        raise ConfigError(
+            "commitOffsets",
+            f"commitOffsets=transaction needs delivery=exactly-once, which {NOT_YET}: write progress",
+        )
+    if commits == "progress" and not is_streaming:
+        raise ConfigError(
+            "commitOffsets", "commitOffsets=progress is for streams: a batch has no progress to commit"
+        )
+    needs = "commitOffsets=progress" if commits == "progress" else ""
+    if start is Named.GROUP:
+        needs = "startingOffsets=group"
+    if needs and not group_id:
+        raise ConfigError(GROUP_ID, f"{needs} needs a group: write {GROUP_ID}=NAME")
+    if start is not Named.GROUP and "groupMissing" in given:
+        raise ConfigError("groupMissing", "groupMissing goes with startingOffsets=group: write both or none")
+
+
+def sink_options(options: Mapping[str, str]) -> SinkOptions:
+    """Read the options of a sink; raises ConfigError that says what to write."""
+    given = Given(options)
+    given.check_sink_names()
+    delivery = one_word(given, "delivery", ("at-least-once", "exactly-once"), "at-least-once")
+    if delivery == "exactly-once":
+        raise ConfigError("delivery", f"delivery=exactly-once {NOT_YET}: write at-least-once")
+    for name in ("transactionalId", "txn.mode", "commitGroup", "batchToken"):
+        if name in given:
+            raise ConfigError(name, f"option {name} belongs to delivery=exactly-once, which {NOT_YET}")
+    topic = given.get("topic")
+    if topic == "":
+        raise ConfigError("topic", "option topic is empty: write a topic's name, or leave it out")
+    return SinkOptions(topic=topic, client=_client(given, PRODUCER))
+
+
+def _client(given: Given, definition: Definition) -> dict[str, str]:
+    """Kafka's settings, those that klamm's client has; the others are told once and left out."""
+    known: dict[str, str] = {}
+    for name, value in given.client_settings().items():
+        if name in definition or name in ADMIN:
+            known[name] = value
+        elif name not in _told:
+            _told.add(name)
+            log.warning("kafka.%s has no effect: klamm's client has no setting %s", name, name)
+    try:
+        if definition is PRODUCER:
+            parse_producer(for_client(known, definition), {})
+        else:
+            ClientConfig.parse(definition, for_client(known, definition), {})
+    except ConfigError as error:
+        raise ConfigError(f"kafka.{error.name}", f"kafka.{error}") from None
+    return known
+
+
+def for_client(settings: Mapping[str, str], definition: Definition) -> dict[str, str]:
+    """The settings that one kind of client understands."""
+    return {name: value for name, value in settings.items() if name in definition}

@@ -1,0 +1,1 @@
+"""Reading topics as a batch or a stream."""

@@ -1,0 +1,68 @@
+"""Reading a topic as a batch: planned once on the driver, read by tasks."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from klamm.protocol.types import ZERO_ID
+from klamm.spark.options.options import SourceOptions
+from klamm.spark.read.lookup import ClusterLookup, Topics
+from klamm.spark.read.reading import RangePartition, read_range
+from klamm.spark.read.resolution import batch_ranges
+from klamm.spark.read.splitting import OffsetRange, split
+
+log = logging.getLogger(__name__)
+
+
+class BatchReader(DataSourceReader):
+    """Holds options only: it is pickled into every task."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self.options = options
+        self.schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        lookup = ClusterLookup(self.options)
+        try:
+            topics = lookup.topics()
+            ranges = self.pruned(batch_ranges(self.options, lookup, topics.partitions), lookup)
+        finally:
+            lookup.close()
+        return planned(self.options, ranges, topics)
+
+    def pruned(self, ranges: list[OffsetRange], lookup: ClusterLookup) -> list[OffsetRange]:
+        """What is left of the ranges after the filters of the query; here all of it."""
+        return ranges
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read_range(self.options, self.schema, partition)
+
+
+def planned(options: SourceOptions, ranges: Sequence[OffsetRange], topics: Topics) -> list[InputPartition]:
+    """The tasks of a batch or micro-batch."""
+    tasks = split(
+        ranges,
+        min_partitions=options.min_partitions,
+        max_records_per_partition=options.max_records_per_partition,
+    )
+    warn_of_small_tasks(tasks)
+    return [RangePartition(task, topics.ids.get(task.partition.topic, ZERO_ID)) for task in tasks]
+
+
+def warn_of_small_tasks(tasks: Sequence[OffsetRange]) -> None:
+    """A task costs milliseconds whatever it reads: many small ones are slower than a few."""
+    cores = os.cpu_count() or 1
+    rows = sum(task.size for task in tasks)
+    if len(tasks) > 4 * cores and rows < 10_000 * len(tasks):
+        log.warning(
+            "%d tasks for %d rows on %d cores: lower minPartitions or raise maxRecordsPerPartition",
+            len(tasks),
+            rows,
+            cores,
+        )

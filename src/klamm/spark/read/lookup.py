@@ -1,0 +1,163 @@
+"""Asking the cluster what a driver must know: topics, offsets, what a group committed."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from klamm.client.admin.admin import Admin
+from klamm.client.config import ADMIN
+from klamm.errors import BrokerError, KlammError, KlammTimeoutError
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.types import TopicPartition
+from klamm.spark.options.options import SourceOptions, for_client
+from klamm.spark.read.positions import Positions
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class UnknownTopicError(BrokerError):
+    """The query names a topic that is not there."""
+
+    default_code = ErrorCode.unknown_topic_or_partition
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """What the subscription finds: its partitions, and which topics those are (a name may be used again)."""
+
+    partitions: frozenset[TopicPartition]
+    ids: Mapping[str, bytes]
+
+
+class ClusterLookup:
+    """One admin client and the patience that the options ask for."""
+
+    def __init__(self, options: SourceOptions, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._options = options
+        self._sleep = sleep
+        self._admin: Admin | None = None
+
+    @property
+    def admin(self) -> Admin:
+        """Made when it is first needed: the object itself travels between processes."""
+        if self._admin is None:
+            settings = {"client.id": "klamm-spark-driver", **for_client(self._options.client, ADMIN)}
+            self._admin = Admin(settings)
+        return self._admin
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Options and patience travel, a connection does not."""
+        return {**self.__dict__, "_admin": None}
+
+    def close(self) -> None:
+        if self._admin is not None:
+            self._admin.close()
+            self._admin = None
+
+    def topics(self, *, known: Collection[str] = ()) -> Topics:
+        """The partitions to read. A topic named in the options must be there, unless it is in `known`."""
+        subscription = self._options.subscription
+        if subscription.pattern is not None:
+            return self._matching(re.compile(subscription.pattern))
+        if subscription.partitions is not None:
+            found = self._described({item.topic for item in subscription.partitions}, known)
+            return _only(found, subscription.partitions)
+        return self._described(set(subscription.topics), known)
+
+    def _matching(self, pattern: re.Pattern[str]) -> Topics:
+        described = self._retried(lambda: self.admin.describe_topics().unwrap())
+        # By a pattern nobody means the cluster's own topics; by name they can be read.
+        found = {name for name, topic in described.items() if not topic.is_internal and pattern.search(name)}
+        return Topics(
+            frozenset(
+                TopicPartition(name, item.partition) for name in found for item in described[name].partitions
+            ),
+            {name: described[name].topic_id for name in found},
+        )
+
+    def _described(self, names: Collection[str], known: Collection[str]) -> Topics:
+        if not names:
+            return Topics(frozenset(), {})
+
+        def ask() -> Topics:
+            results = self.admin.describe_topics(sorted(names))
+            missing: list[str] = []
+            partitions: set[TopicPartition] = set()
+            ids: dict[str, bytes] = {}
+            for name in sorted(names):
+                topic = results.get(name)
+                if topic is None or (isinstance(topic, BrokerError) and topic.error_code in _UNKNOWN):
+                    missing.append(name)
+                elif isinstance(topic, KlammError):
+                    raise topic
+                else:
+                    ids[name] = topic.topic_id
+                    partitions |= {TopicPartition(name, item.partition) for item in topic.partitions}
+            unexpected = [name for name in missing if name not in known]
+            if unexpected:
+                raise UnknownTopicError(
+                    f"there is no topic {', '.join(unexpected)} ({self._options.subscription}): "
+                    "create it first, or correct the name"
+                )
+            return Topics(frozenset(partitions), ids)
+
+        return self._retried(ask)
+
+    def offsets(self, wanted: Mapping[TopicPartition, int]) -> Positions:
+        if not wanted:
+            return {}
+        is_committed = self._options.is_read_committed
+        found = self._retried(lambda: self.admin.list_offsets(wanted, read_committed=is_committed).unwrap())
+        return {partition: listed.offset for partition, listed in found.items()}
+
+    def offsets_again(self, wanted: Mapping[TopicPartition, int], at_least: Positions) -> Positions:
+        """Look once more, and again, until no offset lies below what was seen before, or patience ends."""
+        found: Positions = {}
+        for _ in range(self._options.lookup_attempts - 1):
+            self._sleep(self._options.lookup_retry_ms / 1000)
+            found = self.offsets(wanted)
+            if all(offset >= at_least.get(partition, 0) for partition, offset in found.items()):
+                break
+        return found or self.offsets(wanted)
+
+    def committed(self, group_id: str, partitions: Collection[TopicPartition]) -> Positions:
+        found = self._retried(
+            lambda: self.admin.list_group_offsets(group_id, sorted(partitions), require_stable=True)
+        )
+        return {partition: item.offset for partition, item in found.items()}
+
+    def commit(self, group_id: str, positions: Positions, *, timeout_s: float) -> None:
+        """Commit for a group that nobody has joined; raises the first refusal."""
+        self.admin.alter_group_offsets(group_id, positions, timeout=timeout_s).unwrap()
+
+    def _retried(self, ask: Callable[[], T]) -> T:
+        """Ask, and again after a pause: metadata of a new or moved topic may be a moment behind."""
+        attempts = self._options.lookup_attempts
+        for attempt in range(1, attempts + 1):
+            try:
+                return ask()
+            except KlammTimeoutError:
+                raise  # patience is built into each request already
+            except BrokerError as error:
+                if attempt == attempts:
+                    raise
+                log.warning("attempt %d of %d to look up offsets failed: %s", attempt, attempts, error)
+                self._sleep(self._options.lookup_retry_ms / 1000)
+        raise AssertionError("there is at least one attempt")
+
+
+_UNKNOWN = (
+    ErrorCode.unknown_topic_or_partition,
+    ErrorCode.unknown_topic_id,
+    ErrorCode.invalid_topic_exception,
+)
+
+
+def _only(found: Topics, wanted: Collection[TopicPartition]) -> Topics:
+    return Topics(found.partitions & frozenset(wanted), found.ids)

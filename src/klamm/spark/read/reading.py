@@ -1,0 +1,112 @@
+"""One task's work: read a range of offsets of one partition as Arrow batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
+from klamm.client.config import CONSUMER, ClientConfig
+from klamm.client.ranges import (
+    Fetch,
+    NothingCameError,
+    OffsetsGoneError,
+    RangeReader,
+    RangeSettings,
+    TopicGoneError,
+)
+from klamm.errors import ProtocolError
+from klamm.protocol.errors import DecodeError
+from klamm.protocol.types import ZERO_ID
+from klamm.records.columns import iter_columns
+from klamm.spark.options.options import SourceOptions, for_client
+from klamm.spark.read.loss import report_loss
+from klamm.spark.read.rows import RowBuilder
+from klamm.spark.read.splitting import OffsetRange
+from klamm.spark.setup.connections import fetcher
+from klamm.spark.setup.freezing import freeze_once
+
+MAX_PARTITION_BYTES = 4 * 1_048_576  # a fetch for a whole task, not for one of many partitions
+
+
+class RangePartition(InputPartition):
+    """What one task reads, and of which topic: a name can be given again to another one."""
+
+    def __init__(self, offsets: OffsetRange, topic_id: bytes = ZERO_ID) -> None:
+        super().__init__(offsets)
+        self.offsets = offsets
+        self.topic_id = topic_id
+
+
+def read_range(options: SourceOptions, schema: StructType, task: InputPartition) -> Iterator[Any]:
+    """The rows of one task. Spark has a partition of its own for a query that found nothing to read."""
+    if not isinstance(task, RangePartition):
+        return
+    freeze_once()
+    builder = RowBuilder(schema, task.offsets.partition)
+    settings, checks_crcs = _settings(options)
+    position = task.offsets.start_offset
+    while position < task.offsets.next_offset:
+        wanted = task.offsets._replace(start_offset=position)
+        try:
+            with RangeReader(fetcher(options.client), *wanted, settings, topic_id=task.topic_id) as reader:
+                for fetch in reader:
+                    yield from _rows(builder, fetch, wanted, checks_crcs)
+                    position = max(position, fetch.next_offset)
+            return
+        except OffsetsGoneError as gone:
+            position = _after_gap(gone, wanted, options)
+        except (TopicGoneError, NothingCameError) as gone:
+            report_loss(
+                f"{wanted.partition}: offsets {position} to {wanted.next_offset - 1} cannot be read: {gone}",
+                is_fatal=options.fails_on_data_loss,
+            )
+            return
+
+
+def _after_gap(gone: OffsetsGoneError, wanted: OffsetRange, options: SourceOptions) -> int:
+    """Where reading goes on when offsets are gone; the end of the range when nothing of it is left."""
+    next_there = gone.start_offset if gone.offset < gone.start_offset else wanted.next_offset
+    goes_on_at = min(next_there, wanted.next_offset)
+    report_loss(
+        f"{wanted.partition}: offsets {gone.offset} to {goes_on_at - 1} are gone, its log goes from "
+        f"{gone.start_offset} to below {gone.next_offset}",
+        is_fatal=options.fails_on_data_loss,
+    )
+    return goes_on_at
+
+
+def _rows(builder: RowBuilder, fetch: Fetch, wanted: OffsetRange, checks_crcs: bool) -> Iterator[Any]:
+    try:
+        for columns in iter_columns(
+            fetch.data,
+            wanted=builder.wanted,
+            first_offset=max(wanted.start_offset, fetch.start_offset),
+            until_offset=wanted.next_offset,
+            aborted=fetch.aborted,
+            check_crcs=checks_crcs,
+        ):
+            yield from builder.batches(columns)
+    except DecodeError as error:
+        raise ProtocolError(f"{wanted.partition} cannot be read: {error}") from error
+
+
+def _settings(options: SourceOptions) -> tuple[RangeSettings, bool]:
+    values = ClientConfig.parse(CONSUMER, for_client(options.client, CONSUMER), {}).values
+    max_partition_bytes = MAX_PARTITION_BYTES
+    if "max.partition.fetch.bytes" in options.client:
+        max_partition_bytes = values.integer("max.partition.fetch.bytes")
+    settings = RangeSettings(
+        is_read_committed=options.is_read_committed,
+        max_partition_bytes=max_partition_bytes,
+        max_bytes=values.integer("fetch.max.bytes"),
+        min_bytes=values.integer("fetch.min.bytes"),
+        max_wait_ms=values.integer("fetch.max.wait.ms"),
+        poll_timeout_ms=options.poll_timeout_ms,
+        missing_topic_ms=options.lookup_attempts * options.lookup_retry_ms,
+        retry_backoff_ms=values.integer("retry.backoff.ms"),
+        retry_backoff_max_ms=values.integer("retry.backoff.max.ms"),
+    )
+    return settings, values.boolean("check.crcs")

@@ -1,0 +1,128 @@
+"""One task's work on the way out: Arrow batches to record batches, and those to their leaders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import WriterCommitMessage
+
+from klamm.client.producer.encoded import EncodedBatch, EncodedProducer
+from klamm.clock import Clock
+from klamm.errors import KlammError
+from klamm.records.arrow import BinaryInput, EncodedRegion, FixedInput, HeadersInput
+from klamm.records.columns import encode_columns, partition_rows
+from klamm.spark.options.options import SinkOptions
+
+# A little below the largest batch that brokers take by default, header included.
+MAX_REGION_BYTES: Final = 1_000_000
+# Batches that one task has handed over and not heard of; more are looked at before the next ones go.
+MAX_OPEN_BATCHES: Final = 256
+
+
+class RowError(KlammError, ValueError):
+    """A row that cannot become a record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written(WriterCommitMessage):
+    """What one task has written; every record of it is acknowledged."""
+
+    row_count: int
+
+
+def write_batches(
+    batches: Iterable[Any], options: SinkOptions, producer: EncodedProducer, *, clock: Clock, random: Random
+) -> Written:
+    """Write all rows and wait until the brokers have them."""
+    max_region_bytes = int(options.client.get("batch.size", MAX_REGION_BYTES)) or MAX_REGION_BYTES
+    row_count = 0
+    open_batches: list[EncodedBatch] = []
+    for batch in batches:
+        row_count += batch.num_rows
+        for topic, rows in by_topic(batch, options.topic):
+            regions = encoded(
+                rows,
+                producer.partition_count(topic),
+                random=random,
+                timestamp_ms=clock.timestamp_ms(),
+                max_region_bytes=max_region_bytes,
+            )
+            open_batches += producer.send_regions(topic, regions)
+        if len(open_batches) > MAX_OPEN_BATCHES:
+            # Waiting for the older half keeps the pipe full, and tells of a failure before the end.
+            producer.wait(open_batches[: MAX_OPEN_BATCHES // 2])
+            del open_batches[: MAX_OPEN_BATCHES // 2]
+    producer.wait(open_batches)
+    return Written(row_count)
+
+
+def by_topic(batch: Any, topic: str | None) -> Iterator[tuple[str, Any]]:
+    """The rows of each topic; option `topic` wins over the column."""
+    if not batch.num_rows:
+        return
+    if topic is not None:
+        yield topic, batch
+        return
+    column = batch.column("topic")
+    if column.null_count:
+        raise RowError("a row has no topic (column topic is null): fill it, or set option topic")
+    for name in column.unique().to_pylist():
+        yield name, batch.filter(pc.equal(column, name))
+
+
+def encoded(
+    batch: Any, partition_count: int, *, random: Random, timestamp_ms: int, max_region_bytes: int
+) -> list[EncodedRegion]:
+    """Rows as records by partition: the one that is asked for, else by the key's hash, else one for all."""
+    names = batch.schema.names
+    key = _binary(batch.column("key")) if "key" in names else None
+    value = _binary(batch.column("value"))
+    headers = _headers(batch.column("headers")) if "headers" in names else None
+    given = _fixed(batch.column("partition")) if "partition" in names else None
+    try:
+        partitions = partition_rows(
+            batch.num_rows, key, given, partition_count, random.randrange(partition_count)
+        )
+        return encode_columns(
+            batch.num_rows, partitions, key, value, headers, None, timestamp_ms, max_region_bytes
+        )
+    except ValueError as error:
+        raise RowError(f"{error}{_explained(batch, partition_count)}") from None
+
+
+def _explained(batch: Any, partition_count: int) -> str:
+    """What is wrong with column partition, if something is."""
+    if "partition" not in batch.schema.names:
+        return ""
+    asked = pc.min_max(batch.column("partition")).as_py()
+    if asked["min"] is None or 0 <= asked["min"] <= asked["max"] < partition_count:
+        return ""
+    return (
+        f"; column partition has {asked['min']} to {asked['max']}, the topic has 0 to {partition_count - 1}: "
+        "drop the column to have the key decide"
+    )
+
+
+def _binary(array: Any) -> BinaryInput:
+    if array.type not in (pa.binary(), pa.string()):
+        array = array.cast(pa.binary())  # Spark can be told to use 64-bit lengths, or a null column
+    validity, offsets, values = array.buffers()
+    return BinaryInput(validity, offsets, values, array.offset)
+
+
+def _fixed(array: Any) -> FixedInput:
+    validity, values = array.buffers()
+    return FixedInput(validity, values, array.offset)
+
+
+def _headers(array: Any) -> HeadersInput:
+    if not pa.types.is_list(array.type):
+        array = array.cast(pa.list_(array.type.value_type))
+    validity, offsets = array.buffers()[:2]
+    names, values = array.values.flatten()
+    return HeadersInput(validity, offsets, _binary(names), _binary(values), array.offset)

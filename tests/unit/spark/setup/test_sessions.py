@@ -1,0 +1,77 @@
+"""What a session is made of, without making one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import pytest
+
+from klamm.spark import session
+from klamm.spark.setup import sessions
+from klamm.spark.setup.java import SparkSetupError
+
+
+def setting(monkeypatch: pytest.MonkeyPatch, name: str, value: object) -> None:
+    monkeypatch.setattr(sessions, name, value)
+
+
+def test_the_versions_here_fit() -> None:
+    sessions.check_versions()
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ("4.1.0", "pyspark 4.1.0 does not fit, klamm needs 4.2 or newer, below 4.4"),
+        ("5.0.0", "does not fit"),
+        (None, "the pipeline needs pyspark: pip install 'klamm[spark]'"),
+    ],
+)
+def test_versions_that_do_not_fit_are_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, found: str | None, said: str
+) -> None:
+    def version(package: str) -> str:
+        if found is None:
+            raise PackageNotFoundError(package)
+        return found
+
+    setting(monkeypatch, "version", version)
+    with pytest.raises(SparkSetupError) as refused:
+        session()
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("master", "cores"), [("local[3]", "3"), ("local[2,4]", "2"), ("local[*]", None), ("local", None)]
+)
+def test_a_local_session_shuffles_over_its_cores_and_is_alone(master: str, cores: str | None) -> None:
+    settings = sessions.local_settings(master)
+    assert settings["spark.sql.shuffle.partitions"] == (cores or str(os.cpu_count()))
+    assert settings["spark.driver.bindAddress"] == "127.0.0.1"
+
+
+def test_workers_get_this_python_and_find_klamm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP", "JAVA_HOME"):
+        monkeypatch.setenv(name, "before")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PYTHONPATH", "/other")
+    setting(monkeypatch, "java_home", lambda _environ, say: tmp_path)
+
+    sessions.prepare_environment(is_local=True)
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    assert os.environ["JAVA_HOME"] == str(tmp_path)
+    source = str(Path(sessions.__file__).parents[2])
+    folders = os.environ["PYTHONPATH"].split(os.pathsep)
+    assert source in folders or source.endswith(("site-packages", "dist-packages"))
+    assert "/other" in folders
+    sessions.prepare_environment(is_local=True)
+    assert os.environ["PYTHONPATH"].split(os.pathsep) == folders
+
+
+def test_a_program_given_to_spark_submit_runs_where_that_was_told() -> None:
+    assert sessions.default_master({}) == "local[*]"
+    assert sessions.default_master({"PYSPARK_GATEWAY_PORT": "4711"}) is None
