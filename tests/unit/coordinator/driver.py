@@ -7,12 +7,12 @@ from itertools import count
 from typing import Any
 
 from klamm.clock import ManualClock
+from klamm.coordinator.group.classic.live import Live
+from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.coordinator import GroupCoordinator
 from klamm.coordinator.group.events import GroupEvent
-from klamm.coordinator.group.live import Live
 from klamm.coordinator.group.machine import GroupMachine
-from klamm.coordinator.group.phases import Phase
 from klamm.coordinator.group.state import Group, GroupState
 from klamm.coordinator.group.topics import KnownTopic
 from klamm.coordinator.runtime.outcome import Context

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from klamm.broker.metrics.exposition import Family, Kind
-from klamm.coordinator.group.phases import Phase
+from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.remembered import OffsetForgotten
 from klamm.coordinator.runtime.shard import Status
 from klamm.records.layout import CommitBlock

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from klamm.coordinator.group.classic.notes import Note
 from klamm.coordinator.group.config import GroupConfig
-from klamm.coordinator.group.fetching import merge_fetch, split_fetch
 from klamm.coordinator.group.gathering import Gathering, Part
 from klamm.coordinator.group.machine import GroupMachine
-from klamm.coordinator.group.notes import Note
+from klamm.coordinator.group.offsets.fetching import merge_fetch, split_fetch
 from klamm.coordinator.group.placement import OFFSETS_TOPIC, partition_for
 from klamm.coordinator.group.refusals import error_response
 from klamm.coordinator.group.remembered import GroupRecord

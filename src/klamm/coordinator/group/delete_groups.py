@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
+from klamm.coordinator.group.classic.notes import GroupDropped
+from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.draft import GroupOutcome, reply
 from klamm.coordinator.group.events import Cause, GroupRemoved
-from klamm.coordinator.group.notes import GroupDropped
-from klamm.coordinator.group.phases import Phase
+from klamm.coordinator.group.offsets.tombstones import forget_all
 from klamm.coordinator.group.signals import DeletionRefused
 from klamm.coordinator.group.state import GroupState
-from klamm.coordinator.group.tombstones import forget_all
 from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.delete_groups import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.draft import GroupOutcome, reply
-from klamm.coordinator.group.phases import Phase
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context
 from klamm.protocol.errors import ErrorCode

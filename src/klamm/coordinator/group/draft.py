@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from klamm.coordinator.group.classic.live import Live, Member
+from klamm.coordinator.group.classic.notes import Note
 from klamm.coordinator.group.events import Cause, GroupEvent, MemberRemoved
-from klamm.coordinator.group.live import Live, Member
-from klamm.coordinator.group.notes import Note
 from klamm.coordinator.group.remembered import GroupRecord
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context, Outcome, Reply

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 
+from klamm.coordinator.group.classic.live import JoinProtocol, Live, Member
+from klamm.coordinator.group.classic.phases import Phase
+from klamm.coordinator.group.classic.vote import topics_of
 from klamm.coordinator.group.draft import GroupOutcome
-from klamm.coordinator.group.live import JoinProtocol, Live, Member
-from klamm.coordinator.group.phases import Phase
 from klamm.coordinator.group.records import OFFSET_KEY_VERSIONS, UnknownKey, decode_record
 from klamm.coordinator.group.remembered import (
     GroupRegistered,
@@ -17,7 +18,6 @@ from klamm.coordinator.group.remembered import (
 )
 from klamm.coordinator.group.signals import OverCapacity, SessionOver
 from klamm.coordinator.group.state import GroupState, replay
-from klamm.coordinator.group.vote import topics_of
 from klamm.coordinator.runtime.machine import CorruptLogError
 from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.coordinator.runtime.timers import TimerChange

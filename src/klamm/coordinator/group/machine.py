@@ -6,22 +6,25 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from klamm.coordinator.group.capacity import over_capacity
+from klamm.coordinator.group.classic.capacity import over_capacity
+from klamm.coordinator.group.classic.heartbeat import heartbeat
+from klamm.coordinator.group.classic.join_group import join_group
+from klamm.coordinator.group.classic.leave_group import leave_group
+from klamm.coordinator.group.classic.notes import Note, apply
+from klamm.coordinator.group.classic.rebalance import check_join, emptying_refused, join_time_up
+from klamm.coordinator.group.classic.static_members import replacement_refused
+from klamm.coordinator.group.classic.sync_group import assignment_durable, assignment_refused, sync_group
+from klamm.coordinator.group.classic.timeouts import pending_over, session_over, sync_time_up
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.delete_groups import delete_groups
 from klamm.coordinator.group.describe_groups import describe_groups
 from klamm.coordinator.group.draft import GroupOutcome
-from klamm.coordinator.group.expiry import expire, expiry_refused, topic_deleted
-from klamm.coordinator.group.heartbeat import heartbeat
-from klamm.coordinator.group.join_group import join_group
-from klamm.coordinator.group.leave_group import leave_group
 from klamm.coordinator.group.list_groups import list_groups
 from klamm.coordinator.group.loading import Loader, set_up
-from klamm.coordinator.group.notes import Note, apply
-from klamm.coordinator.group.offset_commit import commit_refused, offset_commit
-from klamm.coordinator.group.offset_delete import deletion_refused, offset_delete
-from klamm.coordinator.group.offset_fetch import offset_fetch
-from klamm.coordinator.group.rebalance import check_join, emptying_refused, join_time_up
+from klamm.coordinator.group.offsets.expiry import expire, expiry_refused, topic_deleted
+from klamm.coordinator.group.offsets.offset_commit import commit_refused, offset_commit
+from klamm.coordinator.group.offsets.offset_delete import deletion_refused, offset_delete
+from klamm.coordinator.group.offsets.offset_fetch import offset_fetch
 from klamm.coordinator.group.records import encode_records
 from klamm.coordinator.group.refusals import as_error, error_response
 from klamm.coordinator.group.remembered import GroupRecord
@@ -43,9 +46,6 @@ from klamm.coordinator.group.signals import (
     TopicDeleted,
 )
 from klamm.coordinator.group.state import GroupState, replay_all
-from klamm.coordinator.group.static_members import replacement_refused
-from klamm.coordinator.group.sync_group import assignment_durable, assignment_refused, sync_group
-from klamm.coordinator.group.timeouts import pending_over, session_over, sync_time_up
 from klamm.coordinator.runtime.outcome import Context, Outcome, Reply
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.delete_groups import DeleteGroupsRequest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klamm.coordinator.group.offset_commit import failed_commit, refused_commit
+from klamm.coordinator.group.offsets.offset_commit import failed_commit, refused_commit
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.delete_groups import (
     DeletableGroupResult,

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, assert_never
 
+from klamm.coordinator.group.classic.live import Live
 from klamm.coordinator.group.config import GroupConfig
-from klamm.coordinator.group.live import Live
 from klamm.coordinator.group.remembered import (
     GroupForgotten,
     GroupMemory,

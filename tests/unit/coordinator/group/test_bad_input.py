@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from klamm.coordinator.group.classic.live import Live, Member
 from klamm.coordinator.group.config import GroupConfig
-from klamm.coordinator.group.live import Live, Member
 from klamm.protocol.errors import ErrorCode
 from unit.coordinator.asking import assignment, commit_errors, subscription
 from unit.coordinator.driver import World

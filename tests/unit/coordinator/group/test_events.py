@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from klamm.coordinator.group.classic.phases import NEXT_PHASES, Phase
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.events import (
     NAMES,
@@ -17,7 +18,6 @@ from klamm.coordinator.group.events import (
     as_json,
     line,
 )
-from klamm.coordinator.group.phases import NEXT_PHASES, Phase
 from klamm.protocol.errors import ErrorCode
 from unit.coordinator.asking import assignment, subscription
 from unit.coordinator.driver import World

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.loading import Loader
-from klamm.coordinator.group.phases import Phase
 from klamm.coordinator.group.records import encode_end, encode_offset, encode_records, offset_key
 from klamm.coordinator.group.remembered import (
     GroupForgotten,

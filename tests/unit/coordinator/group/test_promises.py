@@ -9,11 +9,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from klamm.coordinator.group.classic.notes import apply
+from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.draft import GroupOutcome
 from klamm.coordinator.group.machine import GroupMachine
-from klamm.coordinator.group.notes import apply
-from klamm.coordinator.group.phases import Phase
 from klamm.coordinator.group.records import encode_end, encode_records
 from klamm.coordinator.group.remembered import OffsetPended, TransactionEnded
 from klamm.coordinator.group.state import NOBODY, GroupState, replay

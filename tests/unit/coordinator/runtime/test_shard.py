@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
+from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.machine import GroupMachine
-from klamm.coordinator.group.phases import Phase
 from klamm.coordinator.runtime.shard import Status
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.heartbeat import HeartbeatRequest

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.events import MemberRemoved, RebalanceStarted
-from klamm.coordinator.group.phases import Phase
 from klamm.coordinator.group.remembered import GroupRegistered
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity

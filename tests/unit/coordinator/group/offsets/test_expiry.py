@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.coordinator.group import expiry
+from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.events import GroupRemoved, OffsetsRemoved
-from klamm.coordinator.group.phases import Phase
+from klamm.coordinator.group.offsets import expiry
 from klamm.coordinator.group.remembered import GroupForgotten, OffsetForgotten
 from klamm.protocol.errors import ErrorCode
 from unit.coordinator.asking import subscription

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from klamm.coordinator.group.live import Live
+from klamm.coordinator.group.classic.live import Live
 from klamm.protocol.errors import NO_ERROR, ErrorCode
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from klamm.coordinator.group.live import Live, Member
+from klamm.coordinator.group.classic.live import Live, Member
 from klamm.coordinator.group.remembered import GroupRegistered, RegisteredMember
 
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from klamm.coordinator.group.checks import membership_error
+from klamm.coordinator.group.classic.checks import membership_error
+from klamm.coordinator.group.classic.live import Live, Member
+from klamm.coordinator.group.classic.notes import MembersRemoved, PendingForgotten
+from klamm.coordinator.group.classic.phases import Phase
+from klamm.coordinator.group.classic.rebalance import prepare_rebalance, triggered_by
 from klamm.coordinator.group.draft import Draft, GroupOutcome, reply
 from klamm.coordinator.group.events import Cause
-from klamm.coordinator.group.live import Live, Member
-from klamm.coordinator.group.notes import MembersRemoved, PendingForgotten
-from klamm.coordinator.group.phases import Phase
-from klamm.coordinator.group.rebalance import prepare_rebalance, triggered_by
 from klamm.coordinator.group.signals import JoinCheck
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.coordinator.group.phases import Phase
+from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.topics import KnownTopic
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.offset_commit import (

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from klamm.coordinator.group.checks import registration_error
+from klamm.coordinator.group.classic.checks import registration_error
+from klamm.coordinator.group.classic.live import NEW_MEMBER_TIMEOUT_MS, JoinProtocol, Live, Member, Parked
+from klamm.coordinator.group.classic.notes import MemberReplaced
+from klamm.coordinator.group.classic.phases import Phase
+from klamm.coordinator.group.classic.rebalance import members_list, prepare_rebalance, triggered_by
+from klamm.coordinator.group.classic.registration import registration
+from klamm.coordinator.group.classic.vote import vote
 from klamm.coordinator.group.draft import Draft, GroupOutcome, reply
 from klamm.coordinator.group.events import Cause, MemberFenced
-from klamm.coordinator.group.live import NEW_MEMBER_TIMEOUT_MS, JoinProtocol, Live, Member, Parked
-from klamm.coordinator.group.notes import MemberReplaced
-from klamm.coordinator.group.phases import Phase
-from klamm.coordinator.group.rebalance import members_list, prepare_rebalance, triggered_by
-from klamm.coordinator.group.registration import registration
 from klamm.coordinator.group.signals import JoinCheck, ReplacementRefused, SessionOver
 from klamm.coordinator.group.state import GroupState
-from klamm.coordinator.group.vote import vote
 from klamm.coordinator.runtime.outcome import Context
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse

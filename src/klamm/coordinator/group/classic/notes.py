@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, assert_never
 
-from klamm.coordinator.group.live import (
+from klamm.coordinator.group.classic.live import (
     InitialDelay,
     JoinProtocol,
     Live,
@@ -13,7 +13,7 @@ from klamm.coordinator.group.live import (
     Parked,
     Rebalance,
 )
-from klamm.coordinator.group.phases import NEXT_PHASES, Phase
+from klamm.coordinator.group.classic.phases import NEXT_PHASES, Phase
 from klamm.coordinator.group.state import NOBODY, GroupState, StagedCommit
 from klamm.coordinator.runtime.timers import Timer
 from klamm.records.core import Replaced

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.events import MemberFenced
-from klamm.coordinator.group.phases import Phase
 from klamm.protocol.errors import ErrorCode
 from unit.coordinator.asking import assignment, subscription
 from unit.coordinator.driver import World

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from klamm.coordinator.group.classic.live import Live, Trigger
+from klamm.coordinator.group.classic.notes import MembersRemoved, PendingForgotten
+from klamm.coordinator.group.classic.phases import COMPLETING, PREPARING, STABLE
+from klamm.coordinator.group.classic.rebalance import NOTHING, prepare_rebalance
 from klamm.coordinator.group.draft import Draft, GroupOutcome
 from klamm.coordinator.group.events import Cause
-from klamm.coordinator.group.live import Live, Trigger
-from klamm.coordinator.group.notes import MembersRemoved, PendingForgotten
-from klamm.coordinator.group.phases import COMPLETING, PREPARING, STABLE
-from klamm.coordinator.group.rebalance import NOTHING, prepare_rebalance
 from klamm.coordinator.group.signals import JoinCheck, OverCapacity
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.coordinator.group.live import Live
-from klamm.coordinator.group.notes import GroupDropped, GroupOpened
-from klamm.coordinator.group.phases import Phase
+from klamm.coordinator.group.classic.live import Live
+from klamm.coordinator.group.classic.notes import GroupDropped, GroupOpened
+from klamm.coordinator.group.classic.phases import Phase
 from klamm.protocol.api import ApiKey
 from klamm.protocol.codec import response_decoder, response_encoder
 from klamm.protocol.errors import ErrorCode

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.draft import GroupOutcome, reply
-from klamm.coordinator.group.phases import Phase
 from klamm.coordinator.group.state import Group, GroupState
 from klamm.coordinator.runtime.outcome import Context
 from klamm.protocol.errors import ErrorCode

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from klamm.coordinator.group.checks import membership_error, registration_error
+from klamm.coordinator.group.classic.checks import membership_error, registration_error
+from klamm.coordinator.group.classic.live import Live, Parked
+from klamm.coordinator.group.classic.notes import Assigned, Synced, SyncParked
+from klamm.coordinator.group.classic.phases import COMPLETING, DEAD, PREPARING, STABLE
+from klamm.coordinator.group.classic.rebalance import NOTHING, prepare_rebalance, triggered_by
+from klamm.coordinator.group.classic.registration import registration
 from klamm.coordinator.group.draft import Draft, GroupOutcome, reply
 from klamm.coordinator.group.events import Cause, RebalanceCompleted
-from klamm.coordinator.group.live import Live, Parked
-from klamm.coordinator.group.notes import Assigned, Synced, SyncParked
-from klamm.coordinator.group.phases import COMPLETING, DEAD, PREPARING, STABLE
-from klamm.coordinator.group.rebalance import NOTHING, prepare_rebalance, triggered_by
-from klamm.coordinator.group.registration import registration
 from klamm.coordinator.group.signals import AssignmentDurable, AssignmentRefused
 from klamm.coordinator.group.state import Group, GroupState
 from klamm.coordinator.runtime.outcome import Context, Outcome

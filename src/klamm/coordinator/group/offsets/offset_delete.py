@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from klamm.coordinator.group.checks import commit_error
+from klamm.coordinator.group.classic.checks import commit_error
+from klamm.coordinator.group.classic.live import Live
+from klamm.coordinator.group.classic.phases import Phase
+from klamm.coordinator.group.classic.vote import CONSUMER
 from klamm.coordinator.group.draft import GroupOutcome, reply
-from klamm.coordinator.group.live import Live
-from klamm.coordinator.group.phases import Phase
 from klamm.coordinator.group.remembered import OffsetForgotten
 from klamm.coordinator.group.signals import DeletionRefused
 from klamm.coordinator.group.state import GroupState
-from klamm.coordinator.group.vote import CONSUMER
 from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from klamm.coordinator.group.classic.notes import MembersRemoved, PendingForgotten
+from klamm.coordinator.group.classic.phases import Phase
+from klamm.coordinator.group.classic.rebalance import NOTHING, prepare_rebalance, triggered_by
 from klamm.coordinator.group.draft import Draft, GroupOutcome
 from klamm.coordinator.group.events import Cause, MemberRemoved
-from klamm.coordinator.group.notes import MembersRemoved, PendingForgotten
-from klamm.coordinator.group.phases import Phase
-from klamm.coordinator.group.rebalance import NOTHING, prepare_rebalance, triggered_by
 from klamm.coordinator.group.signals import JoinCheck, PendingOver, SessionOver, SyncTimeUp
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.events import MemberRemoved
-from klamm.coordinator.group.phases import Phase
 from klamm.protocol.errors import ErrorCode
 from unit.coordinator.driver import World
 

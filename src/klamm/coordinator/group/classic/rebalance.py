@@ -7,21 +7,21 @@ from dataclasses import replace
 from functools import partial
 
 from klamm.coordinator.group import events
-from klamm.coordinator.group.draft import Draft, GroupOutcome
-from klamm.coordinator.group.events import Cause
-from klamm.coordinator.group.live import InitialDelay, Live, Member, Rebalance, Trigger
-from klamm.coordinator.group.notes import (
+from klamm.coordinator.group.classic.live import InitialDelay, Live, Member, Rebalance, Trigger
+from klamm.coordinator.group.classic.notes import (
     DelayExtended,
     GenerationStarted,
     GroupEmptied,
     MembersRemoved,
     RebalancePrepared,
 )
-from klamm.coordinator.group.phases import COMPLETING, EMPTY, PREPARING
+from klamm.coordinator.group.classic.phases import COMPLETING, EMPTY, PREPARING
+from klamm.coordinator.group.classic.vote import topics_of, vote
+from klamm.coordinator.group.draft import Draft, GroupOutcome
+from klamm.coordinator.group.events import Cause
 from klamm.coordinator.group.remembered import GroupRegistered
 from klamm.coordinator.group.signals import EmptyingRefused, JoinCheck, JoinTimeUp
 from klamm.coordinator.group.state import GroupState
-from klamm.coordinator.group.vote import topics_of, vote
 from klamm.coordinator.runtime.outcome import Context, Outcome, Reply
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from klamm.coordinator.group.checks import commit_error, membership_error
+from klamm.coordinator.group.classic.checks import commit_error, membership_error
+from klamm.coordinator.group.classic.notes import OffsetsStaged
+from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.draft import GroupOutcome, reply
-from klamm.coordinator.group.notes import OffsetsStaged
-from klamm.coordinator.group.phases import Phase
 from klamm.coordinator.group.signals import CommitRefused
 from klamm.coordinator.group.state import Group, GroupState
 from klamm.coordinator.runtime.outcome import Context, Outcome

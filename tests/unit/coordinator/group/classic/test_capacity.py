@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.config import GroupConfig
-from klamm.coordinator.group.phases import Phase
 from klamm.protocol.errors import ErrorCode
 from unit.coordinator.driver import World
 

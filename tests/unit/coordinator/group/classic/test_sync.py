@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.events import RebalanceCompleted
-from klamm.coordinator.group.phases import Phase
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.types import TopicPartition
 from unit.coordinator.asking import assignment

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from klamm.coordinator.group.classic.notes import ExpiryQueued, GroupDropped, Note
+from klamm.coordinator.group.classic.phases import Phase
+from klamm.coordinator.group.classic.vote import CONSUMER
 from klamm.coordinator.group.draft import GroupOutcome
 from klamm.coordinator.group.events import Cause, GroupEvent, GroupRemoved, OffsetsRemoved
-from klamm.coordinator.group.notes import ExpiryQueued, GroupDropped, Note
-from klamm.coordinator.group.phases import Phase
+from klamm.coordinator.group.offsets.tombstones import offset_keys
 from klamm.coordinator.group.remembered import GroupForgotten, GroupRecord, OffsetForgotten
 from klamm.coordinator.group.signals import ExpiryDue, ExpiryRefused, TopicDeleted
 from klamm.coordinator.group.state import Group, GroupState
-from klamm.coordinator.group.tombstones import offset_keys
-from klamm.coordinator.group.vote import CONSUMER
 from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.coordinator.runtime.timers import TimerChange
 

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from klamm.coordinator.group.capacity import has_room, turn_away
-from klamm.coordinator.group.draft import Draft, GroupOutcome, reply
-from klamm.coordinator.group.events import Cause
-from klamm.coordinator.group.live import NEW_MEMBER_TIMEOUT_MS, JoinProtocol, Live, Member, Parked
-from klamm.coordinator.group.notes import GroupOpened, IdHandedOut, MemberAdded, MemberRejoined, Note
-from klamm.coordinator.group.phases import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
-from klamm.coordinator.group.rebalance import (
+from klamm.coordinator.group.classic.capacity import has_room, turn_away
+from klamm.coordinator.group.classic.live import NEW_MEMBER_TIMEOUT_MS, JoinProtocol, Live, Member, Parked
+from klamm.coordinator.group.classic.notes import GroupOpened, IdHandedOut, MemberAdded, MemberRejoined, Note
+from klamm.coordinator.group.classic.phases import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
+from klamm.coordinator.group.classic.rebalance import (
     longest_rebalance_ms,
     members_list,
     prepare_rebalance,
     triggered_by,
 )
+from klamm.coordinator.group.classic.static_members import replace_static_member
+from klamm.coordinator.group.draft import Draft, GroupOutcome, reply
+from klamm.coordinator.group.events import Cause
 from klamm.coordinator.group.signals import JoinCheck, PendingOver, SessionOver
 from klamm.coordinator.group.state import NOBODY, Group, GroupState
-from klamm.coordinator.group.static_members import replace_static_member
 from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.coordinator.runtime.timers import Timer
 from klamm.protocol.errors import NO_ERROR, ErrorCode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from klamm.coordinator.group.phases import Phase
+from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.signals import JoinTimeUp, SyncTimeUp
 from klamm.coordinator.runtime.timers import Timer
 

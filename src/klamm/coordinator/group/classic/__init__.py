@@ -1,0 +1,1 @@
+"""The classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and the five states."""
