@@ -61,6 +61,9 @@ class Bench:
 
     def tell(self, event: object) -> None: ...
 
+    def act(self, shard: Shard[Any, Any], action: object) -> None:
+        raise AssertionError(f"groups do nothing outside their shard: {action!r}")
+
     def wake(self, at_ms: int) -> None: ...
 
     def load(self, shard: Shard[Any, Any]) -> None:

@@ -191,6 +191,9 @@ class Node:
     def tell(self, event: object) -> None:
         """Nobody asks why here."""
 
+    def act(self, shard: Shard[Any, Any], action: object) -> None:
+        raise AssertionError(f"groups do nothing outside their shard: {action!r}")
+
     def wake(self, at_ms: int) -> None:
         self.loop.call_at(at_ms / 1000, self._tick)
 

@@ -38,6 +38,28 @@ IMPLIED: Final[Mapping[str, Mapping[str, Callable[[int], bool]]]] = {
     "ProduceRequest": {
         "allows_zstd": lambda version: version >= 7,
         "uses_topic_ids": lambda version: version >= 13,
+        "knows_transaction_abortable": lambda version: version >= 11,
+        "adds_partitions": lambda version: version >= 12,  # KIP-890: a produce is its own AddPartitionsToTxn
+    },
+    "InitProducerIdRequest": {
+        "knows_producer_fenced": lambda version: version >= 4,
+        "knows_two_phase_commit": lambda version: version >= 6,
+    },
+    "AddPartitionsToTxnRequest": {
+        "is_batched": lambda version: version >= 4,  # from brokers
+        "knows_producer_fenced": lambda version: version >= 2,
+        "knows_transaction_abortable": lambda version: version >= 5,
+    },
+    "AddOffsetsToTxnRequest": {"knows_producer_fenced": lambda version: version >= 2},
+    "EndTxnRequest": {
+        "knows_producer_fenced": lambda version: version >= 2,
+        "bumps_epoch": lambda version: version >= 5,  # KIP-890: the answer brings the next epoch
+    },
+    "TxnOffsetCommitRequest": {
+        "knows_member": lambda version: version >= 3,  # KIP-447: fenced by generation and member
+        "knows_load_in_progress": lambda version: version >= 2,
+        "knows_transaction_abortable": lambda version: version >= 4,
+        "adds_offsets": lambda version: version >= 5,  # KIP-890: it is its own AddOffsetsToTxn
     },
     "FetchRequest": {
         "uses_topic_ids": lambda version: version >= 13,

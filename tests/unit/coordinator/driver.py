@@ -81,6 +81,9 @@ class World(Asking):
         assert isinstance(event, GroupEvent)
         self.events.append(event)
 
+    def act(self, shard: Shard[Any, Any], action: object) -> None:
+        raise AssertionError(f"groups do nothing outside their shard: {action!r}")
+
     def wake(self, at_ms: int) -> None:
         assert at_ms >= self.clock.now_ms()
 

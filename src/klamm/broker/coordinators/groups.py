@@ -161,6 +161,9 @@ class Groups:
             self.expired_offsets += group_event.count
         self._events.tell(group_event)
 
+    def act(self, shard: Shard[Any, Any], action: object) -> None:
+        raise AssertionError(f"groups do nothing outside their shard: {action!r}")
+
     def wake(self, at_ms: int) -> None:
         if self._timer is not None:
             if self._timer_at_ms <= at_ms:

@@ -113,6 +113,47 @@ _ITEMS: Final[Mapping[ApiKey, tuple[Items, ...]]] = {
             Items("partitions", "partition_result", "PartitionResult", {"partition_id": ""}),
         ),
     ),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (
+        Items(
+            "transactions", "results_by_transaction", "AddPartitionsToTxnResult", _named("transactional_id"),
+            Items(
+                "topics", "topic_results", "AddPartitionsToTxnTopicResult", _named("name"),
+                Items(
+                    "partitions", "results_by_partition", "AddPartitionsToTxnPartitionResult",
+                    {"partition_index": ""},
+                ),
+            ),
+        ),
+        Items(
+            "v3_and_below_topics", "results_by_topic_v3_and_below", "AddPartitionsToTxnTopicResult",
+            _named("name"),
+            Items(
+                "partitions", "results_by_partition", "AddPartitionsToTxnPartitionResult",
+                {"partition_index": ""},
+            ),
+        ),
+    ),
+    ApiKey.WRITE_TXN_MARKERS: (
+        Items(
+            "markers", "markers", "WritableTxnMarkerResult", _named("producer_id"),
+            Items(
+                "topics", "topics", "WritableTxnMarkerTopicResult", _named("name"),
+                Items(
+                    "partition_indexes", "partitions", "WritableTxnMarkerPartitionResult",
+                    {"partition_index": ""},
+                ),
+            ),
+        ),
+    ),
+    ApiKey.TXN_OFFSET_COMMIT: (
+        Items(
+            "topics", "topics", "TxnOffsetCommitResponseTopic", _named("name"),
+            Items("partitions", "partitions", "TxnOffsetCommitResponsePartition", _named("partition_index")),
+        ),
+    ),
+    ApiKey.DESCRIBE_TRANSACTIONS: (
+        Items("transactional_ids", "transaction_states", "TransactionState", {"transactional_id": ""}),
+    ),
     ApiKey.DESCRIBE_PRODUCERS: (
         Items(
             "topics", "topics", "TopicResponse", _named("name"),
@@ -158,5 +199,6 @@ def _failed_items(messages: Any, row: Items, requested: Any, code: int) -> list[
 
 
 def _set_error(message: Any, code: int) -> None:
-    if hasattr(message, "error_code"):
-        message.error_code = int(code)
+    for name in ("error_code", "partition_error_code"):
+        if hasattr(message, name):
+            setattr(message, name, int(code))

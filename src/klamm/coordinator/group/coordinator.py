@@ -132,6 +132,9 @@ class GroupCoordinator:
     def tell(self, event: object) -> None:
         self._host.tell(event)
 
+    def act(self, shard: Shard[Any, Any], action: object) -> None:
+        self._host.act(shard, action)
+
     def wake(self, at_ms: int) -> None:
         self._host.wake(at_ms)
 

@@ -41,6 +41,7 @@ class Outcome(Generic[Record, Note]):
     timers: Sequence[TimerChange] = ()
     renewed: Timer | None = None  # its period starts anew
     replies: Sequence[Reply] = ()  # sent when all that the decision saw is durable
+    actions: Sequence[object] = ()  # work outside, begun when the replies may go; its result is a signal
     events: Sequence[object] = ()  # told to whoever watches; nothing depends on them
     then: Sequence[object] = ()  # signals decided next, on the result, within the same turn
     once_durable: Sequence[object] = ()  # signals decided when the records are durable

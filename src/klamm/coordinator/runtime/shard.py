@@ -12,7 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from klamm.coordinator.runtime.log import AppendRefusedError, CoordinatorLog, LogUnavailableError
 from klamm.coordinator.runtime.machine import CorruptLogError, Machine
@@ -42,6 +42,10 @@ class Host(Protocol):
         """Something happened that people will ask about."""
         ...
 
+    def act(self, shard: Shard[Any, Any], action: object) -> None:
+        """Do work outside the shard, such as writing to other partitions; its result enters as a signal."""
+        ...
+
     def wake(self, at_ms: int) -> None:
         """Call `tick` at this instant; earlier than was asked for before."""
         ...
@@ -67,6 +71,7 @@ class _Held(NamedTuple):
     offset: int  # everything below must be durable
     replies: Sequence[Reply]
     signals: Sequence[object]
+    actions: Sequence[object]
     since_ms: int
 
 
@@ -159,7 +164,7 @@ class Shard(Generic[Record, Note]):
         """Answer what is held back and what is parked with an error."""
         send = self._host.send
         held, self._held = self._held, deque()
-        for _, replies, _, _ in held:
+        for _, replies, _, _, _ in held:
             for token, response in replies:
                 send(token, self.machine.as_error(response, error_code))
         if self.status is ACTIVE:
@@ -213,9 +218,11 @@ class Shard(Generic[Record, Note]):
         durable_offset = self._durable_offset
         held, send = self._held, self._host.send
         while held and held[0][0] <= durable_offset:
-            _, replies, signals, _ = held.popleft()
+            _, replies, signals, actions, _ = held.popleft()
             for token, response in replies:
                 send(token, response)
+            for action in actions:
+                self._host.act(self, action)
             for signal in signals:
                 self.signal(signal, now())
                 held = self._held  # a rebuild made a new one
@@ -274,7 +281,9 @@ class Shard(Generic[Record, Note]):
         if is_durable:
             for token, response in outcome.replies:
                 self._host.send(token, response)
-        elif outcome.replies or outcome.once_durable:
+            for action in outcome.actions:
+                self._host.act(self, action)
+        elif outcome.replies or outcome.once_durable or outcome.actions:
             self._hold(outcome, seen_offset, context.now_ms)
         for event in outcome.events:
             self._host.tell(event)
@@ -287,7 +296,7 @@ class Shard(Generic[Record, Note]):
     def _hold(self, outcome: Outcome[Record, Note], seen_offset: int, now_ms: int) -> None:
         if self._held and self._held[-1].offset > seen_offset:
             seen_offset = self._held[-1].offset
-        self._held.append(_Held(seen_offset, outcome.replies, outcome.once_durable, now_ms))
+        self._held.append(_Held(seen_offset, outcome.replies, outcome.once_durable, outcome.actions, now_ms))
         if self._patience.due_at_ms is None:
             self._wait_from(now_ms)
 

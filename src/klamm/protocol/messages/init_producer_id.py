@@ -15,6 +15,8 @@ class InitProducerIdRequest:
     producer_epoch: int = -1
     enable2_pc: bool = False
     keep_prepared_txn: bool = False
+    knows_producer_fenced: bool = False  # what the version implies
+    knows_two_phase_commit: bool = False  # what the version implies
 
 
 @dataclass(slots=True)

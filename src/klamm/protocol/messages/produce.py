@@ -35,6 +35,8 @@ class ProduceRequest:
     topic_data: Sequence[TopicProduceData] = ()
     allows_zstd: bool = False  # what the version implies
     uses_topic_ids: bool = False  # what the version implies
+    knows_transaction_abortable: bool = False  # what the version implies
+    adds_partitions: bool = False  # what the version implies
 
 
 @dataclass(slots=True)

@@ -38,7 +38,7 @@ def error_codes(message: Any) -> list[int]:
     found = []
     for field in dataclasses.fields(message):
         value = getattr(message, field.name)
-        if field.name == "error_code":
+        if field.name in ("error_code", "partition_error_code"):
             found.append(value)
         elif isinstance(value, list | tuple):
             found += [code for item in value if dataclasses.is_dataclass(item) for code in error_codes(item)]
