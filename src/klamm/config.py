@@ -2,13 +2,14 @@
 
 Broker, topic and client configuration share these definitions. Four places may name a setting, and the
 later one wins: its default, a file (Java properties or TOML), the environment, a flag `name=value`.
-In the environment `log.retention.ms` is written `KLAMM_LOG_RETENTION_MS`, and klamm's own `klamm.flush` is
-`KLAMM_FLUSH`.
+In the environment `log.retention.ms` is written `KLAMM_SET_LOG_RETENTION_MS`, and klamm's own
+`klamm.flush` is `KLAMM_SET_FLUSH`.
 """
 
 from __future__ import annotations
 
 import difflib
+import logging
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,9 +24,12 @@ LONG_MAX: Final = 2**63 - 1
 LONG_MIN: Final = -(2**63)
 DOUBLE_MAX: Final = 1.7976931348623157e308
 
-ENVIRONMENT_PREFIX: Final = "KLAMM_"
-# These steer the program, they are not settings.
-RESERVED_ENVIRONMENT: Final = frozenset({"KLAMM_PURE", "KLAMM_CONFIG"})
+# Longer than KLAMM_: other variables start like that too, such as KLAMM_BOOTSTRAP, or KLAMM_SERVICE_HOST,
+# which Kubernetes sets in every pod beside a service called klamm.
+ENVIRONMENT_PREFIX: Final = "KLAMM_SET_"
+_NEAR_PREFIX: Final = "KLAMM_"
+
+_log = logging.getLogger(__name__)
 
 
 class Kind(IntEnum):
@@ -406,21 +410,40 @@ def _unescape(text: str) -> str:
 
 
 def from_environment(environ: Mapping[str, str], definition: Definition) -> dict[str, str]:
-    """`KLAMM_LOG_RETENTION_MS=1` is `log.retention.ms`; `KLAMM_FLUSH=os` is `klamm.flush`."""
+    """`KLAMM_SET_LOG_RETENTION_MS=1` is `log.retention.ms`; `KLAMM_SET_FLUSH=os` is `klamm.flush`.
+
+    Raises ConfigError for an unknown setting. A variable that lacks `SET_` only is ignored with a warning.
+    """
     found: dict[str, str] = {}
     for variable, value in environ.items():
-        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in RESERVED_ENVIRONMENT:
-            continue
-        name = variable.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", ".")
-        if not definition.knows(name) and definition.knows(f"klamm.{name}"):
-            name = f"klamm.{name}"
-        if not definition.knows(name):
-            variables = (
-                ENVIRONMENT_PREFIX + known.upper().replace(".", "_") for known in definition.settings
-            )
-            raise unknown_name(variable, variables)
-        found[name] = value
+        if variable.startswith(ENVIRONMENT_PREFIX):
+            name = _setting_of(variable.removeprefix(ENVIRONMENT_PREFIX), definition)
+            if name is None:
+                variables = (
+                    ENVIRONMENT_PREFIX + known.upper().replace(".", "_") for known in definition.settings
+                )
+                raise unknown_name(variable, variables)
+            found[name] = value
+        elif variable.startswith(_NEAR_PREFIX):
+            rest = variable.removeprefix(_NEAR_PREFIX)
+            if _setting_of(rest, definition) is not None:
+                _log.warning(
+                    "environment variable %s ignored: settings are read from %s<NAME>, write %s%s",
+                    variable,
+                    ENVIRONMENT_PREFIX,
+                    ENVIRONMENT_PREFIX,
+                    rest,
+                )
     return found
+
+
+def _setting_of(text: str, definition: Definition) -> str | None:
+    """The setting that `LOG_RETENTION_MS` names; None when there is none."""
+    name = text.lower().replace("_", ".")
+    for candidate in (name, f"klamm.{name}"):
+        if definition.knows(candidate):
+            return candidate
+    return None
 
 
 def from_flags(flags: Iterable[str]) -> dict[str, str]:

@@ -121,7 +121,7 @@ def test_settings_come_from_file_environment_and_flags(start: Start, tmp_path: P
     file.write_text("num.partitions=2\nlog.segment.bytes=2048\nlog.retention.bytes=3\n")
     process = start(
         "--memory", "--listen", "127.0.0.1:0", "--config", str(file), "--set", "log.retention.bytes=5",
-        KLAMM_LOG_SEGMENT_BYTES="4096", KLAMM_LOG_RETENTION_BYTES="4",
+        KLAMM_SET_LOG_SEGMENT_BYTES="4096", KLAMM_SET_LOG_RETENTION_BYTES="4",
     )  # fmt: skip
     address, _ = serving(process)
     names = ["num.partitions", "log.segment.bytes", "log.retention.bytes"]

@@ -256,18 +256,29 @@ def test_toml_that_is_no_setting_is_refused(text: str) -> None:
 
 
 def test_the_environment_spells_names_in_capitals() -> None:
-    environ = {
-        "KLAMM_LOG_RETENTION_MS": "5",
-        "KLAMM_FLUSH": "os",
-        "KLAMM_PURE": "1",
-        "HOME": "/root",
-    }
+    environ = {"KLAMM_SET_LOG_RETENTION_MS": "5", "KLAMM_SET_FLUSH": "os", "HOME": "/home/klamm"}
     assert from_environment(environ, DEFINITION) == {"log.retention.ms": "5", "klamm.flush": "os"}
 
 
 def test_a_misspelled_variable_is_answered_with_the_nearest_one() -> None:
-    with pytest.raises(ConfigError, match="did you mean KLAMM_LOG_RETENTION_MS"):
-        from_environment({"KLAMM_LOG_RETENTION_MSS": "5"}, DEFINITION)
+    with pytest.raises(ConfigError, match="did you mean KLAMM_SET_LOG_RETENTION_MS"):
+        from_environment({"KLAMM_SET_LOG_RETENTION_MSS": "5"}, DEFINITION)
+
+
+@pytest.mark.parametrize(
+    "variable",
+    ["KLAMM_BOOTSTRAP", "KLAMM_CACHE", "KLAMM_PURE", "KLAMM_SERVICE_HOST", "KLAMM_PORT_9092_TCP_ADDR"],
+)
+def test_variables_of_others_are_no_settings(variable: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert from_environment({variable: "10.0.0.1"}, DEFINITION) == {}
+    assert not caplog.records
+
+
+def test_a_setting_without_the_whole_prefix_is_ignored_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert from_environment({"KLAMM_LOG_RETENTION_MS": "5"}, DEFINITION) == {}
+    assert "write KLAMM_SET_LOG_RETENTION_MS" in caplog.text
 
 
 def test_flags_are_name_and_value() -> None:
@@ -281,7 +292,7 @@ def test_flags_beat_the_environment_which_beats_the_file(tmp_path: Path) -> None
     # Given the same settings in three places
     file = tmp_path / "server.properties"
     file.write_text("num.partitions=2\nklamm.flush=os\nlog.retention.ms=1\n", encoding="utf-8")
-    environ = {"KLAMM_LOG_RETENTION_MS": "2", "KLAMM_NUM_PARTITIONS": "3"}
+    environ = {"KLAMM_SET_LOG_RETENTION_MS": "2", "KLAMM_SET_NUM_PARTITIONS": "3"}
     # When they are merged
     merged = merge(load_file(file), from_environment(environ, DEFINITION), from_flags(["num.partitions=4"]))
     # Then the later place wins

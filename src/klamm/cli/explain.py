@@ -20,7 +20,7 @@ from klamm.cli.cluster import (
     print_json,
 )
 from klamm.cli.failures import fail
-from klamm.cli.story import chapters, clock_time, summary
+from klamm.cli.story import chapters, clock_time, summary, told_once
 from klamm.client.admin.offsets import EARLIEST, LATEST
 from klamm.client.consumer.consumer import Consumer
 from klamm.errors import KlammError
@@ -46,7 +46,7 @@ def explain(
       klamm groups explain billing --last 10 --json
     """
     events = [event for event in read_events(bootstrap, timeout) if event.get("group_id") == group]
-    story = chapters(events)
+    story = chapters(events) if as_json else told_once(chapters(events))
     shown = story[-last:] if last > 0 else story
     if as_json:
         print_json([dict(chapter.event) for chapter in shown])

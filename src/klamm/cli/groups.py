@@ -19,7 +19,7 @@ from klamm.cli.cluster import (
 )
 from klamm.cli.explain import explain
 from klamm.cli.failures import MISUSED, fail
-from klamm.cli.lag import PartitionLag, lag_of
+from klamm.cli.lag import PartitionLag, lag_of, lag_text, total_lag
 from klamm.client.admin.model import GroupDescription
 from klamm.errors import KlammError
 
@@ -101,17 +101,16 @@ def _as_json(group: GroupDescription, lags: list[PartitionLag]) -> dict[str, Any
         "assignor": group.protocol,
         "coordinator": group.coordinator_id,
         "members": len(group.members),
-        "lag": sum(item.lag or 0 for item in lags),
+        "lag": total_lag(lags),
         "partitions": [item.as_json() for item in lags],
     }
 
 
 def _print(group: GroupDescription, lags: list[PartitionLag]) -> None:
-    total = sum(item.lag or 0 for item in lags)
     parts = [f"{group.group_id}: {group.state}", f"{len(group.members)} member(s)"]
     if group.protocol:
         parts.append(f"assignor {group.protocol}")
-    parts += [f"coordinator {group.coordinator_id}", f"lag {total}"]
+    parts += [f"coordinator {group.coordinator_id}", f"lag {lag_text(lags)}"]
     typer.echo("  ".join(parts))
     print_table(
         ("topic", "partition", "committed", "end", "lag", "member", "client", "host"),

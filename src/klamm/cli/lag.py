@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +73,21 @@ def lag_of(admin: Admin, group: GroupDescription) -> list[PartitionLag]:
         )
         for partition in partitions
     ]
+
+
+def total_lag(lags: Sequence[PartitionLag]) -> int | None:
+    """The sum over the partitions whose lag is known; None when none is."""
+    known = [item.lag for item in lags if item.lag is not None]
+    return sum(known) if known else None
+
+
+def lag_text(lags: Sequence[PartitionLag]) -> str:
+    """The total for people: a partition without a committed offset has no lag that could be counted."""
+    total = total_lag(lags)
+    unknown = sum(item.lag is None for item in lags)
+    if total is None:
+        return "unknown"
+    return f"{total} + {unknown} partition(s) without a committed offset" if unknown else str(total)
 
 
 def _end(found: ListedOffset | KlammError | None) -> int | None:

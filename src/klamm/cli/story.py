@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import Any, Final
 
 Event = Mapping[str, Any]
@@ -26,6 +27,32 @@ def chapters(events: Iterable[Event]) -> list[Chapter]:
     """The events in order of time, one sentence each."""
     ordered = sorted(events, key=lambda event: _number(event, "timestamp_ms"))
     return [Chapter(_number(event, "timestamp_ms"), sentence(event), event) for event in ordered]
+
+
+def told_once(story: Sequence[Chapter]) -> list[Chapter]:
+    """One chapter per departure: what is said again by the event right behind it is left out.
+
+    When a member leaves, the broker records its removal, the beginning of a rebalance and, for the last
+    member, the empty group: three events with one time, one member and one cause.
+    """
+    kept: list[Chapter] = []
+    for chapter, following in zip_longest(story, story[1:]):
+        kind = chapter.event.get("type")
+        is_repeated = (
+            following is not None
+            and following.event.get("type") in _REPEATED_BY.get(str(kind), ())
+            and all(chapter.event.get(name) == following.event.get(name) for name in _SAME_DEPARTURE)
+        )
+        if not is_repeated:
+            kept.append(chapter)
+    return kept
+
+
+_REPEATED_BY: Final = {
+    "member_removed": ("rebalance_started", "group_emptied"),
+    "rebalance_started": ("group_emptied",),
+}
+_SAME_DEPARTURE: Final = ("timestamp_ms", "member_id", "cause")
 
 
 def sentence(event: Event) -> str:

@@ -14,7 +14,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 @app.command(
     epilog="Settings have Kafka's own names. The later wins: --config FILE, then the environment "
-    "(KLAMM_LOG_RETENTION_MS=60000 sets log.retention.ms), then --set."
+    "(KLAMM_SET_LOG_RETENTION_MS=60000 sets log.retention.ms), then --set."
 )
 def up(
     listen: Annotated[

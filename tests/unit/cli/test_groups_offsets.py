@@ -151,6 +151,24 @@ def test_the_lag_is_what_is_written_and_not_committed(scene: Scene) -> None:
     assert scene.group in {item["group"] for item in scene.json("groups", "describe", "--all")}
 
 
+def test_a_lag_that_is_not_known_is_not_shown_as_zero(scene: Scene) -> None:
+    # Given a member that has read nothing and committed nothing, because it starts at the end
+    settings = {"bootstrap.servers": scene.bootstrap, "group.id": scene.group, "enable.auto.commit": False}
+    with klamm.Consumer(scene.topic, config=settings) as consumer:
+        while not consumer.assignment():
+            consumer.poll(0.1)
+        (described,) = scene.json("groups", "describe", scene.group)
+        assert described["lag"] is None
+        assert [row["lag"] for row in described["partitions"]] == [None, None]
+        assert "lag unknown" in scene.says("groups", "describe", scene.group)
+        # When one of the two partitions has a committed offset, then the other is still not counted as read
+        consumer.commit_sync({klamm.TopicPartition(scene.topic, 0): 4})
+        (described,) = scene.json("groups", "describe", scene.group)
+        assert described["lag"] == 6
+        shown = scene.says("groups", "describe", scene.group)
+        assert "lag 6 + 1 partition(s) without a committed offset" in shown
+
+
 def test_groups_that_are_not_there_are_named_and_the_others_shown(scene: Scene) -> None:
     scene.commit(1, 1)
     done = scene.run("groups", "describe", scene.group, "nobody")

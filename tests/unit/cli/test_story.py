@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm.cli.story import chapters, clock_time, headline, sentence, summary
+from klamm.cli.story import chapters, clock_time, headline, sentence, summary, told_once
 from klamm.coordinator.group.events import (
     Cause,
     GroupEmptied,
@@ -117,3 +117,33 @@ def test_the_summary_counts_causes_and_time() -> None:
 
 def test_times_are_told_to_the_millisecond() -> None:
     assert clock_time(T + 7) == "2023-11-14 22:13:20.007"
+
+
+def test_one_departure_is_one_chapter() -> None:
+    # Given the three events that the departure of the last member leaves, and an older rebalance
+    departure: dict[str, Any] = {
+        "timestamp_ms": T + 9_000,
+        "member_id": "app-1",
+        "cause": str(Cause.MEMBER_LEFT),
+    }
+    older = [as_json(STARTED), as_json(COMPLETED)]
+    leaving = [
+        {"type": kind, **departure} for kind in ("member_removed", "rebalance_started", "group_emptied")
+    ]
+    # Then the last of the three stands for all
+    story = told_once(chapters([*older, *leaving]))
+    assert [chapter.event["type"] for chapter in story] == [
+        "rebalance_started",
+        "rebalance_completed",
+        "group_emptied",
+    ]
+
+
+def test_a_departure_that_begins_no_rebalance_is_still_a_chapter() -> None:
+    removed = {
+        "type": "member_removed",
+        "timestamp_ms": T,
+        "member_id": "app-9",
+        "cause": str(Cause.MEMBER_LEFT),
+    }
+    assert len(told_once(chapters([removed, as_json(STARTED)]))) == 2

@@ -155,7 +155,7 @@ class DemoSpark:
 
 def _environment() -> dict[str, str]:
     """Ours, less what a broker would take for settings; children find the same klamm."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("KLAMM_")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("KLAMM_SET_")}
     source = str(Path(__file__).parents[3])
     kept["PYTHONPATH"] = os.pathsep.join(filter(None, (source, kept.get("PYTHONPATH"))))
     return kept

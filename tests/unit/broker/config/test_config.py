@@ -37,7 +37,9 @@ def test_every_default_keeps_its_own_rule_and_every_setting_says_what_it_does() 
 def test_flags_beat_the_environment_which_beats_the_file(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("num.partitions=2\nlog.retention.hours=1\nklamm.flush=os\n", encoding="utf-8")
-    config = BrokerConfig.load(file, {"KLAMM_NUM_PARTITIONS": "3", "KLAMM_NODE_ID": "7"}, ["node.id=8"])
+    config = BrokerConfig.load(
+        file, {"KLAMM_SET_NUM_PARTITIONS": "3", "KLAMM_SET_NODE_ID": "7"}, ["node.id=8"]
+    )
     assert (config.num_partitions, config.node_id, config.klamm_flush) == (3, 8, "os")
     assert config.topic_config({}).retention_ms == 3_600_000
 

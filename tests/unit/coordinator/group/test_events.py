@@ -19,6 +19,7 @@ from klamm.coordinator.group.events import (
     line,
 )
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from unit.coordinator.asking import assignment, subscription
 from unit.coordinator.driver import World
 
@@ -43,6 +44,14 @@ def test_every_rebalance_names_what_began_it() -> None:
         Cause.MEMBER_JOINED,
     ]
     assert causes(world, MemberRemoved) == [Cause.SESSION_EXPIRED]
+
+
+def test_a_member_that_another_client_removes_did_not_leave() -> None:
+    world = World()
+    _, removed_id = world.stable(2)
+    request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(removed_id, reason="out of service")])
+    world.ask(request, client_id="admin")
+    assert causes(world, MemberRemoved) == [Cause.MEMBER_DISMISSED]
 
 
 def test_every_removal_names_its_cause() -> None:

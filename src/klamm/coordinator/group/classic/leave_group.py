@@ -46,7 +46,7 @@ def leave_group(state: GroupState, request: LeaveGroupRequest, context: Context)
         errors.append(error_code)
         if member_id in live.members and member_id not in removed:
             member = removed[member_id] = live.members[member_id]
-            cause = Cause.MEMBER_LEFT if leaver.member_id else Cause.MEMBER_DISMISSED
+            cause = Cause.MEMBER_LEFT if _leaves_itself(leaver, member, context) else Cause.MEMBER_DISMISSED
             draft.say_goodbye(live, (member,), cause, leaver.reason or "")
             trigger = trigger or triggered_by(member, cause, leaver.reason)
         elif member_id in live.pending and member_id not in forgotten:
@@ -67,6 +67,15 @@ def leave_group(state: GroupState, request: LeaveGroupRequest, context: Context)
     else:
         draft.answer(response)
     return draft.outcome()
+
+
+def _leaves_itself(leaver: MemberIdentity, member: Member, context: Context) -> bool:
+    """Whether the request comes from the member: an administrator names members by instance, or asks from
+    another client."""
+    return bool(leaver.member_id) and (context.client_id, context.client_host) == (
+        member.client_id,
+        member.client_host,
+    )
 
 
 def _leave(
