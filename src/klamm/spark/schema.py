@@ -42,13 +42,13 @@ def source_schema(includes_headers: bool) -> StructType:
     )
 
 
-def check_projection(schema: StructType, includes_headers: bool) -> None:
+def check_projection(schema: StructType, offered: StructType) -> None:
     """A schema given by the user picks columns; it cannot invent or convert any."""
-    known = {field.name: field.dataType for field in source_schema(includes_headers)}
+    known = {field.name: field.dataType for field in offered}
     if not schema.fields:
         raise ConfigError("schema", f"the schema has no column: write some of {', '.join(known)}")
     for field in schema.fields:
-        if field.name == "headers" and not includes_headers:
+        if field.name == "headers" and field.name not in known:
             raise ConfigError("schema", "column headers needs option includeHeaders=true")
         if field.name not in known:
             raise ConfigError("schema", f"there is no column {field.name}: write some of {', '.join(known)}")

@@ -16,9 +16,24 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from klamm.config import ConfigError
-from klamm.spark.options.options import includes_headers, sink_options, source_options
+from klamm.spark.decode.tables import table_schema
+from klamm.spark.options.names import Given
+from klamm.spark.options.options import (
+    SourceOptions,
+    decode_option,
+    includes_headers,
+    sink_options,
+    source_options,
+)
 from klamm.spark.schema import check_projection, check_sink_schema, source_schema
 from klamm.spark.setup.freezing import freeze_once
+
+
+def offered_schema(options: SourceOptions) -> StructType:
+    """All columns that a query with these options has."""
+    if options.decode is not None:
+        return table_schema(options.decode.format_name, options.decode.table)
+    return source_schema(options.includes_headers)
 
 
 class KlammDataSource(DataSource):
@@ -41,6 +56,9 @@ class KlammDataSource(DataSource):
             if has_end:
                 raise error  # only a batch has one, so a batch is meant
             source_options(self.options, is_streaming=True)
+        decode = decode_option(Given(self.options))
+        if decode is not None:
+            return table_schema(decode.format_name, decode.table)
         return source_schema(includes_headers(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -50,14 +68,14 @@ class KlammDataSource(DataSource):
 
         freeze_once()
         options = source_options(self.options, is_streaming=False)
-        check_projection(schema, options.includes_headers)
+        check_projection(schema, offered_schema(options))
         return (FilteringReader if options.pushes_filters else BatchReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         from klamm.spark.read.stream_reader import StreamReader  # noqa: PLC0415
 
         options = source_options(self.options, is_streaming=True)
-        check_projection(schema, options.includes_headers)
+        check_projection(schema, offered_schema(options))
         return StreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:

@@ -11,6 +11,7 @@ from klamm.client.config import ADMIN, CONSUMER, PRODUCER, ClientConfig
 from klamm.client.producer.settings import parse as parse_producer
 from klamm.config import INT_MAX, ConfigError, Definition
 from klamm.protocol.types import TopicPartition
+from klamm.spark.decode.tables import TOPICS, check_table
 from klamm.spark.options.limits import Limit, Named, check_order, ending_limit, starting_limit
 from klamm.spark.options.names import GROUP_ID, STRATEGIES, Given
 from klamm.spark.options.values import duration_ms, one_word, required_number, true_or_false, whole_number
@@ -36,6 +37,14 @@ class Subscription:
         if self.partitions is not None:
             return "assign=" + ", ".join(map(str, self.partitions))
         return "subscribe=" + ",".join(self.topics)
+
+
+@dataclass(frozen=True, slots=True)
+class Decode:
+    """Typed rows of a coordinator's topic instead of keys and values."""
+
+    format_name: str
+    table: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +73,16 @@ class SourceOptions:
     commit_error_is_fatal: bool
     max_wait_ms: int
     pushes_filters: bool
+    decode: Decode | None = None
 
     @property
     def is_read_committed(self) -> bool:
         return self.client.get("isolation.level") == "read_committed"
+
+    @property
+    def ends_where_stable(self) -> bool:
+        """Whether a range ends at the last stable offset: below it every transaction has its outcome."""
+        return self.is_read_committed or (self.decode is not None and self.is_streaming)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +98,28 @@ def includes_headers(options: Mapping[str, str]) -> bool:
     return true_or_false(Given(options), "includeHeaders", False)
 
 
+def decode_option(given: Given) -> Decode | None:
+    """Options `decode` and `table`, which decide the schema."""
+    if "decode" not in given:
+        if "table" in given:
+            raise ConfigError("table", f"option table needs option decode: one of {', '.join(TOPICS)}")
+        return None
+    format_name = one_word(given, "decode", tuple(TOPICS), "")
+    for name in ("includeHeaders", "filterPushdown"):
+        if true_or_false(given, name, False):
+            raise ConfigError(name, f"option {name} does not work with decode: leave it out")
+    for name in ("minPartitions", "maxRecordsPerPartition"):
+        if name in given:
+            # A transaction and its marker must be seen by the same task.
+            raise ConfigError(name, f"option {name} does not work with decode: each partition is one task")
+    return Decode(format_name, check_table(format_name, given.get("table")))
+
+
 def source_options(options: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
     """Read the options of a source; raises ConfigError that says what to write."""
     given = Given(options)
     given.check_source_names()
-    _refuse_later_source(given)
+    decode = decode_option(given)
     if is_streaming:
         _refuse_batch_only(given)
     start = starting_limit(given, is_streaming=is_streaming)
@@ -104,7 +136,7 @@ def source_options(options: Mapping[str, str], *, is_streaming: bool) -> SourceO
     commits = one_word(given, "commitOffsets", ("none", "progress", "transaction"), "none")
     _check_group(given, group_id, start, commits, is_streaming=is_streaming)
     return SourceOptions(
-        subscription=_subscription(given),
+        subscription=_subscription(given, decode),
         client=_client(given, CONSUMER),
         is_streaming=is_streaming,
         start=start,
@@ -127,11 +159,14 @@ def source_options(options: Mapping[str, str], *, is_streaming: bool) -> SourceO
         commit_error_is_fatal=one_word(given, "commitOffsets.onError", ("warn", "fail"), "warn") == "fail",
         max_wait_ms=required_number(given, "latestOffset.maxWaitMs", 100),
         pushes_filters=true_or_false(given, "filterPushdown", False),
+        decode=decode,
     )
 
 
-def _subscription(given: Given) -> Subscription:
+def _subscription(given: Given, decode: Decode | None) -> Subscription:
     named = [name for name in STRATEGIES if name in given]
+    if not named and decode is not None:
+        return Subscription(topics=(TOPICS[decode.format_name],))
     if len(named) != 1:
         found = " and ".join(named) or "none of them"
         raise ConfigError(
@@ -156,12 +191,6 @@ def _subscription(given: Given) -> Subscription:
             "subscribePattern", f"subscribePattern={text} is no regular expression: {error}"
         ) from None
     return Subscription(pattern=text)
-
-
-def _refuse_later_source(given: Given) -> None:
-    for name in ("decode", "table"):
-        if name in given:
-            raise ConfigError(name, f"option {name} {NOT_YET}: read the topic's key and value as they are")
 
 
 def _refuse_batch_only(given: Given) -> None:

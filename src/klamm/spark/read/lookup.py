@@ -112,7 +112,7 @@ class ClusterLookup:
     def offsets(self, wanted: Mapping[TopicPartition, int]) -> Positions:
         if not wanted:
             return {}
-        is_committed = self._options.is_read_committed
+        is_committed = self._options.ends_where_stable
         found = self._retried(lambda: self.admin.list_offsets(wanted, read_committed=is_committed).unwrap())
         return {partition: listed.offset for partition, listed in found.items()}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
@@ -28,6 +28,9 @@ from klamm.spark.read.splitting import OffsetRange
 from klamm.spark.setup.connections import fetcher
 from klamm.spark.setup.freezing import freeze_once
 
+if TYPE_CHECKING:
+    from klamm.spark.decode.rows import TableRows
+
 MAX_PARTITION_BYTES = 4 * 1_048_576  # a fetch for a whole task, not for one of many partitions
 
 
@@ -45,17 +48,17 @@ def read_range(options: SourceOptions, schema: StructType, task: InputPartition)
     if not isinstance(task, RangePartition):
         return
     freeze_once()
-    builder = RowBuilder(schema, task.offsets.partition)
     settings, checks_crcs = _settings(options)
+    rows = _row_maker(options, schema, task.offsets, checks_crcs)
     position = task.offsets.start_offset
     while position < task.offsets.next_offset:
         wanted = task.offsets._replace(start_offset=position)
         try:
             with RangeReader(fetcher(options.client), *wanted, settings, topic_id=task.topic_id) as reader:
                 for fetch in reader:
-                    yield from _rows(builder, fetch, wanted, checks_crcs)
+                    yield from _checked(rows.rows(fetch), wanted)
                     position = max(position, fetch.next_offset)
-            return
+            break
         except OffsetsGoneError as gone:
             position = _after_gap(gone, wanted, options)
         except (TopicGoneError, NothingCameError) as gone:
@@ -63,7 +66,8 @@ def read_range(options: SourceOptions, schema: StructType, task: InputPartition)
                 f"{wanted.partition}: offsets {position} to {wanted.next_offset - 1} cannot be read: {gone}",
                 is_fatal=options.fails_on_data_loss,
             )
-            return
+            break
+    yield from _checked(rows.rest(), task.offsets)
 
 
 def _after_gap(gone: OffsetsGoneError, wanted: OffsetRange, options: SourceOptions) -> int:
@@ -78,17 +82,49 @@ def _after_gap(gone: OffsetsGoneError, wanted: OffsetRange, options: SourceOptio
     return goes_on_at
 
 
-def _rows(builder: RowBuilder, fetch: Fetch, wanted: OffsetRange, checks_crcs: bool) -> Iterator[Any]:
-    try:
+class RecordRows:
+    """Keys, values and the rest of each visible record."""
+
+    def __init__(self, schema: StructType, wanted: OffsetRange, checks_crcs: bool) -> None:
+        self._builder = RowBuilder(schema, wanted.partition)
+        self._wanted = wanted
+        self._checks_crcs = checks_crcs
+
+    def rows(self, fetch: Fetch) -> Iterator[Any]:
         for columns in iter_columns(
             fetch.data,
-            wanted=builder.wanted,
-            first_offset=max(wanted.start_offset, fetch.start_offset),
-            until_offset=wanted.next_offset,
+            wanted=self._builder.wanted,
+            first_offset=max(self._wanted.start_offset, fetch.start_offset),
+            until_offset=self._wanted.next_offset,
             aborted=fetch.aborted,
-            check_crcs=checks_crcs,
+            check_crcs=self._checks_crcs,
         ):
-            yield from builder.batches(columns)
+            yield from self._builder.batches(columns)
+
+    def rest(self) -> Iterator[Any]:
+        """Nothing: a record is a row as soon as it is fetched."""
+        return iter(())
+
+
+def _row_maker(
+    options: SourceOptions, schema: StructType, wanted: OffsetRange, checks_crcs: bool
+) -> RecordRows | TableRows:
+    if options.decode is None:
+        return RecordRows(schema, wanted, checks_crcs)
+    from klamm.spark.decode.rows import table_rows  # noqa: PLC0415 - few queries need it
+
+    return table_rows(
+        schema,
+        wanted,
+        check_crcs=checks_crcs,
+        format_name=options.decode.format_name,
+        table=options.decode.table,
+    )
+
+
+def _checked(rows: Iterator[Any], wanted: OffsetRange) -> Iterator[Any]:
+    try:
+        yield from rows
     except DecodeError as error:
         raise ProtocolError(f"{wanted.partition} cannot be read: {error}") from error
 

@@ -54,7 +54,7 @@ class RowBuilder:
         }[field.name]
         assert found is not None, field.name
         if isinstance(found, BinaryColumn):
-            return _binary(pa.binary(), rows, found)
+            return binary_array(pa.binary(), rows, found)
         if isinstance(found, HeadersColumn):
             return _headers(field.type, rows, found)
         numbers: Any = found
@@ -69,7 +69,8 @@ class RowBuilder:
         return constant.slice(0, rows)
 
 
-def _binary(kind: Any, rows: int, column: BinaryColumn) -> Any:
+def binary_array(kind: Any, rows: int, column: BinaryColumn) -> Any:
+    """Arrow's binary or string around the buffers of a column."""
     validity = None if column.validity is None else pa.py_buffer(column.validity)
     buffers = [validity, pa.py_buffer(column.offsets), pa.py_buffer(column.values)]
     return pa.Array.from_buffers(kind, rows, buffers, column.null_count)
@@ -82,8 +83,8 @@ def _headers(kind: Any, rows: int, column: HeadersColumn) -> Any:
         [None],
         0,
         children=[
-            _binary(pa.string(), column.header_count, column.names),
-            _binary(pa.binary(), column.header_count, column.values),
+            binary_array(pa.string(), column.header_count, column.names),
+            binary_array(pa.binary(), column.header_count, column.values),
         ],
     )
     validity = None if column.validity is None else pa.py_buffer(column.validity)

@@ -191,7 +191,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             fetcher(self.options.client),
             after,
             max_wait_ms=self.options.max_wait_ms,
-            is_read_committed=self.options.is_read_committed,
+            is_read_committed=self.options.ends_where_stable,
         )
 
     def _admitted(self, at: Positions, latest: Positions, limit: ReadLimit) -> Positions:

@@ -1,0 +1,1 @@
+"""The coordinators' own topics as typed tables: option `decode` of the source."""

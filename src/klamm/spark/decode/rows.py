@@ -1,0 +1,203 @@
+"""One partition of a coordinator's log to rows of one table, fetch by fetch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from klamm.client.ranges import Fetch
+from klamm.records.arrow import BinaryColumn, OffsetCommits, Want
+from klamm.records.core import decode_columns, decode_offset_commits
+from klamm.spark.decode.outcomes import NAMES, Outcome, OutcomeFollower
+from klamm.spark.decode.record_tables import EXTRACTORS, NO_VERSION, Found
+from klamm.spark.decode.tables import CONSUMER_OFFSETS
+from klamm.spark.read.rows import MAX_ROWS, binary_array
+from klamm.spark.read.splitting import OffsetRange
+
+_TARGET_RECORDS: Final = 4 * MAX_ROWS
+_TARGET_BYTES: Final = 8 << 20
+_TXN_NAMES: Final = pa.array(NAMES, pa.string())
+
+
+class TableRows(ABC):
+    """Rows of one table out of one range of a log."""
+
+    def __init__(self, schema: StructType, wanted: OffsetRange, *, check_crcs: bool) -> None:
+        self.schema = to_arrow_schema(schema, timezone="UTC")
+        self._wanted = wanted
+        self._follower = OutcomeFollower(check_crcs=check_crcs)
+
+    def rows(self, fetch: Fetch) -> Iterator[Any]:
+        """The rows that a fetch makes known. DecodeError when a batch is damaged."""
+        first = max(self._wanted.start_offset, fetch.start_offset)
+        yield from self._grouped(self._follower.follow(fetch.data, first, self._wanted.next_offset))
+
+    def rest(self) -> Iterator[Any]:
+        """The rows of transactions that are open at the end of the range."""
+        yield from self._grouped(self._follower.rest())
+
+    def _grouped(self, outcomes: Iterator[Outcome]) -> Iterator[Any]:
+        held: list[Outcome] = []
+        records = size = 0
+        for outcome in outcomes:
+            held.append(outcome)
+            records += outcome.region.record_count
+            size += len(outcome.region.data)
+            if records >= _TARGET_RECORDS or size >= _TARGET_BYTES:
+                yield from self._sliced(held)
+                held, records, size = [], 0, 0
+        if held:
+            yield from self._sliced(held)
+
+    def _sliced(self, held: list[Outcome]) -> Iterator[Any]:
+        whole = self._decoded(held)
+        for start in range(0, whole.num_rows, MAX_ROWS):
+            yield whole.slice(start, MAX_ROWS)
+
+    @abstractmethod
+    def _decoded(self, held: list[Outcome]) -> Any:
+        """The rows of these batches as one Arrow batch."""
+
+    def _bounds(self) -> tuple[int, int]:
+        return self._wanted.start_offset, self._wanted.next_offset
+
+    def _constant(self, value: object, kind: Any, rows: int) -> Any:
+        return pa.repeat(pa.scalar(value, kind), rows)
+
+
+class OffsetCommitRows(TableRows):
+    """Offset commits: decoded by the compiled core, column by column."""
+
+    def _decoded(self, held: list[Outcome]) -> Any:
+        found = decode_offset_commits([outcome.region for outcome in held], *self._bounds())
+        arrays = [self._array(field, found, held) for field in self.schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _array(self, field: Any, found: OffsetCommits, held: list[Outcome]) -> Any:
+        rows = found.row_count
+        match field.name:
+            case "log_partition":
+                return self._constant(self._wanted.partition.partition, field.type, rows)
+            case "log_timestamp":
+                return _instants(found.log_timestamp_ms, None, field.type)
+            case "group_id" | "topic" | "metadata":
+                column = {"group_id": found.group, "topic": found.topic, "metadata": found.metadata}
+                return binary_array(pa.string(), rows, column[field.name])
+            case "commit_ts":
+                return _instants(found.commit_timestamp_ms, -1, field.type)
+            case "expire_ts":
+                return _instants(found.expire_timestamp_ms, -1, field.type)
+            case "log_offset":
+                return _numbers(found.log_offset, rows, field.type)
+            case "partition":
+                return _numbers(found.partition, rows, field.type)
+            case "key_version":
+                return _numbers(found.key_version, rows, field.type)
+            case "committed_offset" | "leader_epoch" | "value_version":
+                column_of = {
+                    "committed_offset": found.committed_offset,
+                    "leader_epoch": found.leader_epoch,
+                    "value_version": found.value_version,
+                }
+                return _numbers(column_of[field.name], rows, field.type, found)
+            case "is_tombstone":
+                return pa.array(np.frombuffer(found.value_version, np.int32) < 0)
+            case "producer_id" | "producer_epoch":
+                numbers = np.array([getattr(outcome, field.name) for outcome in held], np.int64)
+                return pa.array(numbers[_region(found)]).cast(field.type)
+            case "txn":
+                outcomes = np.array([outcome.txn for outcome in held], np.int32)
+                return _TXN_NAMES.take(pa.array(outcomes[_region(found)]))
+        raise AssertionError(field.name)
+
+
+class RecordRows(TableRows):
+    """Every other table: records are few, and read one by one after the others are filtered out."""
+
+    def __init__(
+        self, schema: StructType, wanted: OffsetRange, *, check_crcs: bool, format_name: str, table: str
+    ) -> None:
+        super().__init__(schema, wanted, check_crcs=check_crcs)
+        self._chosen, self._extract = EXTRACTORS[format_name, table]
+        self._wants_broken_commits = (format_name, table) == (CONSUMER_OFFSETS, "undecoded")
+
+    def _decoded(self, held: list[Outcome]) -> Any:
+        wants = Want.KEY | Want.VALUE | Want.OFFSET | Want.TIMESTAMP
+        columns = decode_columns([outcome.region for outcome in held], wants, *self._bounds())
+        assert columns.key is not None
+        assert columns.value is not None
+        assert columns.offset is not None
+        assert columns.timestamp_ms is not None
+        offset = np.frombuffer(columns.offset, np.int64)
+        mask = self._chosen(key_versions(columns.key, columns.row_count), _is_null(columns.value, columns))
+        if self._wants_broken_commits:
+            commits = decode_offset_commits([outcome.region for outcome in held], *self._bounds())
+            mask |= np.isin(offset, np.frombuffer(commits.broken, np.int64))
+        picked = np.flatnonzero(mask)
+        keys = binary_array(pa.binary(), columns.row_count, columns.key).take(pa.array(picked)).to_pylist()
+        values = (
+            binary_array(pa.binary(), columns.row_count, columns.value).take(pa.array(picked)).to_pylist()
+        )
+        offsets = offset[picked].tolist()
+        times_ms = np.frombuffer(columns.timestamp_ms, np.int64)[picked].tolist()
+        rows: list[dict[str, Any]] = []
+        partition = self._wanted.partition.partition
+        for key, value, offset, time_ms in zip(keys, values, offsets, times_ms, strict=True):
+            where = {"log_partition": partition, "log_offset": offset, "log_timestamp": time_ms * 1000}
+            rows += [where | row for row in self._extract(Found(key, value))]
+        return pa.RecordBatch.from_arrays(
+            [pa.array([row[field.name] for row in rows], field.type) for field in self.schema],
+            schema=self.schema,
+        )
+
+
+def table_rows(
+    schema: StructType, wanted: OffsetRange, *, check_crcs: bool, format_name: str, table: str
+) -> TableRows:
+    """What reads this table."""
+    if table == "offset_commits":
+        return OffsetCommitRows(schema, wanted, check_crcs=check_crcs)
+    return RecordRows(schema, wanted, check_crcs=check_crcs, format_name=format_name, table=table)
+
+
+def key_versions(keys: BinaryColumn, rows: int) -> Any:
+    """The 16-bit number that each key begins with; NO_VERSION where there is none."""
+    cuts = np.frombuffer(keys.offsets, np.int32, rows + 1)
+    text = np.frombuffer(keys.values, np.uint8)
+    has_version = (cuts[1:] - cuts[:-1]) >= 2
+    found = np.full(rows, NO_VERSION, np.int32)
+    starts = cuts[:-1][has_version]
+    found[has_version] = (text[starts].astype(np.int16) << 8) | text[starts + 1]
+    return found
+
+
+def _is_null(column: BinaryColumn, columns: Any) -> Any:
+    if column.validity is None:
+        return np.zeros(columns.row_count, bool)
+    bits = np.unpackbits(np.frombuffer(column.validity, np.uint8), bitorder="little")
+    return bits[: columns.row_count] == 0
+
+
+def _region(found: OffsetCommits) -> Any:
+    return np.frombuffer(found.region, np.int32)
+
+
+def _numbers(column: bytearray, rows: int, kind: Any, found: OffsetCommits | None = None) -> Any:
+    """A column as it is; with `found`, tombstones have nulls."""
+    if found is None or found.value_validity is None:
+        return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(column)], 0)
+    validity = pa.py_buffer(found.value_validity)
+    return pa.Array.from_buffers(kind, rows, [validity, pa.py_buffer(column)], found.tombstone_count)
+
+
+def _instants(column: bytearray, missing: int | None, kind: Any) -> Any:
+    """Milliseconds as Spark's microseconds; `missing` stands for none."""
+    times_ms = np.frombuffer(column, np.int64)
+    mask = None if missing is None else times_ms == missing
+    return pa.array(times_ms * 1000, mask=mask).cast(kind)
