@@ -13,10 +13,16 @@ from kio.serial import entity_writer
 
 from klamm.protocol.api import ApiKey
 from klamm.protocol.codec import request_decoder, request_encoder, response_decoder, response_encoder
+from klamm.protocol.codec.encoding import uvarint
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.implied import IMPLIED
 from klamm.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from klamm.protocol.messages.heartbeat import HeartbeatRequest
+from klamm.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from klamm.protocol.schema import Direction, schema_versions
 from unit.protocol.samples import ours, plain_values, schema, theirs
 
@@ -120,6 +126,28 @@ def test_a_million_empty_names_are_refused_before_any_is_made() -> None:
     frame = (1_000_000).to_bytes(4, "big") + bytes(2_000_000)
     with pytest.raises(DecodeError, match="1000000 elements"):
         request_decoder(ApiKey.METADATA, 1)(frame, 0)
+
+
+def test_metadata_of_thirty_thousand_partitions_with_three_replicas_is_read() -> None:
+    nodes = [1, 2, 3]
+    partitions = [
+        MetadataResponsePartition(
+            partition_index=number, leader_id=1, leader_epoch=0, replica_nodes=nodes, isr_nodes=nodes
+        )
+        for number in range(30_000)
+    ]
+    response = MetadataResponse(topics=[MetadataResponseTopic(name="t", partitions=partitions)])
+    encoded = b"".join(response_encoder(ApiKey.METADATA, 12)(response))
+    decoded = response_decoder(ApiKey.METADATA, 12)(encoded, 0)
+    assert len(decoded.topics[0].partitions) == 30_000
+    assert decoded.topics[0].partitions[-1].isr_nodes == nodes
+
+
+def test_a_response_that_would_fill_the_memory_is_refused_before_it_is_made() -> None:
+    count = 16_000_000  # empty names of one byte each: the bytes are there, the memory is not
+    frame = bytes(6) + uvarint(count + 1) + b"\x01" * count + b"\x01\x00"
+    with pytest.raises(DecodeError, match=r"16000000 elements: the message exceeds the memory limit"):
+        response_decoder(ApiKey.LIST_TRANSACTIONS, 0)(frame, 0)
 
 
 def test_a_varint_of_six_bytes_is_refused() -> None:

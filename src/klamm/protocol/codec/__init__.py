@@ -13,7 +13,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from klamm.protocol.codec.decoding import ReaderOf, compile_decoder
+from klamm.protocol.codec.decoding import (
+    REQUEST_MEMORY_BYTES,
+    RESPONSE_MEMORY_BYTES,
+    ReaderOf,
+    compile_decoder,
+)
 from klamm.protocol.codec.encoding import WriterOf, compile_encoder
 from klamm.protocol.schema import Direction, Struct, api_name, load_struct
 from klamm.protocol.types import Buffer
@@ -44,14 +49,14 @@ def request_decoder(api_key: int, version: int, reader_of: ReaderOf = _from_sche
     `reader_of` may name somebody else who reads all elements of an array of structures at once.
     """
     struct, classes = _schema(api_key, version, "request")
-    return compile_decoder(struct, classes, version, reader_of)
+    return compile_decoder(struct, classes, version, reader_of, REQUEST_MEMORY_BYTES)
 
 
 @cache
 def response_decoder(api_key: int, version: int) -> Decode:
     """`decode(frame, position) -> response`; raises DecodeError."""
     struct, classes = _schema(api_key, version, "response")
-    return compile_decoder(struct, classes, version, _from_schema)
+    return compile_decoder(struct, classes, version, _from_schema, RESPONSE_MEMORY_BYTES)
 
 
 @cache

@@ -7,12 +7,22 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from klamm.protocol.codec.layout import FIXED, MAX_STRING_BYTES, Source, is_fixed, smallest_size
+from klamm.protocol.codec.layout import (
+    FIXED,
+    MAX_STRING_BYTES,
+    Source,
+    is_fixed,
+    memory_bytes,
+    smallest_size,
+)
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.implied import IMPLIED
 from klamm.protocol.schema import SchemaField, Struct
 
-MAX_ELEMENTS: Final = 200_000  # of all arrays of one message together
+# What the arrays of one message may take in memory. A byte on the wire can become a hundred in memory, so the
+# size of a frame is no bound. Metadata of a million partitions takes about 700 MB.
+REQUEST_MEMORY_BYTES: Final = 64 * 1024 * 1024
+RESPONSE_MEMORY_BYTES: Final = 1024 * 1024 * 1024
 
 ReadElements = Callable[[bytes, int, int], tuple[Iterable[Any], int]]
 """From a buffer, a position and a count to so many elements and the position behind them."""
@@ -20,16 +30,19 @@ ReaderOf = Callable[[Struct], ReadElements | None]
 
 
 def compile_decoder(
-    schema: Struct, classes: dict[str, type], version: int, reader_of: ReaderOf
+    schema: Struct, classes: dict[str, type], version: int, reader_of: ReaderOf, limit_bytes: int
 ) -> Callable[[bytes, int], Any]:
-    """A function that turns the bytes of one message version into our message."""
+    """A function that turns the bytes of one message version into our message.
+
+    `limit_bytes` bounds the memory of all arrays of the message together, estimated before they are made.
+    """
     compiler = _Decoder(classes, version, reader_of)
     source, name = compiler.source, f"{schema.name} v{version}"
     source.shared("Wrong", DecodeError)
     source.shared("NONSENSE", (struct.error, IndexError, UnicodeDecodeError))
     with source.block("try:"):
         source.add("end = len(buf)")
-        source.add(f"left = {MAX_ELEMENTS}")
+        source.add(f"left = {limit_bytes}")
         source.add(f"return {compiler.struct(schema)}")
     with source.block("except Wrong:"):
         source.add("raise")
@@ -51,6 +64,13 @@ def long_uvarint(buffer: bytes, position: int, first: int) -> tuple[int, int]:
     raise DecodeError("a varint of more than five bytes")
 
 
+def too_many(name: str, count: int, left_bytes: int) -> DecodeError:
+    """The error for an array that cannot be: it is longer than the message, or than memory allows."""
+    if left_bytes < 0:
+        return DecodeError(f"{name} has {count} elements: the message exceeds the memory limit")
+    return DecodeError(f"{name} has {count} elements, more than the message has bytes for")
+
+
 def wrong(what: str) -> DecodeError:
     """An error to raise, made only when it is needed."""
     return DecodeError(what)
@@ -64,6 +84,7 @@ class _Decoder:
         self.source = Source("def decode(buf, pos):")
         self.source.shared("more", long_uvarint)
         self.source.shared("wrong", wrong)
+        self.source.shared("too_many", too_many)
         self.source.shared("view", memoryview)
 
     def struct(self, schema: Struct) -> str:
@@ -206,9 +227,9 @@ class _Decoder:
 
     def _elements(self, field: SchemaField, is_flexible: bool, count: str, value: str) -> None:
         smallest = smallest_size(field, is_flexible)
-        self.source.add(f"left -= {count}")
+        self.source.add(f"left -= {count} * {memory_bytes(field)}")
         with self.source.block(f"if {count} > (end - pos) // {smallest} or left < 0:"):
-            self.source.add(f"raise wrong('{field.name} has {{}} elements'.format({count}))")
+            self.source.add(f"raise too_many('{field.name}', {count}, left)")
         if field.type in FIXED and field.type != "bool":
             unpack = self.source.shared("unpack", struct.unpack_from)
             layout = FIXED[field.type]

@@ -51,6 +51,22 @@ def smallest_struct(item: Struct) -> int:
     return size
 
 
+def memory_bytes(item: SchemaField) -> int:
+    """About what one element takes in memory, with its place in the list; its own arrays' elements apart."""
+    place = 8
+    if item.struct is not None:
+        return place + 48 + sum(_value_bytes(field) for field in item.struct.fields)
+    return place + (32 if item.type in FIXED else 64)
+
+
+def _value_bytes(field: SchemaField) -> int:
+    if field.is_array:
+        return 8 + 56
+    if field.struct is not None:
+        return memory_bytes(field)
+    return 8 + (32 if field.type in FIXED else 64)
+
+
 class Source:
     """Python source under construction, with the names that it will see."""
 
