@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from klamm.client.admin.admin import committed_offsets, milliseconds
+from klamm.client.admin.admin_operations import AdminOperations
 from klamm.client.admin.model import (
     AlterOp,
     ClusterDescription,
@@ -27,7 +28,6 @@ from klamm.client.admin.model import (
     Results,
     TopicDescription,
 )
-from klamm.client.admin.operations import AdminOperations
 from klamm.client.admin.resets import ResetTarget
 from klamm.protocol.types import TopicPartition
 

@@ -11,6 +11,7 @@ from typing import Any, Generic, Self
 from klamm.client.assignors.base import GroupMetadata
 from klamm.client.consumer import report
 from klamm.client.consumer.consumer import chosen_listener, client_thread, numbers, several, split_arguments
+from klamm.client.consumer.consumer_operations import ConsumerOperations
 from klamm.client.consumer.fetch.fetching import EARLIEST, LATEST
 from klamm.client.consumer.group.listener import Callback as ListenerCallback
 from klamm.client.consumer.group.listener import RebalanceListener
@@ -18,7 +19,6 @@ from klamm.client.consumer.group.rebalance_log import Rebalance
 from klamm.client.consumer.offsets.commits import Callback
 from klamm.client.consumer.offsets.lookup import FoundOffset
 from klamm.client.consumer.offsets.positions import Committed
-from klamm.client.consumer.operations import Operations
 from klamm.client.consumer.polling.hosts import ThreadHost, run_blocking
 from klamm.client.consumer.polling.loop_host import LoopSignal, TaskClaim
 from klamm.client.consumer.records import ConsumerRecord, K, Records, V
@@ -55,7 +55,7 @@ class Consumer(Generic[K, V]):
         parsed, checked = parse(config, settings, next(numbers))
         clock = clock or SystemClock()
         host = ThreadHost(client_thread(parsed, checked, clock, random or Random()), LoopSignal(clock))
-        self._begin(Operations(host, checked))
+        self._begin(ConsumerOperations(host, checked))
         host.start()
         try:
             if names:
@@ -65,7 +65,7 @@ class Consumer(Generic[K, V]):
             host.stop()
             raise
 
-    def _begin(self, operations: Operations) -> None:
+    def _begin(self, operations: ConsumerOperations) -> None:
         self._operations = operations
         self._poller = operations.poller
         self._handout = operations.engine.handout

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from klamm.aio import Consumer
-from klamm.client.consumer.operations import Operations
+from klamm.client.consumer.consumer_operations import ConsumerOperations
 from klamm.client.consumer.polling.loop_host import LoopSignal, TaskClaim
 from klamm.client.consumer.settings import parse
 from klamm.clock import SystemClock
@@ -37,7 +37,7 @@ def a_consumer(world: World, **settings: Any) -> Consumer:
     host = WorldHost(world, parsed, checked)
     world.hosts.append(host)
     made = Consumer.__new__(Consumer)
-    made._begin(Operations(host, checked))
+    made._begin(ConsumerOperations(host, checked))
     return made
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from klamm.client.admin.admin_operations import AdminOperations
 from klamm.client.admin.model import (
     AlterOp,
     ClusterDescription,
@@ -25,7 +26,6 @@ from klamm.client.admin.model import (
     Results,
     TopicDescription,
 )
-from klamm.client.admin.operations import AdminOperations
 from klamm.client.admin.resets import ResetTarget
 from klamm.protocol.types import TopicPartition
 

@@ -11,6 +11,7 @@ from typing import Any, Generic, Self
 from klamm.client.assignors.base import GroupMetadata
 from klamm.client.config import MAX_FETCH_BYTES, MAX_RESPONSE_BYTES, ClientConfig
 from klamm.client.consumer import report
+from klamm.client.consumer.consumer_operations import ConsumerOperations
 from klamm.client.consumer.fetch.fetching import EARLIEST, LATEST
 from klamm.client.consumer.group.listener import Callback as ListenerCallback
 from klamm.client.consumer.group.listener import CallbackListener, RebalanceListener
@@ -18,7 +19,6 @@ from klamm.client.consumer.group.rebalance_log import Rebalance
 from klamm.client.consumer.offsets.commits import Callback
 from klamm.client.consumer.offsets.lookup import FoundOffset
 from klamm.client.consumer.offsets.positions import Committed
-from klamm.client.consumer.operations import Operations
 from klamm.client.consumer.polling.claims import ThreadClaim
 from klamm.client.consumer.polling.hosts import ThreadHost, ThreadSignal, run_blocking
 from klamm.client.consumer.records import ConsumerRecord, K, Records, V
@@ -59,7 +59,7 @@ class Consumer(Generic[K, V]):
         clock = clock or SystemClock()
         thread = client_thread(parsed, checked, clock, random or Random())
         host = ThreadHost(thread, ThreadSignal(clock))
-        self._begin(Operations(host, checked))
+        self._begin(ConsumerOperations(host, checked))
         host.start()
         try:
             if names:
@@ -68,7 +68,7 @@ class Consumer(Generic[K, V]):
             self.close(0)
             raise
 
-    def _begin(self, operations: Operations) -> None:
+    def _begin(self, operations: ConsumerOperations) -> None:
         self._operations = operations
         self._poller = operations.poller
         self._handout = operations.engine.handout

@@ -9,7 +9,7 @@ from typing import Any
 from klamm.client.assignors.base import GroupMetadata
 from klamm.client.consumer import arguments
 from klamm.client.consumer.group.listener import RebalanceListener
-from klamm.client.consumer.group.rebalancing import Farewell, group_metadata
+from klamm.client.consumer.group.rebalancing import OnLeave, group_metadata
 from klamm.client.consumer.offsets.commits import Callback, Offsets, consumed
 from klamm.client.consumer.offsets.lookup import FoundOffset, find_offsets, partition_numbers
 from klamm.client.consumer.offsets.positions import Committed
@@ -25,7 +25,7 @@ from klamm.protocol.types import TopicPartition
 log = logging.getLogger(__name__)
 
 
-class Operations:
+class ConsumerOperations:
     """The consumer, less the question who may call it when."""
 
     def __init__(self, host: Host, settings: ConsumerSettings) -> None:
@@ -123,7 +123,7 @@ class Operations:
 
         is_member = await self.poller.ask(step_back)
         try:
-            await Farewell(engine.rebalancing, is_member=is_member)()
+            await OnLeave(engine.rebalancing, is_member=is_member)()
         finally:
             await self._say_goodbye(reason, limit_ms)
 

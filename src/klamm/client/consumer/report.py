@@ -9,7 +9,7 @@ from klamm.client.consumer.state import Status
 from klamm.protocol.types import TopicPartition
 
 if TYPE_CHECKING:
-    from klamm.client.consumer.operations import Operations
+    from klamm.client.consumer.consumer_operations import ConsumerOperations
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Health:
     last_error: str | None
 
 
-def health(operations: Operations) -> Health:
+def health(operations: ConsumerOperations) -> Health:
     """What is known on this side; nobody is asked."""
     engine, settings = operations.engine, operations.settings
     now_ms = operations.host.clock.now_ms()
@@ -71,7 +71,7 @@ def health(operations: Operations) -> Health:
     )
 
 
-def metrics(operations: Operations) -> dict[str, int]:
+def metrics(operations: ConsumerOperations) -> dict[str, int]:
     """Counters since the beginning, and how far behind the consumer is now."""
     engine = operations.engine
     lags = [

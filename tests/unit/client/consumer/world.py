@@ -9,8 +9,8 @@ from random import Random
 from typing import Any
 
 from klamm.client.consumer.consumer import Consumer
+from klamm.client.consumer.consumer_operations import ConsumerOperations
 from klamm.client.consumer.group.listener import RebalanceListener
-from klamm.client.consumer.operations import Operations
 from klamm.client.consumer.polling.inbox import Signal
 from klamm.client.consumer.settings import parse
 from klamm.client.runtime import Core
@@ -106,7 +106,7 @@ class World:
         host = WorldHost(self, parsed, checked)
         self.hosts.append(host)
         made = Consumer.__new__(Consumer)
-        made._begin(Operations(host, checked))
+        made._begin(ConsumerOperations(host, checked))
         if topics:
             made.subscribe(topics)
         return made

@@ -14,7 +14,7 @@ from klamm.client.consumer.group.generation import Generation, MemberState
 from klamm.client.consumer.group.leading import Leading
 from klamm.client.consumer.group.membership import Membership
 from klamm.client.consumer.group.rebalance_log import RebalanceLog
-from klamm.client.consumer.group.rebalancing import Application, Preparation, Rebalancing, group_metadata
+from klamm.client.consumer.group.rebalancing import ApplyAssignment, BeforeJoin, Rebalancing, group_metadata
 from klamm.client.consumer.offsets.commits import Commits
 from klamm.client.consumer.polling.inbox import Inbox
 from klamm.client.consumer.settings import ConsumerSettings
@@ -159,7 +159,7 @@ class Joining:
             self._check(run)
             await self._commits.commit_before_rebalance(offsets, self._settings.max_poll_interval_ms)
             self._check(run)
-        preparation = Preparation(self._rebalancing, is_member=self._membership.generation.is_valid)
+        preparation = BeforeJoin(self._rebalancing, is_member=self._membership.generation.is_valid)
         try:
             await self._inbox.ask(preparation)
         except RebalanceListenerError:
@@ -369,7 +369,7 @@ class Joining:
                 self._check(run)
                 await self._commits.commit_before_rebalance(offsets, self._settings.request_timeout_ms)
                 self._check(run)
-        application = Application(
+        application = ApplyAssignment(
             rebalancing,
             assignment,
             self._leading.assignor(generation.protocol_name),

@@ -65,7 +65,7 @@ class Rebalancing:
             }
 
 
-class Preparation:
+class BeforeJoin:
     """Before JoinGroup: what has to go is given up. The listener hears of it once, also if woken up."""
 
     def __init__(self, rebalancing: Rebalancing, *, is_member: bool) -> None:
@@ -101,7 +101,7 @@ class Preparation:
             rebalancing.keep(owned - going)
 
 
-class Application:
+class ApplyAssignment:
     """After SyncGroup: the new assignment takes effect. Its first error is raised when all is done."""
 
     def __init__(
@@ -177,7 +177,7 @@ class Application:
             self._error = error
 
 
-class Farewell:
+class OnLeave:
     """On close and unsubscribe: the listener hears that everything goes."""
 
     def __init__(self, rebalancing: Rebalancing, *, is_member: bool) -> None:
