@@ -94,7 +94,7 @@ class ClientThread:
         future: Future[T] = Future()
 
         def settled(promise: Promise[T]) -> None:
-            if future.cancelled():
+            if future.done():  # cancelled, or the thread is ending
                 return
             if promise.error is not None:
                 future.set_exception(promise.error)
@@ -109,6 +109,7 @@ class ClientThread:
                 future.set_exception(error)
 
         self.ask(start).add_done_callback(not_started)
+        self.reactor.owes(future)
         return future
 
     def stop(self) -> None:

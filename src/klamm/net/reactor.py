@@ -10,9 +10,9 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from klamm.clock import Clock
 from klamm.errors import IllegalStateError
@@ -23,6 +23,7 @@ T = TypeVar("T")
 
 CHUNK_BYTES: Final = 256 * 1024  # about what a kernel has ready at once
 MAX_PARTS: Final = 512  # of one sendmsg; the kernel takes 1024
+MAX_UNREACHABLE: Final = 64  # addresses of one name that are remembered as not answering
 
 
 class _Forks:
@@ -56,6 +57,7 @@ class Reactor:
         self._wake_sender.setblocking(False)
         self._selector.register(self._wake_receiver, selectors.EVENT_READ, None)
         self._is_stopping = False
+        self._is_over = False
         self._woken = False
         self._forks = _Forks.count
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -63,6 +65,9 @@ class Reactor:
         self.on_tick: Callable[[int], int | None] = lambda _now_ms: None
         self.failure: BaseException | None = None  # what ended the thread, if it was not `stop`
         self.on_failure: Callable[[], None] = lambda: None  # wakes those who wait for the thread
+        self._awaited: set[Future[Any]] = set()  # results that the thread owes
+        # Addresses that did not answer, by the name that led to them: the next attempt begins with others.
+        self.unreachable: dict[Address, list[Address]] = {}
 
     def start(self) -> None:
         self._thread.start()
@@ -80,6 +85,23 @@ class Reactor:
             with contextlib.suppress(BlockingIOError, OSError):  # full or closed: it is awake or gone
                 self._wake_sender.send(b"\0")
 
+    def owes(self, future: Future[Any]) -> None:
+        """Fail this future when the thread ends before it is settled."""
+        self._awaited.add(future)
+        future.add_done_callback(self._awaited.discard)
+        if self._is_over:
+            self._settle_awaited()
+
+    def _settle_awaited(self) -> None:
+        for future in list(self._awaited):
+            if self.failure is not None:
+                error = IllegalStateError(f"the client's thread has died: {self.failure!r}")
+                error.__cause__ = self.failure
+            else:
+                error = IllegalStateError("the client is closed")
+            with contextlib.suppress(InvalidStateError):  # settled or cancelled meanwhile
+                future.set_exception(error)
+
     def ask(self, work: Callable[[], T]) -> Future[T]:
         """As `submit`, with the result as a future."""
         future: Future[T] = Future()
@@ -96,6 +118,7 @@ class Reactor:
             future.set_exception(IllegalStateError("the client is closed"))
         else:
             self.submit(run)
+            self.owes(future)
         return future
 
     def is_own_thread(self) -> bool:
@@ -122,6 +145,8 @@ class Reactor:
             self.on_failure()
             raise
         finally:
+            self._is_over = True
+            self._settle_awaited()
             for key in list(self._selector.get_map().values()):
                 if isinstance(key.data, _SocketLink):
                     key.data.close()
@@ -164,6 +189,10 @@ class _SocketLink:
         self._socket: socket.socket | None = None
         self._is_connected = False
         self._is_closed = False
+        self._name = address
+        self._places: deque[Address] = deque()  # what is left to try
+        self._place: Address | None = None
+        self._causes: list[str] = []
         if _is_numeric(address[0]):
             self._connect([address])
         else:
@@ -175,26 +204,58 @@ class _SocketLink:
             found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
             # IPv4 first: a broker on localhost often listens there alone.
             found.sort(key=lambda item: item[0] != socket.AF_INET)
-            places = [(str(item[4][0]), int(item[4][1])) for item in found]
+            places = list(dict.fromkeys((str(item[4][0]), int(item[4][1])) for item in found))
             self._reactor.submit(lambda: self._connect(places))
         except OSError as error:
             cause = OSError(error.errno, f"cannot resolve {address[0]}: {error.strerror or error}")
             self._reactor.submit(lambda: self._lose(cause))
 
     def _connect(self, places: Sequence[Address]) -> None:
+        """Try the addresses in order, those that did not answer last time at the end."""
+        tried = self._reactor.unreachable.get(self._name, [])
+        self._places.extend(sorted(places, key=lambda place: tried.index(place) if place in tried else -1))
+        self._connect_next()
+
+    def _connect_next(self) -> None:
         if self._is_closed:
             return
-        host, port = places[0]
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = opened = socket.socket(family, socket.SOCK_STREAM)
-        opened.setblocking(False)
-        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        result = opened.connect_ex((host, port))
-        if result not in (0, errno.EINPROGRESS):
-            cause = OSError(result, os.strerror(result))
-            self._reactor.submit(lambda: self._lose(cause))
+        self._place = place = self._places.popleft()
+        family = socket.AF_INET6 if ":" in place[0] else socket.AF_INET
+        try:
+            self._socket = opened = socket.socket(family, socket.SOCK_STREAM)
+            opened.setblocking(False)
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            result = opened.connect_ex(place)
+            if result not in (0, errno.EINPROGRESS):
+                raise OSError(result, os.strerror(result))
+        except OSError as error:  # also: no such family or interface here, no more files
+            cause = error
+            self._reactor.submit(lambda: self._not_connected(cause))
             return
         self._reactor._selector.register(opened, selectors.EVENT_WRITE, self)
+
+    def _not_connected(self, error: OSError) -> None:
+        """One address failed: try the next, or report all of them."""
+        if self._is_closed:
+            return
+        if self._place is not None and self._place[0] != self._name[0]:
+            self._causes.append(f"{self._place[0]}: {error.strerror or error}")
+        self._note_unreachable()
+        if not self._places:
+            several = OSError(error.errno, ", ".join(self._causes)) if len(self._causes) > 1 else error
+            self._lose(several)
+            return
+        self._drop_socket()
+        self._connect_next()
+
+    def _note_unreachable(self) -> None:
+        place, self._place = self._place, None
+        if place is not None and place[0] != self._name[0]:
+            tried = self._reactor.unreachable.setdefault(self._name, [])
+            if place in tried:
+                tried.remove(place)
+            tried.append(place)
+            del tried[:-MAX_UNREACHABLE]
 
     def handle(self, mask: int) -> None:
         if self._socket is None:
@@ -210,9 +271,10 @@ class _SocketLink:
     def _finish_connect(self, opened: socket.socket) -> None:
         result = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if result:
-            self._lose(OSError(result, os.strerror(result)))
+            self._not_connected(OSError(result, os.strerror(result)))
             return
         self._is_connected = True
+        self._reactor.unreachable.pop(self._name, None)
         self._reactor._selector.modify(opened, selectors.EVENT_READ, self)
         self._events.connected()
 
@@ -265,8 +327,13 @@ class _SocketLink:
 
     def close(self) -> None:
         self._is_closed = True
-        opened, self._socket = self._socket, None
         self._outgoing.clear()
+        if not self._is_connected:
+            self._note_unreachable()  # closed while it was being tried: it took too long
+        self._drop_socket()
+
+    def _drop_socket(self) -> None:
+        opened, self._socket = self._socket, None
         if opened is not None:
             with contextlib.suppress(KeyError, ValueError):  # not registered yet, or the selector is gone
                 self._reactor._selector.unregister(opened)

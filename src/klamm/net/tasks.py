@@ -75,6 +75,7 @@ class Tasks:
     def __init__(self, network: Network) -> None:
         self._network = network
         self._alarms: list[tuple[int, int, Promise[None]]] = []
+        self._cancelled = 0  # alarms in the heap that nobody waits for any more
         self._order = count()
 
     @property
@@ -107,22 +108,40 @@ class Tasks:
         heapq.heappush(self._alarms, (due_at_ms, next(self._order), promise))
         return promise
 
+    @property
+    def alarm_count(self) -> int:
+        """How many alarms are kept."""
+        return len(self._alarms)
+
+    def _cancel(self, alarm: Promise[None]) -> None:
+        """Let an alarm go. A heap gives up only its first: the others go when they are the majority."""
+        if alarm.is_done:
+            return
+        alarm.is_done = True
+        self._cancelled += 1
+        if self._cancelled * 2 > len(self._alarms):
+            self._alarms = [item for item in self._alarms if not item[2].is_done]
+            heapq.heapify(self._alarms)
+            self._cancelled = 0
+
     def within(self, promise: Promise[T], timeout_ms: int, what: str) -> Promise[T]:
         """The same promise, but failed with KlammTimeoutError when it takes too long."""
+        if promise.is_done:
+            return promise
         bounded: Promise[T] = Promise()
+        alarm = self.sleep(timeout_ms)
 
         def settled(inner: Promise[T]) -> None:
+            self._cancel(alarm)
             if inner.error is not None:
                 bounded.fail(inner.error)
             else:
                 bounded.resolve(inner.result())
 
+        alarm.when_done(
+            lambda _alarm: bounded.fail(KlammTimeoutError(f"{what} took longer than {timeout_ms} ms"))
+        )
         promise.when_done(settled)
-        if not bounded.is_done:
-            alarm = self.sleep(timeout_ms)
-            alarm.when_done(
-                lambda _alarm: bounded.fail(KlammTimeoutError(f"{what} took longer than {timeout_ms} ms"))
-            )
         return bounded
 
     def request(
@@ -149,12 +168,13 @@ class Tasks:
 
     def tick(self, now_ms: int) -> int | None:
         """Settle the alarms that are due; the next one."""
-        while self._alarms and self._alarms[0][0] <= now_ms:
+        while self._alarms and (self._alarms[0][2].is_done or self._alarms[0][0] <= now_ms):
             _, _, promise = heapq.heappop(self._alarms)
-            self._network.stir()
-            promise.resolve(None)
-        while self._alarms and self._alarms[0][2].is_done:
-            heapq.heappop(self._alarms)
+            if promise.is_done:
+                self._cancelled -= 1
+            else:
+                self._network.stir()
+                promise.resolve(None)
         return self._alarms[0][0] if self._alarms else None
 
 

@@ -21,7 +21,7 @@ from klamm.client.ranges import (
 )
 from klamm.client.runtime import ClientThread
 from klamm.clock import SystemClock
-from klamm.errors import KlammTimeoutError
+from klamm.errors import IllegalStateError, KlammTimeoutError
 from klamm.protocol.types import TopicPartition
 from klamm.records.batch import iter_headers
 
@@ -141,3 +141,18 @@ def test_waiting_for_news_ends_at_once_when_there_are_some(thread: ClientThread)
     await_data(thread, {PARTITION: COUNT}, max_wait_ms=20, is_read_committed=True)
     await_data(thread, {}, max_wait_ms=3_600_000, is_read_committed=False)
     await_data(thread, {TopicPartition("nowhere", 0): 0}, max_wait_ms=20, is_read_committed=False)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_reader_whose_client_dies_raises_instead_of_waiting(broker: klamm.Broker) -> None:
+    dying = a_thread(broker.bootstrap)
+    # Beyond the end of the log: without its client the reader would wait for ever.
+    reader = RangeReader(dying, PARTITION, COUNT, COUNT + 1, RangeSettings(max_wait_ms=60_000))
+
+    def die() -> None:
+        raise MemoryError("out of memory")
+
+    dying.reactor.submit(die)
+    with pytest.raises(IllegalStateError, match="out of memory"):
+        list(reader)
+    dying.stop()

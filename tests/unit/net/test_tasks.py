@@ -57,6 +57,30 @@ def test_what_takes_too_long_is_a_timeout_that_says_what() -> None:
         bounded.result()
 
 
+def test_what_came_in_time_leaves_no_alarm_behind() -> None:
+    tasks = Tasks(a_network(FakeTransport()))
+    nap = tasks.sleep(5)
+    for _ in range(1000):
+        promise = Promise[int]()
+        bounded = tasks.within(promise, 30_000, "asking")
+        promise.resolve(1)
+        assert bounded.result() == 1
+    assert tasks.alarm_count <= 2
+    assert tasks.tick(5) is None
+    assert nap.is_done
+
+
+def test_an_alarm_still_rings_after_others_were_cancelled() -> None:
+    tasks = Tasks(a_network(FakeTransport()))
+    promises = [Promise[int]() for _ in range(5)]
+    bounded = [tasks.within(promise, 10 + place, "asking") for place, promise in enumerate(promises)]
+    for promise in promises[:4]:
+        promise.resolve(1)
+    assert tasks.tick(13) == 14
+    tasks.tick(14)
+    assert isinstance(bounded[4].error, KlammTimeoutError)
+
+
 def test_a_request_is_one_await() -> None:
     transport = FakeTransport()
     tasks = Tasks(a_network(transport))
