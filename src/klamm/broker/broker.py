@@ -17,6 +17,7 @@ from klamm.broker.net.server import BoundListener, Server, bind
 from klamm.broker.partitions.deadlines import Deadlines
 from klamm.broker.partitions.fetch_sessions import FetchSessions
 from klamm.broker.partitions.flusher import LANES, Flusher
+from klamm.broker.partitions.markers import MarkerWriter
 from klamm.broker.partitions.registry import PartitionRegistry
 from klamm.broker.partitions.validation import Validation
 from klamm.broker.routes import RouteTable
@@ -122,6 +123,7 @@ class Broker:
             random=self._random,
             run_blocking=run_blocking,
         )
+        flusher = Flusher(loop, self._clock, run_blocking, self._open_kernel_sync, wake=partitions.wake)
         services = self._services = Services(
             config=config,
             clock=self._clock,
@@ -134,7 +136,8 @@ class Broker:
             image=image,
             topics=topics,
             partitions=partitions,
-            flusher=Flusher(loop, self._clock, run_blocking, self._open_kernel_sync, wake=partitions.wake),
+            flusher=flusher,
+            markers=MarkerWriter(image, partitions, flusher, self._clock),
             producer_ids=ProducerIds(self._cluster, run_blocking),
             fetch_sessions=FetchSessions(
                 self._clock, self._random, config.max_incremental_fetch_session_cache_slots

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from klamm.broker.partitions.deadlines import Deadlines
     from klamm.broker.partitions.fetch_sessions import FetchSessions
     from klamm.broker.partitions.flusher import Flusher
+    from klamm.broker.partitions.markers import MarkerWriter
     from klamm.broker.partitions.registry import PartitionRegistry
     from klamm.broker.partitions.validation import Validation
     from klamm.broker.routes import RouteTable
@@ -54,6 +55,7 @@ class Services:
     topics: TopicManager  # the only one that changes topics and configurations
     partitions: PartitionRegistry
     flusher: Flusher
+    markers: MarkerWriter
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
     deadlines: Deadlines

@@ -16,6 +16,7 @@ from klamm.broker.net.context import Parked, Promise, RequestContext
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.coordinator import GroupCoordinator
 from klamm.coordinator.group.events import Cause, OffsetsRemoved, RebalanceCompleted
+from klamm.coordinator.group.remembered import TransactionEnded
 from klamm.coordinator.group.topics import KnownTopic
 from klamm.coordinator.runtime.outcome import Context
 from klamm.coordinator.runtime.shard import Shard, Status
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from klamm.broker.cluster.image import ClusterImage
     from klamm.broker.config.broker_config import BrokerConfig
+    from klamm.broker.partitions.markers import TransactionMarker
     from klamm.broker.partitions.registry import Partition
     from klamm.broker.services import Services
     from klamm.coordinator.group.events import GroupEvent
@@ -84,6 +86,7 @@ class Groups:
         self.completed_rebalances = 0
         self.expired_offsets = 0
         services.topics.deletion_watchers.append(self._topics_deleted)
+        services.markers.listeners[OFFSETS_TOPIC] = self._transaction_ended
         services.partitions.opening_watchers.append(self._opened)
         for partition in services.partitions.of_topic(OFFSETS_TOPIC):
             self._opened(partition)
@@ -256,6 +259,13 @@ class Groups:
             shard.on_flush_failed()
         else:
             shard.on_durable(self._now)
+
+    def _transaction_ended(self, partition: Partition, marker: TransactionMarker, offset: int) -> None:
+        """A marker was written to `__consumer_offsets`: pending offsets take effect or are dropped."""
+        shard = self._coordinator.shards.by_partition.get(partition.partition)
+        if shard is not None and shard.epoch == partition.leader_epoch:
+            ended = TransactionEnded(marker.producer_id, marker.is_commit)
+            shard.on_written_by_others(ended, offset)
 
     def _topics_deleted(self, gone: Sequence[TopicState]) -> None:
         for topic in gone:

@@ -1,0 +1,164 @@
+"""Transaction markers: control batches that end a producer's transaction in the partitions led here.
+
+The transaction coordinator of this broker calls `MarkerWriter` directly, those of other brokers and
+administrators send WriteTxnMarkers. Whoever decides which broker leads a partition picks the `MarkerTarget`:
+this one for partitions led here, a connection for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from klamm.broker.cluster.image import ClusterImage
+from klamm.broker.net.context import Promise
+from klamm.broker.partitions.flusher import Flusher
+from klamm.broker.partitions.registry import Partition, PartitionRegistry
+from klamm.clock import Clock
+from klamm.protocol.errors import NO_ERROR, ErrorCode
+from klamm.protocol.types import TopicPartition
+from klamm.records.batch import set_append_time
+from klamm.records.markers import ControlType, encode_marker
+from klamm.storage.log import AppendOrigin, LogError
+
+MarkerResults: TypeAlias = Mapping[TopicPartition, ErrorCode]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionMarker:
+    """How one producer's transaction ended, according to a coordinator at an epoch."""
+
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    coordinator_epoch: int
+    bumps_epoch: bool = False  # transaction.version 2: the epoch is higher than that of the records
+
+
+# Called with each marker as soon as it is in the log, before it is durable.
+MarkerListener: TypeAlias = Callable[[Partition, TransactionMarker, int], None]
+
+
+class MarkerTarget(Protocol):
+    """Where markers go: partitions led by this broker, or a connection to another one."""
+
+    def write(
+        self, marker: TransactionMarker, partitions: Sequence[TopicPartition]
+    ) -> Promise[MarkerResults]: ...
+
+
+class MarkerWrite(Promise[MarkerResults]):
+    """The result of one marker in several partitions; kept when every marker is durable or refused."""
+
+    __slots__ = ("_error_codes", "_pending")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._error_codes: dict[TopicPartition, ErrorCode] = {}
+        self._pending = 1  # the write itself, until all partitions are appended to
+
+    def hold(self, partition: Partition, last_offset: int) -> None:
+        self._pending += 1
+        partition.held.append(_HeldMarker(self, partition, last_offset))
+
+    def settle(self, name: TopicPartition, error_code: ErrorCode) -> None:
+        self._error_codes[name] = error_code
+
+    def finish_one(self) -> None:
+        self._pending -= 1
+        if not self._pending:
+            self.keep(self._error_codes)
+
+
+class _HeldMarker:
+    """A marker that waits for the high watermark to pass it."""
+
+    __slots__ = ("_name", "_write", "flush_failures", "last_offset")
+
+    def __init__(self, write: MarkerWrite, partition: Partition, last_offset: int) -> None:
+        self._write = write
+        self._name = partition.name
+        self.last_offset = last_offset
+        self.flush_failures = partition.flush_failures
+
+    def release(self, error_code: ErrorCode) -> None:
+        self._write.settle(self._name, error_code)
+        self._write.finish_one()
+
+
+class MarkerWriter:
+    """Writes markers to partitions that this broker leads."""
+
+    def __init__(
+        self, image: ClusterImage, partitions: PartitionRegistry, flusher: Flusher, clock: Clock
+    ) -> None:
+        self._image = image
+        self._partitions = partitions
+        self._flusher = flusher
+        self._clock = clock
+        self.listeners: dict[str, MarkerListener] = {}  # by topic
+
+    def write(
+        self, marker: TransactionMarker, partitions: Sequence[TopicPartition]
+    ) -> Promise[MarkerResults]:
+        """Append a marker to each partition; the result is an error code for each, once it is durable."""
+        write = MarkerWrite()
+        now_ms, timestamp_ms = self._clock.now_ms(), self._clock.timestamp_ms()
+        is_of_no_producer = marker.producer_id < 0 or marker.producer_epoch < 0
+        batch = encode_marker(
+            ControlType.COMMIT if marker.is_commit else ControlType.ABORT,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+            timestamp_ms=timestamp_ms,
+        )
+        for name in dict.fromkeys(partitions):
+            partition = self._partitions.get(*name)
+            if partition is None:
+                write.settle(name, self._absence(name))
+                continue
+            if is_of_no_producer:
+                write.settle(name, ErrorCode.unknown_server_error)  # as Kafka answers it
+                continue
+            try:
+                last_offset = self._append(partition, marker, batch, now_ms, timestamp_ms)
+                is_durable = partition.log.high_watermark > last_offset
+            except LogError as error:
+                partition.note(error)
+                write.settle(name, error.error_code)
+                continue
+            if is_durable:
+                write.settle(name, NO_ERROR)
+            else:
+                write.hold(partition, last_offset)
+        write.finish_one()
+        return write
+
+    def _absence(self, name: TopicPartition) -> ErrorCode:
+        if self._image.partition(*name) is None:
+            return ErrorCode.unknown_topic_or_partition
+        return ErrorCode.not_leader_or_follower
+
+    def _append(
+        self, partition: Partition, marker: TransactionMarker, batch: bytes, now_ms: int, timestamp_ms: int
+    ) -> int:
+        log = partition.log
+        stamped: bytes | bytearray = batch
+        if log.config.stamps_append_time:
+            stamped = bytearray(batch)
+            set_append_time(stamped, timestamp_ms)
+        last_offset = log.append(
+            stamped,
+            now_ms=now_ms,
+            timestamp_ms=timestamp_ms,
+            origin=AppendOrigin.COORDINATOR,
+            marker_bumps_epoch=marker.bumps_epoch,
+            write_later=True,  # the result waits for the flush
+        ).last_offset
+        if log.sync_is_due(now_ms):
+            self._flusher.mark(partition)
+        listener = self.listeners.get(partition.topic)
+        if listener is not None:
+            listener(partition, marker, last_offset)
+        return last_offset
