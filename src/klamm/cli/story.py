@@ -135,6 +135,13 @@ def _offsets(event: Event) -> str:
     return f"{_count(_number(event, 'count'), 'committed offset')} removed because {event.get('cause')}."
 
 
+def _mixed(event: Event) -> str:
+    return (
+        f"In generation {event.get('generation')} offsets were committed by consumers as well as in "
+        f"transactions ({_who(event)}). The later commit overrides the earlier one; use one of the two."
+    )
+
+
 def _gone(event: Event) -> str:
     return f"The group was removed: {event.get('cause')}."
 
@@ -146,6 +153,7 @@ _TELLERS: Final = {
     "member_removed": _removed,
     "member_fenced": _fenced,
     "offsets_removed": _offsets,
+    "commits_mixed": _mixed,
     "group_removed": _gone,
 }
 

@@ -7,6 +7,7 @@ from typing import Any
 from klamm.cli.story import chapters, clock_time, headline, sentence, summary, told_once
 from klamm.coordinator.group.events import (
     Cause,
+    CommitsMixed,
     GroupEmptied,
     MemberFenced,
     MemberRemoved,
@@ -88,12 +89,16 @@ def test_every_other_event_has_its_sentence() -> None:
             generation=1,
         ),
         OffsetsRemoved(**base, cause=Cause.TOPIC_DELETED, count=1),
+        CommitsMixed(**base, cause=Cause.COMMITS_MIXED, member_id="m", generation=4),
     ]
     told = [sentence(as_json(event)) for event in events]
     assert "the last member is gone because a member left" in told[0].lower()
     assert told[1] == "m was removed: a member did not rejoin in time."
     assert "came back as new" in told[2]
     assert told[3] == "1 committed offset removed because the topic was deleted."
+    assert told[4].startswith(
+        "In generation 4 offsets were committed by consumers as well as in transactions (m)."
+    )
 
 
 def test_a_headline_is_short() -> None:

@@ -47,6 +47,12 @@ from klamm.protocol.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from klamm.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
 from klamm.protocol.types import TopicPartition
 
 Response = TypeVar("Response")
@@ -214,6 +220,41 @@ class Asking:
         (error,) = set(commit_errors(self.commit(**arguments)).values())
         return error
 
+    def txn_commit(
+        self,
+        offsets: Mapping[tuple[str, int], int | tuple[int, str | None]] | None = None,
+        *,
+        group: str = "g",
+        producer: int = 1,
+        epoch: int = 0,
+        member_id: str = "",
+        generation: int = -1,
+        instance: str | None = None,
+        version: int = 5,
+        leader_epoch: int = -1,
+    ) -> Call[TxnOffsetCommitResponse]:
+        topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
+        for (topic, partition), value in ({("t", 0): 1} if offsets is None else offsets).items():
+            offset, metadata = value if isinstance(value, tuple) else (value, None)
+            topics.setdefault(topic, []).append(
+                TxnOffsetCommitRequestPartition(partition, offset, leader_epoch, metadata)
+            )
+        request = TxnOffsetCommitRequest(
+            transactional_id="txn",
+            group_id=group,
+            producer_id=producer,
+            producer_epoch=epoch,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=instance,
+            topics=[TxnOffsetCommitRequestTopic(name, partitions) for name, partitions in topics.items()],
+        )
+        return self.ask(at_version(request, version))
+
+    def txn_commit_error(self, **arguments: Any) -> ErrorCode:
+        (error,) = set(commit_errors(self.txn_commit(**arguments)).values())
+        return error
+
     def fetch(
         self, *partitions: tuple[str, int], group: str = "g", stable: bool = False, version: int = 7
     ) -> dict[tuple[str, int], tuple[int, ErrorCode]]:
@@ -228,6 +269,11 @@ class Asking:
     def fetch_response(
         self, *partitions: tuple[str, int], group: str = "g", stable: bool = False, version: int = 7
     ) -> OffsetFetchResponse:
+        return self.fetch_later(*partitions, group=group, stable=stable, version=version).response
+
+    def fetch_later(
+        self, *partitions: tuple[str, int], group: str = "g", stable: bool = False, version: int = 7
+    ) -> Call[OffsetFetchResponse]:
         topics: dict[str, list[int]] = {}
         for topic, partition in partitions:
             topics.setdefault(topic, []).append(partition)
@@ -248,8 +294,7 @@ class Asking:
             request.topics = [
                 OffsetFetchRequestTopic(name, indexes) for name, indexes in topics.items()
             ] or None
-        call: Call[OffsetFetchResponse] = self.ask(at_version(request, version))
-        return call.response
+        return self.ask(at_version(request, version))
 
     def delete_offsets(self, *partitions: tuple[str, int], group: str = "g") -> OffsetDeleteResponse:
         topics: dict[str, list[OffsetDeleteRequestPartition]] = {}
@@ -281,7 +326,9 @@ class Asking:
         return {result.group_id: ErrorCode(result.error_code) for result in call.response.results}
 
 
-def commit_errors(call: Call[OffsetCommitResponse]) -> dict[tuple[str, int], ErrorCode]:
+def commit_errors(
+    call: Call[OffsetCommitResponse] | Call[TxnOffsetCommitResponse],
+) -> dict[tuple[str, int], ErrorCode]:
     return {
         (topic.name, answer.partition_index): ErrorCode(answer.error_code)
         for topic in call.response.topics

@@ -13,6 +13,8 @@ from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.coordinator import GroupCoordinator
 from klamm.coordinator.group.events import GroupEvent
 from klamm.coordinator.group.machine import GroupMachine
+from klamm.coordinator.group.records import encode_end
+from klamm.coordinator.group.remembered import TransactionEnded
 from klamm.coordinator.group.state import Group, GroupState
 from klamm.coordinator.group.topics import KnownTopic
 from klamm.coordinator.runtime.outcome import Context
@@ -149,6 +151,13 @@ class World(Asking):
             shard = self.coordinator.shards.by_partition.get(partition)
             if shard is not None and shard.status is Status.ACTIVE:
                 shard.on_durable(self.context)
+
+    def end_transaction(self, *, commit: bool, producer: int = 1) -> None:
+        """The marker, as the transaction coordinator has it written to this partition."""
+        record = TransactionEnded(producer, is_commit=commit)
+        batch = encode_end(record, self.clock.timestamp_ms())
+        offset = self.log.append(batch, now_ms=self.clock.now_ms(), timestamp_ms=self.clock.timestamp_ms())
+        self.shard.on_written_by_others(record, offset)
 
     def fail_flush(self) -> None:
         self.shard.on_flush_failed()

@@ -8,7 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from klamm.broker.cluster.topic_names import EVENTS_TOPIC
-from klamm.coordinator.group.events import GroupEvent, as_json, line
+from klamm.coordinator.group.events import WARNINGS, GroupEvent, as_json, line
 from klamm.records.record import Record, encode_batch
 from klamm.storage.log import AppendOrigin, LogError
 
@@ -51,7 +51,7 @@ class EventWriter:
     def _log_lines(self) -> None:
         events, self._unlogged = self._unlogged, []
         for event in events:
-            _log.info("%s", line(event))
+            _log.log(logging.WARNING if type(event) in WARNINGS else logging.INFO, "%s", line(event))
 
     def _look_later(self) -> None:
         self._is_news = False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from klamm.broker.metrics.exposition import Family, Kind
 from klamm.coordinator.group.classic.phases import Phase
-from klamm.coordinator.group.remembered import OffsetForgotten
+from klamm.coordinator.group.remembered import OffsetForgotten, OffsetPended
 from klamm.coordinator.runtime.shard import Status
 from klamm.records.layout import CommitBlock
 
@@ -39,7 +39,7 @@ def group_families(groups: Groups) -> Iterator[Family]:
     written, expired = groups.written, groups.expired_offsets
     deleted = written[OffsetForgotten] - expired
     for name, value, says in (
-        ("offset_commit", written[CommitBlock], "offsets that were committed"),
+        ("offset_commit", written[CommitBlock] + written[OffsetPended], "offsets that were committed"),
         ("offset_expiration", expired, "offsets that nobody used for too long"),
         ("offset_deletion", deleted, "offsets that were deleted, or went with their group or topic"),
         ("group_completed_rebalance", groups.completed_rebalances, "rebalances that came to their end"),

@@ -12,6 +12,7 @@ from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.gathering import Gathering, Part
 from klamm.coordinator.group.machine import GroupMachine
 from klamm.coordinator.group.offsets.fetching import merge_fetch, split_fetch
+from klamm.coordinator.group.offsets.txn_offset_commit import refused_txn_commit, unverified_txn_commit
 from klamm.coordinator.group.placement import OFFSETS_TOPIC, partition_for
 from klamm.coordinator.group.refusals import error_response
 from klamm.coordinator.group.remembered import GroupRecord
@@ -21,8 +22,10 @@ from klamm.coordinator.group.topics import (
     TopicDirectory,
     screen_commit,
     screen_delete,
+    screen_txn_commit,
     with_refused_commits,
     with_refused_deletes,
+    with_refused_txn_commits,
 )
 from klamm.coordinator.runtime.outcome import Context
 from klamm.coordinator.runtime.shard import ACTIVE, Host, Shard, Status
@@ -38,6 +41,7 @@ from klamm.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCom
 from klamm.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from klamm.protocol.messages.offset_fetch import OffsetFetchRequest
 from klamm.protocol.messages.sync_group import SyncGroupRequest
+from klamm.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 GroupShard = Shard[GroupRecord, Note]
 
@@ -93,6 +97,7 @@ class GroupCoordinator:
             SyncGroupRequest: self._sync,
             OffsetCommitRequest: self._commit,
             OffsetFetchRequest: self._fetch,
+            TxnOffsetCommitRequest: self._txn_commit,
             OffsetDeleteRequest: self._delete_offsets,
             DescribeGroupsRequest: self._describe,
             DeleteGroupsRequest: self._delete,
@@ -176,6 +181,42 @@ class GroupCoordinator:
                 self.send(context.token, with_refused_commits(OffsetCommitResponse(), refused))
                 return
             context = self._gathered(context, lambda answers: with_refused_commits(answers[0], refused))
+        self._to_shard(request.group_id, screened, context)
+
+    def txn_commit_refusal(
+        self, request: TxnOffsetCommitRequest, error_code: ErrorCode | None = None
+    ) -> TxnOffsetCommitResponse | None:
+        """The answer to a TxnOffsetCommit that is not to be handled; None if it may be.
+
+        Ask without an error code before the transaction is verified: a request that fails here must not add
+        the group to a transaction. Ask with one when verification failed: the answer is in the words of the
+        request's version, and partitions that do not exist keep their own error.
+        """
+        screened, refused = screen_txn_commit(request, self._topics)
+        response = TxnOffsetCommitResponse()
+        if screened.topics:
+            if not request.group_id:
+                response = refused_txn_commit(screened, ErrorCode.invalid_group_id)
+            elif error_code is not None:
+                response = unverified_txn_commit(screened, error_code)
+            elif not self._is_served(partition := self.partition_for(request.group_id)):
+                response = refused_txn_commit(screened, self.shards.why_not(partition))
+            else:
+                return None
+        return with_refused_txn_commits(response, refused)
+
+    def _is_served(self, partition: int) -> bool:
+        shard = self.shards.by_partition.get(partition)
+        return shard is not None and shard.status is ACTIVE
+
+    def _txn_commit(self, request: TxnOffsetCommitRequest, context: Context) -> None:
+        answer = self.txn_commit_refusal(request)
+        if answer is not None:
+            self.send(context.token, answer)
+            return
+        screened, refused = screen_txn_commit(request, self._topics)
+        if refused:
+            context = self._gathered(context, lambda answers: with_refused_txn_commits(answers[0], refused))
         self._to_shard(request.group_id, screened, context)
 
     def _delete_offsets(self, request: OffsetDeleteRequest, context: Context) -> None:

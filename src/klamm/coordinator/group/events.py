@@ -34,6 +34,7 @@ class Cause(StrEnum):
     GROUP_DELETED = "the group was deleted"
     RETENTION_OVER = "nobody used it for the retention time"
     TOPIC_DELETED = "the topic was deleted"
+    COMMITS_MIXED = "plain and transactional commits are mixed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +126,13 @@ class OffsetsRemoved(GroupEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CommitsMixed(GroupEvent):
+    """Plain and transactional commits in one generation: reported once per group."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRemoved(GroupEvent):
     """Nothing is left of the group."""
 
@@ -138,6 +146,7 @@ NAMES: Final[Mapping[type[GroupEvent], str]] = {
     MemberRemoved: "member_removed",
     MemberFenced: "member_fenced",
     OffsetsRemoved: "offsets_removed",
+    CommitsMixed: "commits_mixed",
     GroupRemoved: "group_removed",
 }
 
@@ -161,6 +170,9 @@ def as_json(event: GroupEvent) -> dict[str, object]:
         fields["moved"] = None if moved is None else [str(partition) for partition in moved[:_MAX_LISTED]]
         fields["moved_count"] = None if moved is None else len(moved)
     return fields
+
+
+WARNINGS: Final = frozenset({CommitsMixed})  # logged as such; everything else is information
 
 
 def line(event: GroupEvent) -> str:
@@ -188,6 +200,12 @@ def line(event: GroupEvent) -> str:
             )
         case OffsetsRemoved():
             return f"Removed {event.count} expired offsets in group {group} ({why})"
+        case CommitsMixed():
+            return (
+                f"Group {group} has received offset commits from consumers as well as transactional "
+                f"producers in generation {event.generation} ({why}; {who}). The later commit overrides the "
+                f"earlier one: commit either with the consumer or in transactions, not both"
+            )
         case GroupRemoved():
             return f"Group {group} transitioned to Dead in generation {event.generation} ({why})"
         case _:

@@ -25,6 +25,7 @@ from klamm.coordinator.group.offsets.expiry import expire, expiry_refused, topic
 from klamm.coordinator.group.offsets.offset_commit import commit_refused, offset_commit
 from klamm.coordinator.group.offsets.offset_delete import deletion_refused, offset_delete
 from klamm.coordinator.group.offsets.offset_fetch import offset_fetch
+from klamm.coordinator.group.offsets.txn_offset_commit import txn_commit_refused, txn_offset_commit
 from klamm.coordinator.group.records import encode_records
 from klamm.coordinator.group.refusals import as_error, error_response
 from klamm.coordinator.group.remembered import GroupRecord
@@ -44,6 +45,7 @@ from klamm.coordinator.group.signals import (
     SessionOver,
     SyncTimeUp,
     TopicDeleted,
+    TxnCommitRefused,
 )
 from klamm.coordinator.group.state import GroupState, replay_all
 from klamm.coordinator.runtime.outcome import Context, Outcome, Reply
@@ -58,6 +60,7 @@ from klamm.protocol.messages.offset_commit import OffsetCommitRequest
 from klamm.protocol.messages.offset_delete import OffsetDeleteRequest
 from klamm.protocol.messages.offset_fetch import OffsetFetchRequest
 from klamm.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from klamm.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from klamm.records.layout import CommitBlock
 
 # Any: each handler takes the type under which it stands here.
@@ -65,6 +68,7 @@ DECISIONS: Final[Mapping[type, Callable[[GroupState, Any, Context], GroupOutcome
     HeartbeatRequest: heartbeat,
     OffsetCommitRequest: offset_commit,
     OffsetFetchRequest: offset_fetch,
+    TxnOffsetCommitRequest: txn_offset_commit,
     JoinGroupRequest: join_group,
     SyncGroupRequest: sync_group,
     LeaveGroupRequest: leave_group,
@@ -73,6 +77,7 @@ DECISIONS: Final[Mapping[type, Callable[[GroupState, Any, Context], GroupOutcome
     ListGroupsRequest: list_groups,
     DeleteGroupsRequest: delete_groups,
     CommitRefused: commit_refused,
+    TxnCommitRefused: txn_commit_refused,
     SessionOver: session_over,
     PendingOver: pending_over,
     JoinTimeUp: join_time_up,

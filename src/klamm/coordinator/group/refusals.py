@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from klamm.coordinator.group.offsets.offset_commit import failed_commit, refused_commit
+from klamm.coordinator.group.offsets.txn_offset_commit import failed_txn_commit, refused_txn_commit
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.delete_groups import (
     DeletableGroupResult,
@@ -26,6 +27,7 @@ from klamm.protocol.messages.offset_fetch import (
     OffsetFetchResponseGroup,
 )
 from klamm.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from klamm.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 LOADING = ErrorCode.coordinator_load_in_progress
 
@@ -50,6 +52,8 @@ def error_response(request: object, error_code: ErrorCode) -> object:
             return LeaveGroupResponse(error_code=error_code)
         case OffsetCommitRequest():
             return refused_commit(request, error_code)
+        case TxnOffsetCommitRequest():
+            return refused_txn_commit(request, error_code)
         case OffsetFetchRequest():
             return OffsetFetchResponse(
                 groups=[
@@ -88,6 +92,8 @@ def as_error(response: object, error_code: ErrorCode) -> object:
             return LeaveGroupResponse(error_code=error_code)
         case OffsetCommitResponse():
             return failed_commit(response, error_code)
+        case TxnOffsetCommitResponse():
+            return failed_txn_commit(response, error_code)
         case OffsetFetchResponse():
             return OffsetFetchResponse(
                 groups=[

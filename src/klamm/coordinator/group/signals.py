@@ -10,6 +10,7 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.delete_groups import DeleteGroupsResponse
 from klamm.protocol.messages.offset_commit import OffsetCommitResponse
 from klamm.protocol.messages.offset_delete import OffsetDeleteResponse
+from klamm.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 
 # --- due timers --------------------------------------------------------------------------------------
 
@@ -98,6 +99,13 @@ class CommitRefused(NamedTuple):
     """The log did not take a commit."""
 
     response: OffsetCommitResponse
+    error_code: ErrorCode
+
+
+class TxnCommitRefused(NamedTuple):
+    """The log rejected a commit within a transaction."""
+
+    response: TxnOffsetCommitResponse
     error_code: ErrorCode
 
 

@@ -50,6 +50,13 @@ class Group:
     memory: GroupMemory = field(default_factory=GroupMemory)
     live: Live = field(default_factory=lambda: NOBODY)  # one for all that nobody joined
     staged: list[StagedCommit] = field(default_factory=list)  # oldest first; some may have arrived
+    plain_commit_generation: int = -1  # of the last plain commit
+    txn_commit_generation: int = -1  # of the last commit in a transaction
+    is_mixing_reported: bool = False
+
+    def is_mixing(self, other_generation: int) -> bool:
+        """Whether a commit now is the first to mix plain and transactional commits in one generation."""
+        return other_generation == self.live.generation and not self.is_mixing_reported
 
 
 @dataclass(slots=True)

@@ -21,6 +21,13 @@ from klamm.protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from klamm.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 from klamm.records.core import Commits
 from klamm.records.layout import AskedPartition
 
@@ -91,6 +98,41 @@ def with_refused_commits(
         known = topics.setdefault(key, OffsetCommitResponseTopic(*key))
         known.partitions = [*known.partitions, *topic.partitions]
     return OffsetCommitResponse(topics=list(topics.values()))
+
+
+def screen_txn_commit(
+    request: TxnOffsetCommitRequest, directory: TopicDirectory
+) -> tuple[TxnOffsetCommitRequest, list[TxnOffsetCommitResponseTopic]]:
+    """The request for the partitions that exist, and the answers for the others."""
+    accepted: list[TxnOffsetCommitRequestTopic] = []
+    refused: list[TxnOffsetCommitResponseTopic] = []
+    for topic in request.topics:
+        known = directory.by_name(topic.name)
+        count = 0 if known is None else known.partition_count
+        there = [each for each in topic.partitions if 0 <= each.partition_index < count]
+        if there:
+            accepted.append(TxnOffsetCommitRequestTopic(topic.name, there))
+        if len(there) < len(topic.partitions):
+            answers = [
+                TxnOffsetCommitResponsePartition(each.partition_index, ErrorCode.unknown_topic_or_partition)
+                for each in topic.partitions
+                if not 0 <= each.partition_index < count
+            ]
+            refused.append(TxnOffsetCommitResponseTopic(topic.name, answers))
+    return replace(request, topics=accepted), refused
+
+
+def with_refused_txn_commits(
+    response: TxnOffsetCommitResponse, refused: list[TxnOffsetCommitResponseTopic]
+) -> TxnOffsetCommitResponse:
+    """The whole answer as Kafka orders it: refused partitions first, and each topic once."""
+    if not refused:
+        return response
+    topics: dict[str, TxnOffsetCommitResponseTopic] = {}
+    for topic in (*refused, *response.topics):
+        known = topics.setdefault(topic.name, TxnOffsetCommitResponseTopic(topic.name))
+        known.partitions = [*known.partitions, *topic.partitions]
+    return TxnOffsetCommitResponse(topics=list(topics.values()))
 
 
 class ScreenedDelete(NamedTuple):

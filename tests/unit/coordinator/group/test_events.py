@@ -113,6 +113,8 @@ def test_every_event_is_json_and_a_line_of_the_log() -> None:
     world = World(GroupConfig(offsets_retention_minutes=1, offsets_retention_check_interval_ms=1_000))
     members = world.statics("a", "b")
     world.commit({("t", 0): 1}, member_id=members[0], generation=1)
+    world.txn_commit({("t", 0): 1}, member_id=members[0], generation=1)
+    world.end_transaction(commit=True)
     world.join(instance="b", version=9)
     world.leave(("", "a"), ("", "b"))
     world.jump_ms(61_000)

@@ -14,14 +14,12 @@ from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.draft import GroupOutcome
 from klamm.coordinator.group.machine import GroupMachine
-from klamm.coordinator.group.records import encode_end, encode_records
-from klamm.coordinator.group.remembered import OffsetPended, TransactionEnded
+from klamm.coordinator.group.remembered import TransactionEnded
 from klamm.coordinator.group.state import NOBODY, GroupState, replay
 from klamm.coordinator.runtime.outcome import Context
 from klamm.coordinator.runtime.shard import Status
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.join_group import JoinGroupResponse
-from klamm.records.layout import CommittedOffset
 from unit.coordinator.asking import Call, assignment, subscription
 from unit.coordinator.driver import World
 from unit.coordinator.memory_log import MemoryLog
@@ -96,10 +94,6 @@ class GroupLife(RuleBasedStateMachine):
         )
         self.calls, self.joins, self.generations, self.producer = [], [], {}, 0
 
-    @property
-    def log_is_well(self) -> bool:
-        return not self.world.log.is_holding and self.world.log.refuse_with is None
-
     def ask(self, call: Call[Any]) -> None:
         self.calls.append(call)
 
@@ -168,21 +162,23 @@ class GroupLife(RuleBasedStateMachine):
             )
         )
 
-    @precondition(lambda self: self.log_is_well)
-    @rule(group=groups, offset=st.integers(0, 9), producer=st.integers(1, 2))
-    def commit_in_a_transaction(self, group: str, offset: int, producer: int) -> None:
-        record = OffsetPended(group, "t", 0, CommittedOffset(offset), producer, 0)
-        self._written_by_others(encode_records([record], 0), record)
+    @rule(group=groups, offset=st.integers(0, 9), producer=st.integers(1, 2), data=st.data())
+    def commit_in_a_transaction(self, group: str, offset: int, producer: int, data: st.DataObject) -> None:
+        simple = data.draw(st.booleans(), label="as nobody")
+        self.ask(
+            self.world.txn_commit(
+                {("t", 0): offset},
+                group=group,
+                producer=producer,
+                member_id="" if simple else self.member_of(data, group),
+                generation=-1 if simple else self.generation_of(data, group),
+            )
+        )
 
-    @precondition(lambda self: self.log_is_well)
+    @precondition(lambda self: self.world.log.refuse_with is None)
     @rule(producer=st.integers(1, 2), commit=st.booleans())
     def end_a_transaction(self, producer: int, commit: bool) -> None:
-        record = TransactionEnded(producer, is_commit=commit)
-        self._written_by_others(encode_end(record, 0), record)
-
-    def _written_by_others(self, batch: bytes, record: OffsetPended | TransactionEnded) -> None:
-        offset = self.world.log.append(batch, now_ms=0, timestamp_ms=0)
-        self.world.shard.on_written_by_others(record, offset)
+        self.world.end_transaction(commit=commit, producer=producer)
 
     @rule(group=groups)
     def delete(self, group: str) -> None:

@@ -147,6 +147,18 @@ class OffsetsStaged(NamedTuple):
     replaced: tuple[tuple[str, Replaced], ...]  # by topic
 
 
+class TxnOffsetsStaged(NamedTuple):
+    """A commit in a transaction is on its way to the disk."""
+
+    group_id: str
+
+
+class MixingReported(NamedTuple):
+    """The warning about plain and transactional commits in one group was given."""
+
+    group_id: str
+
+
 class ExpiryQueued(NamedTuple):
     """Which groups the pass for expired offsets has yet to look at."""
 
@@ -170,6 +182,8 @@ Note = (
     | Synced
     | Assigned
     | OffsetsStaged
+    | TxnOffsetsStaged
+    | MixingReported
     | ExpiryQueued
 )
 
@@ -186,6 +200,11 @@ def apply(state: GroupState, note: Note) -> None:
         case GroupDropped():
             _move(state.of(note.group_id).live, Phase.DEAD)
             del state.groups[note.group_id]
+        case TxnOffsetsStaged():
+            group = state.of(note.group_id)
+            group.txn_commit_generation = group.live.generation
+        case MixingReported():
+            state.of(note.group_id).is_mixing_reported = True
         case ExpiryQueued():
             state.expiry_queue = note.group_ids
         case _:
@@ -195,6 +214,7 @@ def apply(state: GroupState, note: Note) -> None:
 def _stage(state: GroupState, note: OffsetsStaged) -> None:
     """Remember what a commit replaces, which was written a moment ago, and forget those that have arrived."""
     group = state.of(note.group_id)
+    group.plain_commit_generation = group.live.generation
     durable_offset = state.durable_offset
     if group.staged:
         group.staged = [staged for staged in group.staged if staged.end_offset > durable_offset]

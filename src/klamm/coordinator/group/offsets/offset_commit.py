@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from klamm.coordinator.group.classic.checks import commit_error, membership_error
+from klamm.coordinator.group.classic.checks import commit_error
 from klamm.coordinator.group.classic.notes import OffsetsStaged
-from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.draft import GroupOutcome, reply
+from klamm.coordinator.group.offsets.checks import commit_refusal, is_metadata_too_long
+from klamm.coordinator.group.offsets.mixing import report_mixing
 from klamm.coordinator.group.signals import CommitRefused
 from klamm.coordinator.group.state import Group, GroupState
 from klamm.coordinator.runtime.outcome import Context, Outcome
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -38,20 +39,25 @@ def offset_commit(state: GroupState, request: OffsetCommitRequest, context: Cont
     """Write the offsets down, all in one batch; those with too much metadata are refused singly."""
     group = state.groups.get(request.group_id)
     error_code = _commit_error(group, request)
-    if error_code is not ErrorCode.none:
+    if error_code is not NO_ERROR:
         return reply(context, refused_commit(request, error_code))
     response, records, replaced = _staged(state, group, request, context)
     member = None if group is None else group.live.members.get(request.member_id)
     if not records:
         # None of it can be kept, but the member is alive. Of one that asks for nothing, Kafka does not hear.
         return Outcome(renewed=member if request.topics else None, replies=((context.token, response),))
-    return Outcome(
+    outcome: GroupOutcome = Outcome(
         records=records,
         notes=(OffsetsStaged(request.group_id, replaced),),
         renewed=member,
         replies=((context.token, response),),
         if_refused=partial(CommitRefused, response),
     )
+    if group is not None and group.is_mixing(group.txn_commit_generation):
+        note, event = report_mixing(group, request.member_id, context)
+        outcome.notes = (*outcome.notes, note)
+        outcome.events = (event,)
+    return outcome
 
 
 def _commit_error(group: Group | None, request: OffsetCommitRequest) -> ErrorCode:
@@ -59,26 +65,13 @@ def _commit_error(group: Group | None, request: OffsetCommitRequest) -> ErrorCod
     generation = request.generation_id_or_member_epoch
     if group is None:
         if generation < 0:
-            return ErrorCode.none  # a simple group begins with its first commit
+            return NO_ERROR  # a simple group begins with its first commit
         return (
             ErrorCode.group_id_not_found if request.knows_group_id_not_found else ErrorCode.illegal_generation
         )
-    live = group.live
-    phase = live.phase
-    if phase is Phase.DEAD:
-        return ErrorCode.coordinator_not_available
-    if generation < 0 and phase is Phase.EMPTY:
-        return ErrorCode.none
-    if generation < 0 and not request.member_id and request.group_instance_id is None:
-        return ErrorCode.unknown_member_id  # it has members, and this is none of them
-    error_code = membership_error(live, request.member_id, request.group_instance_id)
-    if error_code is not ErrorCode.none:
-        return error_code
-    if generation != live.generation:
-        return ErrorCode.illegal_generation
-    if phase is Phase.COMPLETING:
-        return ErrorCode.rebalance_in_progress
-    return ErrorCode.none
+    return commit_refusal(
+        group.live, generation, request.member_id, request.group_instance_id, is_transactional=False
+    )
 
 
 def _staged(
@@ -107,7 +100,7 @@ def _screened(
     """What can be committed of one topic, and the answers for all of it."""
     commits = Commits(asked)
     if commits.has_metadata:
-        too_long = [_is_too_long(each.committed_metadata or "", max_metadata) for each in asked]
+        too_long = [is_metadata_too_long(each.committed_metadata or "", max_metadata) for each in asked]
         if any(too_long):
             answers = [
                 OffsetCommitResponsePartition(
@@ -124,12 +117,6 @@ def _screened(
 def _sum(timestamp_ms: int, retention_ms: int) -> int:
     """As Java adds: what is kept for longer than there is time is gone at once."""
     return (timestamp_ms + retention_ms + (1 << 63)) % (1 << 64) - (1 << 63)
-
-
-def _is_too_long(text: str, max_units: int) -> bool:
-    """By the length that Java sees: the limit counts UTF-16 units, not characters and not bytes."""
-    units = len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
-    return units > max_units
 
 
 def refused_commit(request: OffsetCommitRequest, error_code: ErrorCode) -> OffsetCommitResponse:
