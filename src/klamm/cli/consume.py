@@ -1,19 +1,21 @@
-"""`klamm consume`: records as they come, a line each."""
+"""`klamm consume`: records as they come."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from time import monotonic
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from klamm.cli.cluster import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, Bootstrap, clear_errors, pairs
+from klamm.cli.cluster import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, Bootstrap, an_admin, clear_errors, pairs
 from klamm.cli.failures import FAILED, MISUSED, fail
-from klamm.cli.record_json import to_line
+from klamm.cli.record_format import FORMAT_HELP, Render, columns, formatted, json_line, unescaped
+from klamm.cli.start_points import StartPoint, parse_start, seek_all
 from klamm.client.consumer.consumer import Consumer
-from klamm.client.consumer.records import ConsumerRecord
+from klamm.clock import SystemClock
 from klamm.protocol.types import TopicPartition
 
 app = typer.Typer(rich_markup_mode=None)
@@ -21,13 +23,17 @@ app = typer.Typer(rich_markup_mode=None)
 
 @app.command()
 def consume(
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="What to read.")],
+    topics: Annotated[
+        list[str], typer.Argument(metavar="TOPIC...", help="Topics, or ^PATTERN for all whose name matches.")
+    ],
     from_beginning: Annotated[
         bool, typer.Option("--from-beginning", help="Where nothing is committed: from the first record on.")
     ] = False,
     offset: Annotated[
-        int | None,
-        typer.Option("--offset", "-o", help="From this offset on; -5: from the fifth before the end."),
+        str | None,
+        typer.Option(
+            "--offset", "-o", help="beginning, end, an offset, -5 (from the fifth before the end), or @TIME."
+        ),
     ] = None,
     partition: Annotated[
         list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this partition; repeatable.")
@@ -35,33 +41,63 @@ def consume(
     group: Annotated[
         str | None, typer.Option("--group", "-g", help="Share the partitions with a group, and commit.")
     ] = None,
+    exit_at_end: Annotated[
+        bool, typer.Option("--exit", "-e", help="Stop at the end: read what was there when it started.")
+    ] = False,
     max_messages: Annotated[
-        int | None, typer.Option("--max-messages", "-n", min=1, help="Stop after so many.")
+        int | None, typer.Option("--max-messages", "-n", "-c", min=1, help="Stop after so many.")
     ] = None,
     timeout: Annotated[
         float | None,
         typer.Option("--timeout", metavar="SECONDS", help="Stop when nothing has come for so long."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="A line of JSON per record.")] = False,
-    keys: Annotated[bool, typer.Option("--keys", help="Key, a tab, value.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", "-J", help="A line of JSON per record.")] = False,
+    text_format: Annotated[
+        str | None, typer.Option("--format", "-f", metavar="FORMAT", help=f"{FORMAT_HELP}; \\n, \\t, \\xHH.")
+    ] = None,
+    keys: Annotated[bool, typer.Option("--keys", help="The key and a tab before the value.")] = False,
+    headers: Annotated[bool, typer.Option("--headers", help="The headers and a tab before that.")] = False,
+    timestamps: Annotated[
+        bool, typer.Option("--timestamps", help="The timestamp in milliseconds and a tab before that.")
+    ] = False,
+    delimiter: Annotated[
+        str, typer.Option("--delimiter", "-D", metavar="TEXT", help="What ends a record.")
+    ] = "\\n",
+    null: Annotated[str, typer.Option("--null", metavar="TEXT", help="Printed for null.")] = "",
     committed: Annotated[
         bool, typer.Option("--committed", help="Nothing of open or aborted transactions.")
     ] = False,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of the consumer."),
+        typer.Option("--set", "-X", metavar="NAME=VALUE", help="Any other setting of the consumer."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Print records as they come, until Ctrl-C.
+    """Print records as they come, until Ctrl-C. Values are printed byte for byte.
 
     \b
-      klamm consume orders --from-beginning
+      klamm consume orders --from-beginning --exit
       klamm consume orders --partition 0 --offset -10 --max-messages 10 --json
-      klamm consume orders payments --group audit
+      klamm consume orders --offset @PT1H --format '%T %k %s\\n'
+      klamm consume '^orders\\..*' --group audit
     """
     if group is not None and (partition or offset is not None):
         fail("--group gives out partitions and offsets itself: leave out --partition and --offset", MISUSED)
+    try:
+        start = None if offset is None else parse_start(offset, SystemClock())
+        render: Render = json_line
+        if text_format is not None and not as_json:
+            render = formatted(text_format, null.encode())
+        elif not as_json:
+            render = columns(
+                timestamps=timestamps,
+                headers=headers,
+                keys=keys,
+                null=null.encode(),
+                delimiter=unescaped(delimiter),
+            )
+    except ValueError as error:
+        fail(error, MISUSED)
     settings = {
         "bootstrap.servers": bootstrap,
         "auto.offset.reset": "earliest" if from_beginning else "latest",
@@ -73,11 +109,13 @@ def consume(
         settings["group.id"] = group
     try:
         with clear_errors(), Consumer(config=settings) as consumer:
+            names = _existing(bootstrap, topics)
             if group is not None:
-                consumer.subscribe(topics)
+                _subscribe(consumer, topics, names)
             else:
-                _assign(consumer, topics, partition, offset)
-            _print_all(consumer, max_messages, timeout, as_json=as_json, keys=keys)
+                _assign(consumer, names, partition, start)
+            reading = _Reading(consumer, render, is_in_group=group is not None, exit_at_end=exit_at_end)
+            reading.run(max_messages, timeout)
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
     except BrokenPipeError:
@@ -85,52 +123,86 @@ def consume(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _assign(consumer: Consumer, topics: list[str], numbers: list[int] | None, offset: int | None) -> None:
+def _existing(bootstrap: str, topics: list[str]) -> list[str]:
+    """The topics that are named or match, so that a typo or a broker that is away is an error at once."""
+    plain = [name for name in topics if not name.startswith("^")]
+    patterns = [re.compile(name) for name in topics if name.startswith("^")]
+    with an_admin(bootstrap, DEFAULT_TIMEOUT) as admin:
+        there = admin.describe_topics(None if patterns else plain)
+    missing = [name for name in plain if name not in there or name in there.errors]
+    if missing:
+        fail(f"there is no topic {missing[0]}: `klamm topics list` shows those there are", FAILED)
+    matched = [
+        name for name in there if name not in plain and any(pattern.search(name) for pattern in patterns)
+    ]
+    if patterns and not matched and not plain:
+        fail(f"no topic matches {topics[0]}: `klamm topics list` shows those there are", FAILED)
+    return [*plain, *sorted(matched)]
+
+
+def _subscribe(consumer: Consumer, topics: list[str], names: list[str]) -> None:
+    if any(name.startswith("^") for name in topics):
+        alternatives = "|".join(re.escape(name) if not name.startswith("^") else name for name in topics)
+        consumer.subscribe(pattern=f"(?:{alternatives})")
+    else:
+        consumer.subscribe(names)
+
+
+def _assign(
+    consumer: Consumer, topics: list[str], numbers: list[int] | None, start: StartPoint | None
+) -> None:
     found: list[TopicPartition] = []
     for topic in topics:
         there = consumer.partitions_for(topic, timeout=DEFAULT_TIMEOUT)
-        if not there:
-            fail(f"there is no topic {topic}", FAILED)
         missing = sorted(set(numbers or ()) - {item.partition for item in there})
         if missing:
             fail(f"{topic} has partitions 0 to {len(there) - 1}, no {missing[0]}", FAILED)
         found += [item for item in there if not numbers or item.partition in numbers]
     consumer.assign(found)
-    if offset is None:
-        return
-    if offset >= 0:
-        for item in found:
-            consumer.seek(item, offset)
-        return
-    ends, begins = consumer.end_offsets(found), consumer.beginning_offsets(found)
-    for item in found:
-        consumer.seek(item, max(begins[item], ends[item] + offset))
+    if start is not None:
+        seek_all(consumer, found, start)
 
 
-def _print_all(
-    consumer: Consumer, max_messages: int | None, timeout: float | None, *, as_json: bool, keys: bool
-) -> None:
-    left = max_messages
-    heard_at = monotonic()
-    out = sys.stdout
-    while left is None or left > 0:
-        patience = None if timeout is None else max(0.0, heard_at + timeout - monotonic())
-        records = consumer.poll(patience, max_records=left)
-        for record in records:
-            out.write((to_line(record) if as_json else _text(record, keys)) + "\n")
-        out.flush()
-        if records:
-            heard_at = monotonic()
-        elif patience == 0:
-            return
-        if left is not None:
-            left -= len(records)
+class _Reading:
+    """Reads and prints until a limit is reached."""
 
+    def __init__(self, consumer: Consumer, render: Render, *, is_in_group: bool, exit_at_end: bool) -> None:
+        self._consumer = consumer
+        self._render = render
+        self._is_in_group = is_in_group
+        self._exit_at_end = exit_at_end
+        self._ends: dict[TopicPartition, int] = {}  # where each partition ended when it was assigned
+        self._out: Any = sys.stdout.buffer
 
-def _text(record: ConsumerRecord, has_key: bool) -> str:
-    value = _readable(record.value)
-    return f"{_readable(record.key)}\t{value}" if has_key else value
+    def run(self, max_messages: int | None, timeout: float | None) -> None:
+        left = max_messages
+        quiet_since = monotonic()
+        while left is None or left > 0:
+            has_joined = self._has_joined()
+            if not has_joined:
+                quiet_since = monotonic()  # a rebalance is no silence of the topic
+            elif self._exit_at_end and self._is_at_end():
+                return
+            patience = 1.0 if timeout is None else min(1.0, max(0.0, quiet_since + timeout - monotonic()))
+            records = self._consumer.poll(patience, max_records=left)
+            for record in records:
+                self._out.write(self._render(record))
+            self._out.flush()
+            if records:
+                quiet_since = monotonic()
+                left = None if left is None else left - len(records)
+            elif timeout is not None and has_joined and monotonic() - quiet_since >= timeout:
+                problem = self._consumer.health().last_error
+                if problem is not None:
+                    fail(f"nothing came for {timeout:g} s: {problem}")
+                return
 
+    def _has_joined(self) -> bool:
+        return not self._is_in_group or self._consumer.health().member_state == "stable"
 
-def _readable(content: bytes | None) -> str:
-    return "" if content is None else content.decode(errors="backslashreplace")
+    def _is_at_end(self) -> bool:
+        assigned = self._consumer.assignment()
+        new = [partition for partition in assigned if partition not in self._ends]
+        if new:
+            self._ends |= self._consumer.end_offsets(new)
+        return all(self._consumer.position(partition) >= self._ends[partition] for partition in assigned)

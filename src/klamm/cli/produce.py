@@ -1,28 +1,48 @@
-"""`klamm produce`: records from standard input, a line each."""
+"""`klamm produce`: records from standard input or from files."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Annotated
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, BinaryIO, Final
 
 import typer
 
 from klamm.cli.cluster import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, Bootstrap, Timeout, clear_errors, pairs
 from klamm.cli.failures import FAILED, MISUSED, fail
+from klamm.cli.record_format import unescaped
 from klamm.cli.record_json import Header, NewRecord, from_line
 from klamm.client.producer.delivery import Delivery
 from klamm.client.producer.producer import Producer
+
+READ_BYTES: Final = 64 * 1024
 
 app = typer.Typer(rich_markup_mode=None)
 
 
 @app.command()
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where to.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to send to.")],
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE]...", help="Send the lines of these files, not of standard input."),
+    ] = None,
+    whole_files: Annotated[
+        bool, typer.Option("--whole", help="Each file is the value of one record, byte for byte.")
+    ] = False,
+    delimiter: Annotated[
+        str, typer.Option("--delimiter", "-D", metavar="TEXT", help="What ends a record.")
+    ] = "\\n",
+    key: Annotated[str | None, typer.Option("--key", metavar="TEXT", help="The key of each record.")] = None,
     key_separator: Annotated[
         str | None,
-        typer.Option("--key-separator", "-k", metavar="TEXT", help="What stands before it is the key."),
+        typer.Option("--key-separator", "-k", "-K", metavar="TEXT", help="What stands before it is the key."),
+    ] = None,
+    null: Annotated[
+        str | None,
+        typer.Option("--null", metavar="TEXT", help="A key or value that is exactly this is sent as null."),
     ] = None,
     header: Annotated[
         list[str] | None,
@@ -40,17 +60,19 @@ def produce(
     ] = "none",
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of the producer."),
+        typer.Option("--set", "-X", metavar="NAME=VALUE", help="Any other setting of the producer."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Send lines of standard input to a topic.
+    """Send lines of standard input, or of files, to a topic.
 
     \b
       echo hello | klamm produce greetings
       printf 'anna:1\\nbert:2\\n' | klamm produce scores --key-separator :
-      klamm consume orders --json --from-beginning --timeout 2 | klamm produce copies --json
+      echo 'anna:NULL' | klamm produce scores --key-separator : --null NULL     # a tombstone
+      klamm produce pictures --whole --key logo logo.png
+      klamm consume orders --json --from-beginning --exit | klamm produce copies --json
     """
     headers = tuple((name, value.encode()) for name, value in pairs(header or [], "--header").items())
     settings = {
@@ -61,8 +83,28 @@ def produce(
         "linger.ms": 5,
         **pairs(setting or [], "--set"),
     }
-    lines = (line.rstrip(b"\n") for line in sys.stdin.buffer)
-    records = _json_records(lines, headers) if as_json else _records(lines, key_separator, headers)
+    if whole_files and (as_json or key_separator or not files):
+        fail("--whole sends FILE... as they are: leave out --json and --key-separator", MISUSED)
+    if key is not None and (as_json or key_separator):
+        fail("--key gives every record one key: leave out --json and --key-separator", MISUSED)
+    try:
+        ending = unescaped(delimiter)
+    except ValueError as error:
+        fail(error, MISUSED)
+    if not ending:
+        fail("--delimiter is empty: give the text that ends a record", MISUSED)
+    shape = _Shape(
+        key=None if key is None else key.encode(),
+        separator=None if key_separator is None else key_separator.encode(),
+        null=None if null is None else null.encode(),
+        headers=headers,
+    )
+    records: Iterator[NewRecord]
+    if whole_files:
+        records = (shape.record(_content(path)) for path in files or ())
+    else:
+        lines = _lines(files or (), ending)
+        records = _json_records(lines, headers) if as_json else shape.records(lines)
     failures: list[Exception] = []
 
     def delivered(delivery: Delivery) -> None:
@@ -88,17 +130,63 @@ def produce(
         fail(f"{len(failures)} of {sent} records were not delivered; the first: {failures[0]}", FAILED)
 
 
-def _records(
-    lines: Iterable[bytes], separator: str | None, headers: tuple[Header, ...]
-) -> Iterator[NewRecord]:
-    for number, line in enumerate(lines, start=1):
-        key: bytes | None = None
-        value = line
-        if separator:
-            key, found, value = line.partition(separator.encode())
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        fail(f"cannot read {path}: {error.strerror}")
+
+
+def _lines(files: Iterable[Path], ending: bytes) -> Iterator[bytes]:
+    paths = list(files)
+    if not paths:
+        yield from _split(sys.stdin.buffer, ending)
+    for path in paths:
+        try:
+            with path.open("rb") as stream:
+                yield from _split(stream, ending)
+        except OSError as error:
+            fail(f"cannot read {path}: {error.strerror}")
+
+
+def _split(stream: BinaryIO, ending: bytes) -> Iterator[bytes]:
+    """What stands between delimiters; what follows the last one counts unless it is empty."""
+    if ending == b"\n":
+        yield from (line.removesuffix(b"\n") for line in stream)
+        return
+    rest = b""
+    while chunk := stream.read1(READ_BYTES) if hasattr(stream, "read1") else stream.read(READ_BYTES):
+        *whole, rest = (rest + chunk).split(ending)
+        yield from whole
+    if rest:
+        yield rest
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """How a piece of input becomes a record."""
+
+    key: bytes | None
+    separator: bytes | None
+    null: bytes | None
+    headers: tuple[Header, ...]
+
+    def records(self, lines: Iterable[bytes]) -> Iterator[NewRecord]:
+        for number, line in enumerate(lines, start=1):
+            if not self.separator:
+                yield self.record(line)
+                continue
+            key, found, value = line.partition(self.separator)
             if not found:
-                fail(f"line {number} has no {separator!r} between key and value: {line[:60]!r}", MISUSED)
-        yield NewRecord(value, key, headers)
+                text = self.separator.decode()
+                fail(f"line {number} has no {text!r} between key and value: {line[:60]!r}", MISUSED)
+            yield NewRecord(self._or_null(value), self._or_null(key), self.headers)
+
+    def record(self, value: bytes) -> NewRecord:
+        return NewRecord(self._or_null(value), self.key, self.headers)
+
+    def _or_null(self, content: bytes) -> bytes | None:
+        return None if content == self.null else content
 
 
 def _json_records(lines: Iterable[bytes], headers: tuple[Header, ...]) -> Iterator[NewRecord]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -127,6 +128,122 @@ def test_a_topic_that_is_not_there_is_not_made_by_reading_it(bootstrap: str, top
     result = read(bootstrap, topic)
     assert result.exit_code == 1
     assert f"there is no topic {topic}" in result.stderr
+
+
+def test_reading_ends_at_the_end_of_what_was_there(bootstrap: str, topic: str) -> None:
+    send(bootstrap, topic, "0\n1\n")
+    result = read(bootstrap, topic, "--from-beginning", "-e")
+    assert (result.stdout, result.exit_code) == ("0\n1\n", 0)
+
+
+def test_a_group_reads_to_the_end_and_goes_on_where_it_was(bootstrap: str, topic: str) -> None:
+    send(bootstrap, topic, "0\n1\n")
+    options = ("--from-beginning", "-e", "--group", f"group-of-{topic}")
+    assert read(bootstrap, topic, *options).stdout == "0\n1\n"
+    send(bootstrap, topic, "2\n")
+    assert read(bootstrap, topic, *options).stdout == "2\n"
+
+
+def test_the_time_of_a_rebalance_does_not_count_as_silence(topic: str) -> None:
+    settings = {"group.initial.rebalance.delay.ms": "700"}
+    with klamm.Broker(settings=settings) as broker:
+        send(broker.bootstrap, topic, "0\n")
+        result = read(broker.bootstrap, topic, "--from-beginning", "--group", "g", "--timeout", "0.2")
+    assert (result.stdout, result.exit_code) == ("0\n", 0)
+
+
+@pytest.mark.parametrize("options", [[], ["--group", "g"], ["--group", "g", "--timeout", "1"]])
+def test_a_broker_that_is_away_is_an_error(options: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consume, "DEFAULT_TIMEOUT", 0.3)
+    with klamm.Broker() as broker:
+        gone = broker.bootstrap
+    result = read(gone, "orders", *options)
+    assert result.exit_code == 1
+    assert gone in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        ("beginning", "0\n1\n2\n"),
+        ("end", ""),
+        ("1", "1\n2\n"),
+        ("-1", "2\n"),
+        ("@2000", "1\n2\n"),
+        ("@1970-01-01T00:00:02.5", "2\n"),
+        ("@9000", ""),
+        ("@P10000W", "0\n1\n2\n"),
+    ],
+)
+def test_where_reading_starts_can_be_said_in_words_and_times(topic: str, start: str, expected: str) -> None:
+    with klamm.Broker(settings={"log.retention.ms": "-1"}) as broker:
+        lines = [f'{{"value": "{n}", "timestamp_ms": {1000 * (n + 1)}}}' for n in range(3)]
+        send(broker.bootstrap, topic, "\n".join(lines), "--json")
+        assert read(broker.bootstrap, topic, "-o", start, "-e").stdout == expected
+
+
+def test_topics_can_be_chosen_by_a_pattern(bootstrap: str, topic: str) -> None:
+    send(bootstrap, f"{topic}.a", "a\n")
+    send(bootstrap, f"{topic}.b", "b\n")
+    for options in ([], ["--group", f"group-of-{topic}"]):
+        result = read(bootstrap, rf"^{topic}\..*", "--from-beginning", "-e", *options)
+        assert sorted(result.stdout.split()) == ["a", "b"]
+    assert "no topic matches" in read(bootstrap, "^nothing-like-this", "-e").stderr
+
+
+def test_values_come_out_byte_for_byte(bootstrap: str, topic: str) -> None:
+    send(bootstrap, topic, b"\xff\x00\xe4\x1eab\n\x1e", "-D", "\\x1e")
+    result = read(bootstrap, topic, "--from-beginning", "-e", "--delimiter", "\\x1e")
+    assert result.stdout_bytes == b"\xff\x00\xe4\x1eab\n\x1e"
+
+
+def test_columns_and_formats_show_what_belongs_to_a_record(topic: str) -> None:
+    line = '{"key": "k", "value": "v", "headers": {"a": "1", "b": null}, "timestamp_ms": 1700000000000}'
+    with klamm.Broker(settings={"log.retention.ms": "-1"}) as broker:
+        send(broker.bootstrap, topic, line, "--json")
+        options = ("--from-beginning", "-e")
+        columns = read(broker.bootstrap, topic, *options, "--keys", "--headers", "--timestamps").stdout
+        assert columns == "1700000000000\ta=1,b=\tk\tv\n"
+        text = r"%t-%p@%o %T %k(%K)=%s(%S) %h %%\n"
+        shown = read(broker.bootstrap, topic, *options, "-f", text, "--null", "NULL")
+        assert shown.stdout == f"{topic}-0@0 1700000000000 k(1)=v(1) a=1,b=NULL %\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["-f", "%q"], "unknown format code %q"),
+        (["-f", "50%"], "ends in a lone %"),
+        (["-D", "\\q"], "unknown escape"),
+        (["-o", "soon"], "invalid offset 'soon'"),
+        (["-o", "@soon"], "write a time"),
+    ],
+)
+def test_words_that_make_no_sense_are_refused(options: list[str], complaint: str) -> None:
+    result = read("127.0.0.1:1", "orders", *options)
+    assert result.exit_code == 2
+    assert complaint in result.stderr
+
+
+def test_null_values_keys_and_files_can_be_sent(bootstrap: str, topic: str, tmp_path: Path) -> None:
+    assert send(bootstrap, topic, "anna:NULL\nNULL:1\n", "-k", ":", "--null", "NULL").exit_code == 0
+    lines, picture = tmp_path / "lines", tmp_path / "picture"
+    lines.write_bytes(b"x\ny\n")
+    picture.write_bytes(b"\n\xff\n")
+    assert send(bootstrap, topic, "", str(lines)).exit_code == 0
+    assert send(bootstrap, topic, "", str(picture), "--whole", "--key", "logo").exit_code == 0
+    printed = read(bootstrap, topic, "--from-beginning", "-e", "--json").stdout
+    facts = [json.loads(line) for line in printed.splitlines()]
+    assert [(fact["key"], fact.get("value")) for fact in facts] == [
+        ("anna", None),
+        (None, "1"),
+        (None, "x"),
+        (None, "y"),
+        ("logo", None),
+    ]
+    assert facts[4]["value_base64"] == "Cv8K"
+    missing = send(bootstrap, topic, "", str(tmp_path / "missing"))
+    assert (missing.exit_code, "cannot read" in missing.stderr) == (1, True)
 
 
 def test_bytes_that_are_no_text_stay_readable() -> None:
