@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import logging
+import os
 from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
 
+from klamm.cli.failures import MISUSED, fail
+from klamm.cli.profiles import Profile, ProfileError, choose, load_profile, profiles_file
 from klamm.version import __version__
 
 # Name -> module of klamm.cli that has an `app`; in the order of the help page.
@@ -18,6 +22,9 @@ COMMANDS: Final = {
     "consume": "consume",
     "groups": "groups",
     "offsets": "offsets",
+    "configs": "configs",
+    "cluster": "brokers",
+    "health": "health",
     "dump": "dump",
     "demo": "demo.command",
 }
@@ -56,7 +63,6 @@ app = typer.Typer(
     cls=LazyGroup,
     help=_HELP,
     no_args_is_help=True,
-    add_completion=False,
     # Rich costs a tenth of a second, which only who reads a table should pay.
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -72,11 +78,47 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def klamm(
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap", "-b", metavar="HOST:PORT", help="A broker of the cluster, for every subcommand."
+        ),
+    ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile",
+            metavar="NAME",
+            envvar="KLAMM_PROFILE",
+            help="A cluster by its name in ~/.config/klamm/profiles.toml.",
+        ),
+    ] = None,
+    log_level: Annotated[
+        str | None,
+        typer.Option("--log-level", metavar="LEVEL", help="Log this and more: debug, info, warning, error."),
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """The command itself has nothing to do; its subcommands have."""
+    if log_level is not None:
+        level = logging.getLevelNamesMapping().get(log_level.upper())
+        if level is None:
+            fail(
+                f"invalid value {log_level} for --log-level: expected debug, info, warning or error", MISUSED
+            )
+        logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    chosen = Profile()
+    if profile is not None:
+        try:
+            chosen = load_profile(profile, profiles_file(os.environ))
+        except ProfileError as error:
+            fail(error, MISUSED)
+    choose(chosen)
+    # Subcommands take their default from this variable; their own --bootstrap beats it.
+    address = bootstrap or chosen.bootstrap
+    if address is not None:
+        os.environ["KLAMM_BOOTSTRAP"] = address
 
 
 def run() -> None:

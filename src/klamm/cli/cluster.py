@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from klamm.cli.failures import FAILED, MISUSED, fail
+from klamm.cli.profiles import profile_settings
 from klamm.client.admin.admin import Admin
 from klamm.config import ConfigError, from_flags
 from klamm.errors import KlammError
@@ -48,6 +49,7 @@ def an_admin(bootstrap: str, timeout: float) -> Iterator[Admin]:
     """An admin of the cluster; what goes wrong ends the command in one line."""
     with clear_errors():
         settings = {
+            **profile_settings(),
             "bootstrap.servers": bootstrap,
             "default.api.timeout.ms": round(timeout * 1000),
             "request.timeout.ms": min(30_000, round(timeout * 1000)),

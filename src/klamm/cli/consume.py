@@ -11,7 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from klamm.cli.cluster import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, Bootstrap, an_admin, clear_errors, pairs
+from klamm.cli.completion import complete_topics
 from klamm.cli.failures import FAILED, MISUSED, fail
+from klamm.cli.profiles import profile_settings
 from klamm.cli.record_format import FORMAT_HELP, Render, columns, formatted, json_line, unescaped
 from klamm.cli.start_points import StartPoint, parse_start, seek_all
 from klamm.client.consumer.consumer import Consumer
@@ -24,7 +26,12 @@ app = typer.Typer(rich_markup_mode=None)
 @app.command()
 def consume(
     topics: Annotated[
-        list[str], typer.Argument(metavar="TOPIC...", help="Topics, or ^PATTERN for all whose name matches.")
+        list[str],
+        typer.Argument(
+            metavar="TOPIC...",
+            help="Topics, or ^PATTERN for all whose name matches.",
+            autocompletion=complete_topics,
+        ),
     ],
     from_beginning: Annotated[
         bool, typer.Option("--from-beginning", help="Where nothing is committed: from the first record on.")
@@ -98,7 +105,8 @@ def consume(
             )
     except ValueError as error:
         fail(error, MISUSED)
-    settings = {
+    settings: dict[str, Any] = {
+        **profile_settings(),
         "bootstrap.servers": bootstrap,
         "auto.offset.reset": "earliest" if from_beginning else "latest",
         "isolation.level": "read_committed" if committed else "read_uncommitted",

@@ -19,6 +19,7 @@ from klamm.cli.cluster import (
     clear_errors,
     print_json,
 )
+from klamm.cli.completion import complete_groups
 from klamm.cli.failures import fail
 from klamm.cli.story import chapters, clock_time, summary, told_once
 from klamm.client.admin.offsets import EARLIEST, LATEST
@@ -31,7 +32,14 @@ WIDTH: Final = 110
 
 
 def explain(
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="Id of the group.")],
+    group: Annotated[
+        str,
+        typer.Argument(
+            metavar="GROUP",
+            help="Id of the group.",
+            autocompletion=complete_groups,
+        ),
+    ],
     last: Annotated[int, typer.Option("--last", help="Only the last so many events; 0 for all.")] = 50,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,

@@ -17,6 +17,7 @@ from klamm.cli.cluster import (
     print_json,
     print_table,
 )
+from klamm.cli.completion import complete_groups
 from klamm.cli.explain import explain
 from klamm.cli.failures import MISUSED, fail
 from klamm.cli.lag import PartitionLag, lag_of, lag_text, total_lag
@@ -28,7 +29,14 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Consumer groups of klamm or of any Kafka cluster: who is in them, how far they are.",
 )
-Groups = Annotated[list[str], typer.Argument(metavar="GROUP...", help="Ids of groups.")]
+Groups = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="GROUP...",
+        help="Ids of groups.",
+        autocompletion=complete_groups,
+    ),
+]
 
 
 @app.command(name="list")
@@ -64,7 +72,14 @@ def list_groups(
 
 @app.command()
 def describe(
-    groups: Annotated[list[str] | None, typer.Argument(metavar="[GROUP]...", help="Ids of groups.")] = None,
+    groups: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[GROUP]...",
+            help="Ids of groups.",
+            autocompletion=complete_groups,
+        ),
+    ] = None,
     every: Annotated[bool, typer.Option("--all", help="Every group of the cluster.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
@@ -120,7 +135,14 @@ def _print(group: GroupDescription, lags: list[PartitionLag]) -> None:
 
 @app.command()
 def members(
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="Id of the group.")],
+    group: Annotated[
+        str,
+        typer.Argument(
+            metavar="GROUP",
+            help="Id of the group.",
+            autocompletion=complete_groups,
+        ),
+    ],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
@@ -177,7 +199,14 @@ def delete(
 
 @app.command(name="remove-member")
 def remove_member(
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="Id of the group.")],
+    group: Annotated[
+        str,
+        typer.Argument(
+            metavar="GROUP",
+            help="Id of the group.",
+            autocompletion=complete_groups,
+        ),
+    ],
     member: Annotated[
         list[str] | None, typer.Option("--member", metavar="ID", help="A member by its member id.")
     ] = None,

@@ -21,6 +21,7 @@ from klamm.cli.cluster import (
     print_json,
     print_table,
 )
+from klamm.cli.completion import complete_groups
 from klamm.cli.failures import FAILED, MISUSED, fail
 from klamm.cli.offset_plans import Plan, chosen_partitions, parse_target, plan_reset, read_csv
 from klamm.client.admin.admin import Admin
@@ -33,7 +34,14 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Committed offsets of a group: show, reset, export, import, delete.",
 )
-Group = Annotated[str, typer.Argument(metavar="GROUP", help="Id of the group.")]
+Group = Annotated[
+    str,
+    typer.Argument(
+        metavar="GROUP",
+        help="Id of the group.",
+        autocompletion=complete_groups,
+    ),
+]
 Topics = Annotated[
     list[str] | None,
     typer.Option("--topic", "-t", metavar="TOPIC[:0,1]", help="Only this topic, or these partitions of it."),

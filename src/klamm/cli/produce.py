@@ -6,12 +6,14 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, BinaryIO, Final
+from typing import Annotated, Any, BinaryIO, Final
 
 import typer
 
 from klamm.cli.cluster import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, Bootstrap, Timeout, clear_errors, pairs
+from klamm.cli.completion import complete_topics
 from klamm.cli.failures import FAILED, MISUSED, fail
+from klamm.cli.profiles import profile_settings
 from klamm.cli.record_format import unescaped
 from klamm.cli.record_json import Header, NewRecord, from_line
 from klamm.client.producer.delivery import Delivery
@@ -24,7 +26,14 @@ app = typer.Typer(rich_markup_mode=None)
 
 @app.command()
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to send to.")],
+    topic: Annotated[
+        str,
+        typer.Argument(
+            metavar="TOPIC",
+            help="The topic to send to.",
+            autocompletion=complete_topics,
+        ),
+    ],
     files: Annotated[
         list[Path] | None,
         typer.Argument(metavar="[FILE]...", help="Send the lines of these files, not of standard input."),
@@ -75,7 +84,8 @@ def produce(
       klamm consume orders --json --from-beginning --exit | klamm produce copies --json
     """
     headers = tuple((name, value.encode()) for name, value in pairs(header or [], "--header").items())
-    settings = {
+    settings: dict[str, Any] = {
+        **profile_settings(),
         "bootstrap.servers": bootstrap,
         "max.block.ms": round(timeout * 1000),
         "acks": acks,

@@ -1,4 +1,4 @@
-"""`klamm topics`: create, list, describe, delete, alter."""
+"""`klamm topics`: create, list, describe, offsets, alter, trim, delete."""
 
 from __future__ import annotations
 
@@ -18,19 +18,31 @@ from klamm.cli.cluster import (
     print_json,
     print_table,
 )
+from klamm.cli.completion import complete_topics
 from klamm.cli.failures import MISUSED, fail
+from klamm.cli.offset_plans import chosen_partitions
+from klamm.cli.start_points import StartPoint, parse_start
 from klamm.client.admin.admin import Admin
 from klamm.client.admin.model import AlterOp, ConfigEntry, NewTopic, Resource, TopicDescription
 from klamm.client.admin.offsets import EARLIEST, LATEST
+from klamm.clock import SystemClock
 from klamm.errors import KlammError
+from klamm.protocol.errors import ErrorCode
 from klamm.protocol.types import TopicPartition, id_to_text
 
 app = typer.Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="Topics of klamm or of any Kafka cluster: create, list, describe, delete, alter.",
+    help="Topics of klamm or of any Kafka cluster: create, describe, alter, trim, delete.",
 )
-Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of topics.")]
+Names = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TOPIC...",
+        help="Names of topics.",
+        autocompletion=complete_topics,
+    ),
+]
 Config = Annotated[
     list[str] | None, typer.Option("--config", "-c", metavar="NAME=VALUE", help="A setting of the topic.")
 ]
@@ -83,7 +95,7 @@ def create(
 
 
 def _exists_already(error: KlammError) -> bool:
-    return getattr(error, "error_code", None) == 36
+    return getattr(error, "error_code", None) == ErrorCode.topic_already_exists
 
 
 @app.command(name="list")
@@ -115,15 +127,21 @@ def list_topics(
 
 @app.command()
 def describe(
-    names: Names,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TOPIC]...", help="Names of topics; all when left out.", autocompletion=complete_topics
+        ),
+    ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
     """Show partitions, leaders, offsets and the settings that differ from the defaults."""
     with an_admin(bootstrap, timeout) as admin:
-        found = admin.describe_topics(names)
-        shown = [_facts(admin, item) for item in found.values() if not isinstance(item, KlammError)]
+        found = admin.describe_topics(names or None)
+        topics = [item for _, item in sorted(found.items()) if not isinstance(item, KlammError)]
+        shown = [_facts(admin, item) for item in topics if names or not item.is_internal]
     if as_json:
         print_json(shown)
     else:
@@ -189,6 +207,9 @@ def _print(facts: dict[str, Any]) -> None:
 @app.command()
 def delete(
     names: Names,
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", help="A topic that does not exist is no error.")
+    ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
@@ -198,7 +219,104 @@ def delete(
     for name, item in results.items():
         if not isinstance(item, KlammError):
             typer.echo(f"{name} deleted")
+    errors = results.errors
+    if if_exists:
+        errors = {name: error for name, error in errors.items() if not _is_unknown(error)}
+    finish(errors)
+
+
+def _is_unknown(error: KlammError) -> bool:
+    return getattr(error, "error_code", None) == ErrorCode.unknown_topic_or_partition
+
+
+@app.command()
+def offsets(
+    names: Names,
+    at: Annotated[
+        str, typer.Option("--at", help="beginning, end, or @TIME: an instant, or a duration before now.")
+    ] = "end",
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """Show where each partition begins or ends, or its first record at or after a time.
+
+    \b
+      klamm topics offsets orders
+      klamm topics offsets orders --at @2026-01-31T08:00:00
+      klamm topics offsets orders:0,1 --at @PT1H
+    """
+    wanted = _point(at)
+    with an_admin(bootstrap, timeout) as admin:
+        found = admin.list_offsets(dict.fromkeys(_chosen(admin, names), wanted))
+    rows = [
+        (key.topic, key.partition, item.offset, item.timestamp_ms)
+        for key, item in sorted(found.items())
+        if not isinstance(item, KlammError)
+    ]
+    columns = ("topic", "partition", "offset", "timestamp_ms")
+    if as_json:
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        print_table(columns, [tuple("-" if cell == -1 else cell for cell in row) for row in rows])
+    finish(found.errors)
+
+
+@app.command()
+def trim(
+    names: Names,
+    before: Annotated[
+        str, typer.Option("--before", help="An offset, end, or @TIME: what lies before it is deleted.")
+    ],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Delete the oldest records of partitions.
+
+    \b
+      klamm topics trim orders --before end
+      klamm topics trim orders:0 --before 1200
+      klamm topics trim orders --before @P7D
+    """
+    point = None if before.isdecimal() else _point(before)
+    with an_admin(bootstrap, timeout) as admin:
+        chosen = _chosen(admin, names)
+        if point is None:
+            limits = dict.fromkeys(chosen, int(before))
+        else:
+            listed = admin.list_offsets(dict.fromkeys(chosen, point)).unwrap()
+            ends = admin.list_offsets(dict.fromkeys(chosen, LATEST)).unwrap()
+            limits = {
+                key: item.offset if item.offset >= 0 else ends[key].offset for key, item in listed.items()
+            }
+        results = admin.delete_records(limits)
+    for key, start in sorted(
+        (key, item) for key, item in results.items() if not isinstance(item, KlammError)
+    ):
+        typer.echo(f"{key} starts at {start}")
     finish(results.errors)
+
+
+def _point(text: str) -> int:
+    """What ListOffsets is asked for: a time, or one of its words."""
+    try:
+        point = parse_start(text, SystemClock())
+    except ValueError as error:
+        fail(error, MISUSED)
+    if point.timestamp_ms is not None:
+        return point.timestamp_ms
+    if point == StartPoint(offset=0):
+        return EARLIEST
+    if point == StartPoint(before_end=0):
+        return LATEST
+    fail(f"invalid point {text}: expected beginning, end or @TIME", MISUSED)
+
+
+def _chosen(admin: Admin, names: list[str]) -> list[TopicPartition]:
+    try:
+        return chosen_partitions(admin, names)
+    except ValueError as error:
+        fail(error, MISUSED)
 
 
 @app.command()
