@@ -206,7 +206,10 @@ class _Reading:
                 return
 
     def _has_joined(self) -> bool:
-        return not self._is_in_group or self._consumer.health().member_state == "stable"
+        if not self._is_in_group:
+            return True
+        health = self._consumer.health()
+        return health.member_state == "stable" and not health.without_position
 
     def _is_at_end(self) -> bool:
         assigned = self._consumer.assignment()

@@ -145,10 +145,10 @@ def test_a_group_reads_to_the_end_and_goes_on_where_it_was(bootstrap: str, topic
 
 
 def test_the_time_of_a_rebalance_does_not_count_as_silence(topic: str) -> None:
-    settings = {"group.initial.rebalance.delay.ms": "700"}
+    settings = {"group.initial.rebalance.delay.ms": "1500"}
     with klamm.Broker(settings=settings) as broker:
         send(broker.bootstrap, topic, "0\n")
-        result = read(broker.bootstrap, topic, "--from-beginning", "--group", "g", "--timeout", "0.2")
+        result = read(broker.bootstrap, topic, "--from-beginning", "--group", "g", "--timeout", "1")
     assert (result.stdout, result.exit_code) == ("0\n", 0)
 
 
