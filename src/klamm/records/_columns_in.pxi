@@ -96,8 +96,8 @@ cdef class Binary:
             cut(self.values, self.sink.size),
         )
 
-    cdef object finish_text(self):
-        """As `finish`, with what is not UTF-8 replaced: Arrow's strings have no room for it."""
+    cdef object finish_text(self, Py_ssize_t max_column_bytes):
+        """As `finish`, with U+FFFD for every byte that is not UTF-8: Arrow's strings cannot hold it."""
         cdef object column = self.finish()
         if not self.sink.non_ascii:
             return column
@@ -105,7 +105,9 @@ cdef class Binary:
         cdef list texts = []
         for row in range(self.sink.rows):
             texts.append(bytes(self.values[offsets[row]:offsets[row + 1]]).decode("utf-8", "replace").encode())
-        cdef Binary replaced = Binary(self.sink.rows, sum(map(len, texts)))
+        cdef Py_ssize_t size = sum(map(len, texts))
+        check_column_bytes(size, max_column_bytes)  # U+FFFD takes three bytes in place of one
+        cdef Binary replaced = Binary(self.sink.rows, size)
         for text in texts:
             add_field(&replaced.sink, <const uint8_t *>PyBytes_AS_STRING(text), len(<bytes>text))
         # Nulls became empty texts on the way; the first bitmap still tells them apart.
@@ -185,30 +187,69 @@ cdef bint fill(
     return at == end
 
 
-cdef int fill_region(Sink *sink, object region) except -1:
-    data, record_count, region_base_offset, region_base_ms, region_append_ms = region
-    cdef Py_buffer view
-    cdef Py_ssize_t count = record_count
-    cdef int64_t base_offset = region_base_offset
-    cdef int64_t base_timestamp_ms = region_base_ms
-    cdef bint own_time = region_append_ms is None
-    cdef int64_t append_time_ms = 0 if own_time else region_append_ms
-    cdef bint is_whole
-    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    try:
-        with nogil:
-            is_whole = fill(
-                sink, <const uint8_t *>view.buf, view.len, count, base_offset, base_timestamp_ms, own_time,
-                append_time_ms,
-            )
-    finally:
-        PyBuffer_Release(&view)
-    if not is_whole:
-        raise DecodeError(f"{count} records in {len(data)} bytes are not what they claim to be")
+cdef class HeldRegion:
+    """A region whose bytes are held, so that what was measured is what is read."""
+
+    cdef View view
+    cdef Py_ssize_t count
+    cdef int64_t base_offset
+    cdef int64_t base_timestamp_ms
+    cdef bint own_time
+    cdef int64_t append_time_ms
+
+    def __cinit__(self, region):
+        data, count, base_offset, base_timestamp_ms, append_time_ms = region
+        if data is None:
+            raise TypeError("the data of a region must be a buffer, not None")
+        self.view = View(data)
+        self.count = count
+        self.base_offset = base_offset
+        self.base_timestamp_ms = base_timestamp_ms
+        self.own_time = append_time_ms is None
+        self.append_time_ms = 0 if self.own_time else append_time_ms
+        check_count(self.count, self.view.size)
+
+    cdef object mismatch(self):
+        return DecodeError(f"{self.count} records in {self.view.size} bytes: a record is malformed")
+
+
+cdef list hold_regions(object regions, Py_ssize_t max_column_bytes, Py_ssize_t *rows, Py_ssize_t *size):
+    """Hold every region, and count their records and bytes: bytes of the buffers, not items of a sequence."""
+    cdef list held = []
+    cdef HeldRegion region
+    rows[0] = 0
+    size[0] = 0
+    for fields in regions:
+        region = HeldRegion(fields)
+        held.append(region)
+        rows[0] += region.count
+        size[0] += region.view.size
+        check_column_bytes(size[0], max_column_bytes)
+    return held
+
+
+cdef int check_column_bytes(Py_ssize_t size, Py_ssize_t max_column_bytes) except -1:
+    """Offsets in a column are 32 bits wide, whatever the caller allows."""
+    if size > max_column_bytes or size > INT32_MAX:
+        raise ValueError(f"{size} bytes do not fit one column: decode fewer regions at a time")
     return 0
 
 
-def decode_columns(regions, int wanted, int64_t first_offset, int64_t until_offset):
+cdef int fill_region(Sink *sink, HeldRegion region) except -1:
+    cdef bint is_whole
+    with nogil:
+        is_whole = fill(
+            sink, region.view.data, region.view.size, region.count, region.base_offset,
+            region.base_timestamp_ms, region.own_time, region.append_time_ms,
+        )
+    if not is_whole:
+        raise region.mismatch()
+    return 0
+
+
+def decode_columns(
+    regions, int wanted, int64_t first_offset, int64_t until_offset, Py_ssize_t max_column_bytes=INT32_MAX
+):
     """The records from `first_offset` to below `until_offset`, as the columns `wanted`."""
     cdef Py_ssize_t rows = 0
     cdef Py_ssize_t size = 0
@@ -216,12 +257,7 @@ def decode_columns(regions, int wanted, int64_t first_offset, int64_t until_offs
     cdef Binary key = None, value = None, names = None, header_values = None
     cdef bytearray offset = None, timestamp_ms = None, timestamp_type = None
     cdef bytearray header_validity = None, header_offsets = None
-    for region in regions:
-        check_count(region[1], len(region[0]))
-        rows += region[1]
-        size += len(region[0])
-    if size > INT32_MAX:
-        raise ValueError("more bytes than a column can hold: give fewer regions at a time")
+    cdef list held = hold_regions(regions, max_column_bytes, &rows, &size)
     memset(&sink, 0, sizeof(Sink))
     sink.first_offset = first_offset
     sink.until_offset = until_offset
@@ -251,7 +287,7 @@ def decode_columns(regions, int wanted, int64_t first_offset, int64_t until_offs
         header_values = Binary(size // 2, size)
         sink.names = &names.sink
         sink.header_values = &header_values.sink
-    for region in regions:
+    for region in held:
         fill_region(&sink, region)
     headers = None
     if wanted & WANT_HEADERS:
@@ -260,7 +296,7 @@ def decode_columns(regions, int wanted, int64_t first_offset, int64_t until_offs
             cut_bits(header_validity, sink.rows, sink.without_headers),
             cut(header_offsets, (sink.rows + 1) * sizeof(int32_t)),
             names.sink.rows,
-            names.finish_text(),
+            names.finish_text(max_column_bytes),
             header_values.finish(),
         )
     return Columns(

@@ -4,29 +4,6 @@ cdef object EncodedRegion = _arrow.EncodedRegion
 cdef int32_t COUNTED_PARTITIONS = 1 << 16  # more than this are sorted, not counted
 
 
-cdef class View:
-    """A buffer held as long as this lives; None is an empty one."""
-
-    cdef Py_buffer view
-    cdef bint is_held
-    cdef const uint8_t *data
-    cdef Py_ssize_t size
-
-    def __cinit__(self, buffer):
-        self.is_held = False
-        self.data = NULL
-        self.size = 0
-        if buffer is not None:
-            PyObject_GetBuffer(buffer, &self.view, PyBUF_SIMPLE)
-            self.is_held = True
-            self.data = <const uint8_t *>self.view.buf
-            self.size = self.view.len
-
-    def __dealloc__(self):
-        if self.is_held:
-            PyBuffer_Release(&self.view)
-
-
 cdef struct Bits:
     const uint8_t *data  # NULL: every bit is set
     Py_ssize_t size

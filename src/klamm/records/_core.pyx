@@ -120,6 +120,29 @@ cdef inline void put(object of_tuple, Py_ssize_t at, object item):
     PyTuple_SET_ITEM(of_tuple, at, item)
 
 
+cdef class View:
+    """The bytes of a buffer, held while this object lives; None stands for no bytes."""
+
+    cdef Py_buffer view
+    cdef bint is_held
+    cdef const uint8_t *data
+    cdef Py_ssize_t size
+
+    def __cinit__(self, buffer):
+        self.is_held = False
+        self.data = NULL
+        self.size = 0
+        if buffer is not None:
+            PyObject_GetBuffer(buffer, &self.view, PyBUF_SIMPLE)
+            self.is_held = True
+            self.data = <const uint8_t *>self.view.buf
+            self.size = self.view.len
+
+    def __dealloc__(self):
+        if self.is_held:
+            PyBuffer_Release(&self.view)
+
+
 include "_walk.pxi"
 include "_region.pxi"
 include "_builder.pxi"

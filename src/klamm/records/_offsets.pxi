@@ -120,21 +120,16 @@ cdef bytearray int32_column(Py_ssize_t rows, int32_t **column):
     return made
 
 
-def decode_offset_commits(regions, int64_t first_offset, int64_t until_offset):
+def decode_offset_commits(
+    regions, int64_t first_offset, int64_t until_offset, Py_ssize_t max_column_bytes=INT32_MAX
+):
     """The offset commits among the records from `first_offset` to below `until_offset`, as columns."""
     cdef Py_ssize_t rows = 0, size = 0
     cdef CommitSink sink
-    cdef Py_buffer view
-    cdef Py_ssize_t count
-    cdef int64_t base_offset, base_timestamp_ms, append_time_ms
-    cdef bint own_time, is_whole
+    cdef HeldRegion region
+    cdef bint is_whole
     cdef int32_t number = 0
-    for region in regions:
-        check_count(region[1], len(region[0]))
-        rows += region[1]
-        size += len(region[0])
-    if size > INT32_MAX:
-        raise ValueError("more bytes than a column can hold: give fewer regions at a time")
+    cdef list held = hold_regions(regions, max_column_bytes, &rows, &size)
     memset(&sink, 0, sizeof(CommitSink))
     cdef bytearray broken = int64_column(rows, &sink.broken)
     cdef list wide = [
@@ -160,24 +155,15 @@ def decode_offset_commits(regions, int64_t first_offset, int64_t until_offset):
     sink.group = &group.sink
     sink.topic = &topic.sink
     sink.metadata = &metadata.sink
-    for region in regions:
-        data, record_count, region_base_offset, region_base_ms, region_append_ms = region
-        count = record_count
-        base_offset = region_base_offset
-        base_timestamp_ms = region_base_ms
-        own_time = region_append_ms is None
-        append_time_ms = 0 if own_time else region_append_ms
-        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-        try:
-            with nogil:
-                is_whole = fill_commits(
-                    &sink, <const uint8_t *>view.buf, view.len, count, base_offset, base_timestamp_ms,
-                    own_time, append_time_ms, number, first_offset, until_offset,
-                )
-        finally:
-            PyBuffer_Release(&view)
+    for region in held:
+        with nogil:
+            is_whole = fill_commits(
+                &sink, region.view.data, region.view.size, region.count, region.base_offset,
+                region.base_timestamp_ms, region.own_time, region.append_time_ms, number, first_offset,
+                until_offset,
+            )
         if not is_whole:
-            raise DecodeError(f"{count} records in {len(data)} bytes are not what they claim to be")
+            raise region.mismatch()
         number += 1
     wide = [cut(column, sink.rows * sizeof(int64_t)) for column in wide]
     narrow = [cut(column, sink.rows * sizeof(int32_t)) for column in narrow]
@@ -186,8 +172,8 @@ def decode_offset_commits(regions, int64_t first_offset, int64_t until_offset):
         log_offset=wide[0],
         log_timestamp_ms=wide[1],
         region=narrow[0],
-        group=group.finish_text(),
-        topic=topic.finish_text(),
+        group=group.finish_text(max_column_bytes),
+        topic=topic.finish_text(max_column_bytes),
         partition=narrow[1],
         key_version=narrow[2],
         tombstone_count=sink.tombstones,
@@ -195,7 +181,7 @@ def decode_offset_commits(regions, int64_t first_offset, int64_t until_offset):
         value_version=narrow[3],
         committed_offset=wide[2],
         leader_epoch=narrow[4],
-        metadata=metadata.finish_text(),
+        metadata=metadata.finish_text(max_column_bytes),
         commit_timestamp_ms=wide[3],
         expire_timestamp_ms=wide[4],
         broken=cut(broken, sink.broken_count * sizeof(int64_t)),

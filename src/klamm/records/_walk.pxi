@@ -107,6 +107,8 @@ cdef int check_position(Py_ssize_t position, Py_ssize_t end) except -1:
 cdef int check_batch(object buffer, const uint8_t *start, Py_ssize_t position) except -1:
     if not is_header(start + position):
         explain_header(buffer, position)
+        # Its words are the twin's; that nothing walks on from here is not left to the twin.
+        raise DecodeError(f"no batch header at position {position}")
     if not has_offsets(start + position):
         raise DecodeError(f"a batch at offset {klamm_i64(start + position)} with a delta it cannot have")
     return 0

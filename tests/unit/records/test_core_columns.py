@@ -136,6 +136,25 @@ class TestDecodingOnEachCore:
         with pytest.raises(ValueError, match="fewer regions"):
             core.decode_columns(many, Want.ALL, *EVERYTHING)
 
+    def test_replaced_names_that_outgrow_the_column_are_refused(self, core: ModuleType) -> None:
+        # U+FFFD takes three bytes: names that fit as they came need not fit as text.
+        data = _pure.encode_region([Record(0, 0, None, None, (("x" * 100, None),))], 0, 0)
+        broken = data.replace(b"x" * 100, b"\xff" * 100)
+        limit = len(data) + 20
+        assert core.decode_columns([Region(data, 1, 0, 0, None)], Want.ALL, *EVERYTHING, limit).row_count == 1
+        with pytest.raises(ValueError, match="300 bytes do not fit one column"):
+            core.decode_columns([Region(broken, 1, 0, 0, None)], Want.ALL, *EVERYTHING, limit)
+
+    def test_a_region_is_measured_in_bytes_whatever_its_items_are(self, core: ModuleType) -> None:
+        data = _pure.encode_region([Record(0, 0, b"k" * 50, b"v" * 50), Record(1, 0, None, b"v" * 100)], 0, 0)
+        data += _pure.encode_region([Record(2, 0, b"", b"v" * (-(len(data) + 7) % 8))], 0, 0)
+        wide = memoryview(data).cast("q")
+        assert len(wide) * 8 == len(data)
+        expected = core.decode_columns([Region(data, 3, 0, 0, None)], Want.ALL, *EVERYTHING)
+        assert core.decode_columns([Region(wide, 3, 0, 0, None)], Want.ALL, *EVERYTHING) == expected
+        with pytest.raises(ValueError, match="fewer regions"):
+            core.decode_columns([Region(wide, 3, 0, 0, None)], Want.ALL, *EVERYTHING, len(wide))
+
 
 class TestDecodingOnBothCores:
     @many

@@ -134,6 +134,26 @@ class TestEachCore:
         with pytest.raises(DecodeError):
             core.decode_offset_commits([Region(data[:-1], 1, 0, 0, None)], *EVERYTHING)
 
+    def test_a_replaced_name_that_outgrows_the_column_is_refused(self, core: ModuleType) -> None:
+        def region(name: bytes) -> Region:
+            key = b"\x00\x01\x00\x64" + name + KEY_V1[6:]
+            return Region(_pure.encode_region([Record(0, 0, key, VALUE)], 0, 0), 1, 0, 0, None)
+
+        good = region(b"g" * 100)
+        limit = len(good.data) + 20
+        assert core.decode_offset_commits([good], *EVERYTHING, limit).row_count == 1
+        with pytest.raises(ValueError, match="300 bytes do not fit one column"):
+            core.decode_offset_commits([region(b"\xff" * 100)], *EVERYTHING, limit)
+
+    def test_a_region_is_measured_in_bytes_whatever_its_items_are(self, core: ModuleType) -> None:
+        key = b"\x00\x01\x00\x64" + b"g" * 100 + KEY_V1[6:]
+        data = _pure.encode_region([Record(0, 0, key, VALUE)], 0, 0)
+        data += _pure.encode_region([Record(1, 0, None, b"v" * (-(len(data) + 7) % 8))], 0, 0)
+        wide = memoryview(data).cast("q")
+        expected = core.decode_offset_commits([Region(data, 2, 0, 0, None)], *EVERYTHING)
+        assert expected.row_count == 1
+        assert core.decode_offset_commits([Region(wide, 2, 0, 0, None)], *EVERYTHING) == expected
+
 
 some_values = st.none() | st.sampled_from([from_hex(value) for value, _, _ in VALUES]).flatmap(damaged)
 some_keys = st.sampled_from([KEY_V0, KEY_V1, GROUP_KEY]).flatmap(damaged)

@@ -153,6 +153,14 @@ def damaged_logs(draw: st.DrawFn) -> bytes:
     return draw(damaged(b"".join(batches)))
 
 
+def test_the_compiled_walk_does_not_rely_on_the_twin_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("klamm.records._pure.walk.parse_header", lambda buffer, position: None)
+    with pytest.raises(DecodeError, match="no batch header at position 0"):
+        compiled_core().find_batch(bytes(200), 0, 0)
+    with pytest.raises(DecodeError, match="no batch header at position 0"):
+        compiled_core().last_whole_batch_end(bytes(200), 0, 200, 1)
+
+
 class TestBothCores:
     @many
     @given(damaged_logs(), st.integers(0, 50))

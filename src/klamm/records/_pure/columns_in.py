@@ -10,14 +10,19 @@ from klamm.records.arrow import BinaryColumn, Columns, HeadersColumn, Region, Wa
 from klamm.records.layout import MAX_INT32, Header, Record
 
 
-def decode_columns(regions: Sequence[Region], wanted: int, first_offset: int, until_offset: int) -> Columns:
+def decode_columns(
+    regions: Sequence[Region],
+    wanted: int,
+    first_offset: int,
+    until_offset: int,
+    max_column_bytes: int = MAX_INT32,
+) -> Columns:
     """The records from `first_offset` to below `until_offset`, as the columns `wanted`.
 
     Every record is checked as `decode_region` does it, also those outside the range: DecodeError.
-    ValueError when the regions have more bytes than a column's offsets can count.
+    ValueError when a column would need more bytes than `max_column_bytes` or than its offsets can count.
     """
-    if sum(len(region.data) for region in regions) > MAX_INT32:
-        raise ValueError("more bytes than a column can hold: give fewer regions at a time")
+    check_region_bytes(regions, max_column_bytes)
     rows: list[Record] = []
     types: list[int] = []
     for region in regions:
@@ -31,8 +36,19 @@ def decode_columns(regions: Sequence[Region], wanted: int, first_offset: int, un
         timestamp_type=packed("i", types) if wanted & Want.TIMESTAMP_TYPE else None,
         key=binary_column([r.key for r in rows]) if wanted & Want.KEY else None,
         value=binary_column([r.value for r in rows]) if wanted & Want.VALUE else None,
-        headers=_headers([r.headers for r in rows]) if wanted & Want.HEADERS else None,
+        headers=_headers([r.headers for r in rows], max_column_bytes) if wanted & Want.HEADERS else None,
     )
+
+
+def check_region_bytes(regions: Sequence[Region], max_column_bytes: int) -> None:
+    """Refuse regions whose bytes (of the buffers, not items of a sequence) do not fit one column."""
+    check_column_bytes(sum(memoryview(region.data).nbytes for region in regions), max_column_bytes)
+
+
+def check_column_bytes(size: int, max_column_bytes: int) -> None:
+    """Offsets in a column are 32 bits wide, whatever the caller allows."""
+    if size > min(max_column_bytes, MAX_INT32):
+        raise ValueError(f"{size} bytes do not fit one column: decode fewer regions at a time")
 
 
 def packed(typecode: str, numbers: Sequence[int]) -> bytearray:
@@ -69,7 +85,14 @@ def binary_column(fields: Sequence[bytes | None]) -> BinaryColumn:
     )
 
 
-def _headers(rows: Sequence[tuple[Header, ...]]) -> HeadersColumn:
+def text_column(fields: Sequence[bytes | None], max_column_bytes: int) -> BinaryColumn:
+    """As `binary_column`, with U+FFFD for every byte that is not UTF-8: Arrow's strings cannot hold it."""
+    texts = [None if field is None else field.decode("utf-8", "replace").encode() for field in fields]
+    check_column_bytes(sum(len(text) for text in texts if text), max_column_bytes)
+    return binary_column(texts)
+
+
+def _headers(rows: Sequence[tuple[Header, ...]], max_column_bytes: int) -> HeadersColumn:
     null_count, validity = validity_bits([bool(headers) for headers in rows])
     every = [header for headers in rows for header in headers]
     return HeadersColumn(
@@ -77,6 +100,6 @@ def _headers(rows: Sequence[tuple[Header, ...]]) -> HeadersColumn:
         validity,
         _offsets([len(headers) for headers in rows]),
         len(every),
-        binary_column([name.encode() for name, _ in every]),
+        text_column([name.encode() for name, _ in every], max_column_bytes),
         binary_column([value for _, value in every]),
     )

@@ -8,9 +8,9 @@ from struct import error as struct_error
 from typing import Final, NamedTuple
 
 from klamm.protocol.errors import DecodeError
-from klamm.records._pure.columns_in import binary_column, packed, validity_bits
+from klamm.records._pure.columns_in import check_region_bytes, packed, text_column, validity_bits
 from klamm.records._pure.region import decode_region
-from klamm.records.arrow import BinaryColumn, OffsetCommits, Region
+from klamm.records.arrow import OffsetCommits, Region
 from klamm.records.layout import MAX_INT32
 
 _INT16: Final = Struct(">h")
@@ -38,14 +38,16 @@ class _Row(NamedTuple):
     commit: _Commit
 
 
-def decode_offset_commits(regions: Sequence[Region], first_offset: int, until_offset: int) -> OffsetCommits:
+def decode_offset_commits(
+    regions: Sequence[Region], first_offset: int, until_offset: int, max_column_bytes: int = MAX_INT32
+) -> OffsetCommits:
     """The offset commits among the records from `first_offset` to below `until_offset`, as columns.
 
-    Other records are left out; commits that cannot be read are told by their offset. DecodeError when a
-    region is not what it claims to be.
+    Other records are left out. Commits that cannot be decoded are listed by log offset in `broken`.
+    DecodeError when a region is malformed; ValueError when a column would need more bytes than
+    `max_column_bytes` or than its offsets can count.
     """
-    if sum(len(region.data) for region in regions) > MAX_INT32:
-        raise ValueError("more bytes than a column can hold: give fewer regions at a time")
+    check_region_bytes(regions, max_column_bytes)
     rows: list[_Row] = []
     broken: list[int] = []
     for number, region in enumerate(regions):
@@ -66,8 +68,8 @@ def decode_offset_commits(regions: Sequence[Region], first_offset: int, until_of
         log_offset=packed("q", [row.log_offset for row in rows]),
         log_timestamp_ms=packed("q", [row.log_timestamp_ms for row in rows]),
         region=packed("i", [row.region for row in rows]),
-        group=_text([commit.group for commit in commits]),
-        topic=_text([commit.topic for commit in commits]),
+        group=text_column([commit.group for commit in commits], max_column_bytes),
+        topic=text_column([commit.topic for commit in commits], max_column_bytes),
         partition=packed("i", [commit.partition for commit in commits]),
         key_version=packed("i", [commit.key_version for commit in commits]),
         tombstone_count=tombstone_count,
@@ -75,17 +77,10 @@ def decode_offset_commits(regions: Sequence[Region], first_offset: int, until_of
         value_version=packed("i", [commit.value_version for commit in commits]),
         committed_offset=packed("q", [commit.committed_offset for commit in commits]),
         leader_epoch=packed("i", [commit.leader_epoch for commit in commits]),
-        metadata=_text([commit.metadata for commit in commits]),
+        metadata=text_column([commit.metadata for commit in commits], max_column_bytes),
         commit_timestamp_ms=packed("q", [commit.commit_timestamp_ms for commit in commits]),
         expire_timestamp_ms=packed("q", [commit.expire_timestamp_ms for commit in commits]),
         broken=packed("q", broken),
-    )
-
-
-def _text(fields: Sequence[bytes | None]) -> BinaryColumn:
-    """Arrow's strings have no room for what is not UTF-8."""
-    return binary_column(
-        [None if field is None else field.decode("utf-8", "replace").encode() for field in fields]
     )
 
 
