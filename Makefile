@@ -12,7 +12,7 @@ SPREAD := -n auto --dist worksteal
 BUILD_INPUTS := pyproject.toml $(wildcard setup.py $(addprefix src/klamm/records/*.,pyx pxi h))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint unit pure simulation interop faults spark bench clean
+.PHONY: help demo test lint unit pure fuzz simulation interop faults spark bench clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /:/' \
@@ -21,11 +21,12 @@ help: ## Show this list
 demo: $(VENV)/.demo ## A broker, a group that rebalances before your eyes, a Spark job on both; ends by itself
 	@$(BIN)/klamm demo
 
-test: $(VENV)/.dev ## Everything that CI runs: lint, unit, pure, simulation, interop, faults, spark
+test: $(VENV)/.dev ## Everything that CI runs: lint, unit, pure, fuzz, simulation, interop, faults, spark
 	@$(STAGE) tools    tools/bring.sh
 	@$(STAGE) lint     $(MAKE) --no-print-directory lint
 	@$(STAGE) unit     $(MAKE) --no-print-directory unit
 	@$(STAGE) pure     $(MAKE) --no-print-directory pure
+	@$(STAGE) fuzz     $(MAKE) --no-print-directory fuzz
 	@$(STAGE) simulation $(MAKE) --no-print-directory simulation
 	@$(STAGE) interop  $(MAKE) --no-print-directory interop
 	@$(STAGE) faults   $(MAKE) --no-print-directory faults
@@ -43,6 +44,9 @@ unit: $(VENV)/.dev ## Tests of single parts, milliseconds each
 pure: $(VENV)/.dev ## What touches records once more, on the compiled core's pure twin
 	@KLAMM_PURE=1 $(PYTEST) $(SPREAD) --ignore-glob='*/test_core_*' tests/unit/records tests/unit/client/producer \
 	  tests/unit/client/consumer tests/unit/client/test_ranges.py tests/unit/storage tests/unit/coordinator tests/unit/spark
+
+fuzz: $(VENV)/.dev ## The compiled core on damaged input, under address and undefined-behaviour sanitizers
+	@$(PYTEST) --timeout=300 tests/fuzz
 
 simulation: $(VENV)/.dev ## The whole broker on virtual time, one seed per run
 	@$(PYTEST) $(SPREAD) tests/simulation

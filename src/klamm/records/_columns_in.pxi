@@ -207,7 +207,6 @@ cdef class HeldRegion:
         self.base_timestamp_ms = base_timestamp_ms
         self.own_time = append_time_ms is None
         self.append_time_ms = 0 if self.own_time else append_time_ms
-        check_count(self.count, self.view.size)
 
     cdef object mismatch(self):
         return DecodeError(f"{self.count} records in {self.view.size} bytes: a record is malformed")
@@ -222,9 +221,11 @@ cdef list hold_regions(object regions, Py_ssize_t max_column_bytes, Py_ssize_t *
     for fields in regions:
         region = HeldRegion(fields)
         held.append(region)
-        rows[0] += region.count
         size[0] += region.view.size
-        check_column_bytes(size[0], max_column_bytes)
+    check_column_bytes(size[0], max_column_bytes)
+    for region in held:
+        check_count(region.count, region.view.size)
+        rows[0] += region.count
     return held
 
 

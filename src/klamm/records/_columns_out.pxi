@@ -65,7 +65,7 @@ cdef inline bint range_at(
 
 cdef inline bint field_at(BinarySource *source, Py_ssize_t row, Field *field) noexcept nogil:
     """The bytes of a row; false when the buffers do not have it."""
-    cdef Py_ssize_t at = source.first_row + row
+    cdef Py_ssize_t at = klamm_wrapping_sum(source.first_row, row)
     cdef int32_t start = 0, end = 0
     cdef int is_valid
     field.data = NULL
@@ -97,7 +97,7 @@ cdef inline uint8_t *write_field(uint8_t *out, Field *field) noexcept nogil:
 
 
 cdef inline bint time_at(Source *source, Py_ssize_t row, int64_t *timestamp_ms) noexcept nogil:
-    cdef Py_ssize_t at = source.timestamp_ms.first_row + row
+    cdef Py_ssize_t at = klamm_wrapping_sum(source.timestamp_ms.first_row, row)
     cdef int is_valid
     timestamp_ms[0] = source.default_timestamp_ms
     if not source.timestamp_ms.is_there:
@@ -112,7 +112,7 @@ cdef inline bint time_at(Source *source, Py_ssize_t row, int64_t *timestamp_ms) 
 
 
 cdef inline bint headers_at(Source *source, Py_ssize_t row, int32_t *start, int32_t *end) noexcept nogil:
-    cdef Py_ssize_t at = source.header_lists.first_row + row
+    cdef Py_ssize_t at = klamm_wrapping_sum(source.header_lists.first_row, row)
     cdef int is_valid
     start[0] = 0
     end[0] = 0
@@ -284,7 +284,7 @@ cdef Py_ssize_t choose(
     cdef int is_valid
     cdef Field field
     for row in range(row_count):
-        at = wishes.first_row + row
+        at = klamm_wrapping_sum(wishes.first_row, row)
         is_valid = bit_at(&wishes.validity, at) if wishes.is_there else 0
         if is_valid < 0:
             return row

@@ -121,7 +121,8 @@ cdef class Commits:
     cdef int copy(self, Commits other) except -1:
         cdef Py_ssize_t at
         self.make_rows(other.count)
-        memcpy(self.rows, other.rows, other.count * sizeof(klamm_commit))
+        if other.count:
+            memcpy(self.rows, other.rows, other.count * sizeof(klamm_commit))
         self.lowest, self.highest = other.lowest, other.highest
         for at in range(other.count if other.metadata != NULL else 0):
             if other.metadata[at] != NULL:
@@ -325,6 +326,8 @@ cdef class OffsetTable:
         cdef klamm_commit *row
         cdef Py_ssize_t at
         cdef uint32_t guess = 0
+        if log_offset > INT64_MAX - commits.count:
+            raise OverflowError(f"{commits.count} records from log offset {log_offset} exceed 64 bits")
         if self.table.count == 0:
             make_room(&self.table, commits.count)
         for at in range(commits.count):
@@ -336,7 +339,7 @@ cdef class OffsetTable:
 
 
 cdef int make_room(klamm_table *table, Py_ssize_t count) except -1:
-    if count > INT32_MAX:
+    if count > INT32_MAX // 2:  # what the index of a table can count
         raise OverflowError(f"{count} partitions of one topic")
     if count > table.capacity and klamm_resize(table, count):
         raise MemoryError()

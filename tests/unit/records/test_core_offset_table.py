@@ -179,3 +179,10 @@ class TestBothTables:
             assert table.remove(number * 2**20)
             assert table.partitions() == sorted(left * 2**20 for left in numbers[at + 1 :])
         assert table == compiled_core().OffsetTable()
+
+
+def test_log_offsets_beyond_64_bits_are_refused_before_anything_is_stored(core: ModuleType) -> None:
+    table = core.OffsetTable()
+    with pytest.raises(OverflowError, match="exceed 64 bits"):
+        table.store(commits_of(core, Asked(0), Asked(1)), 2**63 - 2, 0, -1, TOPIC_ID)
+    assert len(table) == 0

@@ -150,7 +150,7 @@ def _number(buffer: Buffer, code: str, width: int, at: int) -> int:
         raise ValueError(f"element {at}")
     try:
         (number,) = unpack_from("=" + code, buffer, at * width)
-    except struct_error:
+    except (struct_error, OverflowError):
         raise ValueError(f"no element {at} in {len(buffer)} bytes") from None
     assert isinstance(number, int)
     return number

@@ -142,6 +142,8 @@ class OffsetTable:
         self, commits: Commits, log_offset: int, commit_ms: int, expire_ms: int, topic_id: bytes
     ) -> None:
         """Remember commits whose records stand in the log one after the other, from this offset on."""
+        if log_offset > MAX_INT64 - len(commits):
+            raise OverflowError(f"{len(commits)} records from log offset {log_offset} exceed 64 bits")
         for at, (partition, offset, leader_epoch, metadata) in enumerate(commits, log_offset):
             committed = CommittedOffset(offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id)
             self._stored[partition] = (at, committed)
