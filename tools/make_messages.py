@@ -52,8 +52,8 @@ class Union:
                 self.nullable.add((struct.name, field.name))
             previous = field.name
 
-    def lines(self, name: str, implied: dict[str, object], doc: str) -> list[str]:
-        lines = ["@dataclass(slots=True)", f"class {name}:", f'    """{doc}"""', ""]
+    def lines(self, name: str, base: str, implied: dict[str, object], doc: str) -> list[str]:
+        lines = ["@dataclass(slots=True)", f"class {name}{base}:", f'    """{doc}"""', ""]
         for field_name in self.order[name]:
             lines.append(self.field_line(name, self.structs[name][field_name]))
         lines += [f"    {field}: bool = False  # what the version implies" for field in implied]
@@ -94,8 +94,9 @@ def module_text(api_key: ApiKey) -> str:
     if "Sequence[" in body:
         imports.insert(0, "from collections.abc import Sequence")
     names = [name for name in ("ZERO_ID", "Buffer") if name in body]
+    imports += ["", "from klamm.protocol.request import Request"]
     if names:
-        imports += ["", f"from klamm.protocol.types import {', '.join(names)}"]
+        imports.append(f"from klamm.protocol.types import {', '.join(names)}")
     versions = schema_versions(api_key)
     title = (
         f"{words(api_name(api_key))} (key {api_key:d}), versions {versions[0]} to {versions[-1]} in one shape"
@@ -115,7 +116,9 @@ def message_lines(api_key: ApiKey, direction: Direction) -> dict[str, list[str]]
     for name in ordered(union, root):
         implied = IMPLIED.get(name, {})
         doc = f"{words(api_name(api_key))}, the {direction}." if name == root else f"Part of the {direction}."
-        lines[name] = union.lines(name, dict(implied), doc)
+        is_request = name == root and direction == "request"
+        base = f'(Request["{root.removesuffix("Request")}Response"])' if is_request else ""
+        lines[name] = union.lines(name, base, dict(implied), doc)
     return lines
 
 

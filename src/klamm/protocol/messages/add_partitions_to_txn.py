@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
+
 
 @dataclass(slots=True)
 class AddPartitionsToTxnTopic:
@@ -26,7 +28,7 @@ class AddPartitionsToTxnTransaction:
 
 
 @dataclass(slots=True)
-class AddPartitionsToTxnRequest:
+class AddPartitionsToTxnRequest(Request["AddPartitionsToTxnResponse"]):
     """AddPartitionsToTxn, the request."""
 
     transactions: Sequence[AddPartitionsToTxnTransaction] = ()

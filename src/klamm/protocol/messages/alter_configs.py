@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
+
 
 @dataclass(slots=True)
 class AlterableConfig:
@@ -24,7 +26,7 @@ class AlterConfigsResource:
 
 
 @dataclass(slots=True)
-class AlterConfigsRequest:
+class AlterConfigsRequest(Request["AlterConfigsResponse"]):
     """AlterConfigs, the request."""
 
     resources: Sequence[AlterConfigsResource] = ()

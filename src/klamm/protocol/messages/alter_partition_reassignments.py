@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
+
 
 @dataclass(slots=True)
 class ReassignablePartition:
@@ -23,7 +25,7 @@ class ReassignableTopic:
 
 
 @dataclass(slots=True)
-class AlterPartitionReassignmentsRequest:
+class AlterPartitionReassignmentsRequest(Request["AlterPartitionReassignmentsResponse"]):
     """AlterPartitionReassignments, the request."""
 
     timeout_ms: int = 60000

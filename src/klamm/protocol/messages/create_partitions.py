@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
+
 
 @dataclass(slots=True)
 class CreatePartitionsAssignment:
@@ -23,7 +25,7 @@ class CreatePartitionsTopic:
 
 
 @dataclass(slots=True)
-class CreatePartitionsRequest:
+class CreatePartitionsRequest(Request["CreatePartitionsResponse"]):
     """CreatePartitions, the request."""
 
     topics: Sequence[CreatePartitionsTopic] = ()

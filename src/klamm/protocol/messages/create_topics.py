@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
 from klamm.protocol.types import ZERO_ID
 
 
@@ -36,7 +37,7 @@ class CreatableTopic:
 
 
 @dataclass(slots=True)
-class CreateTopicsRequest:
+class CreateTopicsRequest(Request["CreateTopicsResponse"]):
     """CreateTopics, the request."""
 
     topics: Sequence[CreatableTopic] = ()

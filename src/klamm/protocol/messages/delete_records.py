@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
+
 
 @dataclass(slots=True)
 class DeleteRecordsPartition:
@@ -23,7 +25,7 @@ class DeleteRecordsTopic:
 
 
 @dataclass(slots=True)
-class DeleteRecordsRequest:
+class DeleteRecordsRequest(Request["DeleteRecordsResponse"]):
     """DeleteRecords, the request."""
 
     topics: Sequence[DeleteRecordsTopic] = ()

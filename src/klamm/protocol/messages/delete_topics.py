@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
 from klamm.protocol.types import ZERO_ID
 
 
@@ -17,7 +18,7 @@ class DeleteTopicState:
 
 
 @dataclass(slots=True)
-class DeleteTopicsRequest:
+class DeleteTopicsRequest(Request["DeleteTopicsResponse"]):
     """DeleteTopics, the request."""
 
     topics: Sequence[DeleteTopicState] = ()

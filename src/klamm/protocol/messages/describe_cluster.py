@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
+
 
 @dataclass(slots=True)
-class DescribeClusterRequest:
+class DescribeClusterRequest(Request["DescribeClusterResponse"]):
     """DescribeCluster, the request."""
 
     include_cluster_authorized_operations: bool = False

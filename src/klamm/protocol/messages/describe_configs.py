@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
+
 
 @dataclass(slots=True)
 class DescribeConfigsResource:
@@ -16,7 +18,7 @@ class DescribeConfigsResource:
 
 
 @dataclass(slots=True)
-class DescribeConfigsRequest:
+class DescribeConfigsRequest(Request["DescribeConfigsResponse"]):
     """DescribeConfigs, the request."""
 
     resources: Sequence[DescribeConfigsResource] = ()

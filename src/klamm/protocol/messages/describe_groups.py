@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
+
 
 @dataclass(slots=True)
-class DescribeGroupsRequest:
+class DescribeGroupsRequest(Request["DescribeGroupsResponse"]):
     """DescribeGroups, the request."""
 
     groups: Sequence[str] = ()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
+
 
 @dataclass(slots=True)
 class DescribableLogDirTopic:
@@ -15,7 +17,7 @@ class DescribableLogDirTopic:
 
 
 @dataclass(slots=True)
-class DescribeLogDirsRequest:
+class DescribeLogDirsRequest(Request["DescribeLogDirsResponse"]):
     """DescribeLogDirs, the request."""
 
     topics: Sequence[DescribableLogDirTopic] | None = ()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
+
 
 @dataclass(slots=True)
 class TopicRequest:
@@ -15,7 +17,7 @@ class TopicRequest:
 
 
 @dataclass(slots=True)
-class DescribeProducersRequest:
+class DescribeProducersRequest(Request["DescribeProducersResponse"]):
     """DescribeProducers, the request."""
 
     topics: Sequence[TopicRequest] = ()

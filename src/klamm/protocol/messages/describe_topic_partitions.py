@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
 from klamm.protocol.types import ZERO_ID
 
 
@@ -24,7 +25,7 @@ class Cursor:
 
 
 @dataclass(slots=True)
-class DescribeTopicPartitionsRequest:
+class DescribeTopicPartitionsRequest(Request["DescribeTopicPartitionsResponse"]):
     """DescribeTopicPartitions, the request."""
 
     topics: Sequence[TopicRequest] = ()

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
+
 
 @dataclass(slots=True)
-class DescribeTransactionsRequest:
+class DescribeTransactionsRequest(Request["DescribeTransactionsResponse"]):
     """DescribeTransactions, the request."""
 
     transactional_ids: Sequence[str] = ()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
+
 
 @dataclass(slots=True)
 class TopicPartitions:
@@ -15,7 +17,7 @@ class TopicPartitions:
 
 
 @dataclass(slots=True)
-class ElectLeadersRequest:
+class ElectLeadersRequest(Request["ElectLeadersResponse"]):
     """ElectLeaders, the request."""
 
     election_type: int = 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
+
 
 @dataclass(slots=True)
-class EndTxnRequest:
+class EndTxnRequest(Request["EndTxnResponse"]):
     """EndTxn, the request."""
 
     transactional_id: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
 from klamm.protocol.types import ZERO_ID, Buffer
 
 
@@ -49,7 +50,7 @@ class ReplicaState:
 
 
 @dataclass(slots=True)
-class FetchRequest:
+class FetchRequest(Request["FetchResponse"]):
     """Fetch, the request."""
 
     cluster_id: str | None = None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
+
 
 @dataclass(slots=True)
-class HeartbeatRequest:
+class HeartbeatRequest(Request["HeartbeatResponse"]):
     """Heartbeat, the request."""
 
     group_id: str = ""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
+
 
 @dataclass(slots=True)
 class AlterableConfig:
@@ -25,7 +27,7 @@ class AlterConfigsResource:
 
 
 @dataclass(slots=True)
-class IncrementalAlterConfigsRequest:
+class IncrementalAlterConfigsRequest(Request["IncrementalAlterConfigsResponse"]):
     """IncrementalAlterConfigs, the request."""
 
     resources: Sequence[AlterConfigsResource] = ()

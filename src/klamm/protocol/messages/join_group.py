@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
+
 
 @dataclass(slots=True)
 class JoinGroupRequestProtocol:
@@ -15,7 +17,7 @@ class JoinGroupRequestProtocol:
 
 
 @dataclass(slots=True)
-class JoinGroupRequest:
+class JoinGroupRequest(Request["JoinGroupResponse"]):
     """JoinGroup, the request."""
 
     group_id: str = ""

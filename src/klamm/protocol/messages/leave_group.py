@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
+
 
 @dataclass(slots=True)
 class MemberIdentity:
@@ -16,7 +18,7 @@ class MemberIdentity:
 
 
 @dataclass(slots=True)
-class LeaveGroupRequest:
+class LeaveGroupRequest(Request["LeaveGroupResponse"]):
     """LeaveGroup, the request."""
 
     group_id: str = ""

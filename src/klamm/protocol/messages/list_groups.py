@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
+
 
 @dataclass(slots=True)
-class ListGroupsRequest:
+class ListGroupsRequest(Request["ListGroupsResponse"]):
     """ListGroups, the request."""
 
     states_filter: Sequence[str] = ()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
+
 
 @dataclass(slots=True)
 class ListOffsetsPartition:
@@ -24,7 +26,7 @@ class ListOffsetsTopic:
 
 
 @dataclass(slots=True)
-class ListOffsetsRequest:
+class ListOffsetsRequest(Request["ListOffsetsResponse"]):
     """ListOffsets, the request."""
 
     replica_id: int = 0

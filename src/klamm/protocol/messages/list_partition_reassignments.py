@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
+
 
 @dataclass(slots=True)
 class ListPartitionReassignmentsTopics:
@@ -15,7 +17,7 @@ class ListPartitionReassignmentsTopics:
 
 
 @dataclass(slots=True)
-class ListPartitionReassignmentsRequest:
+class ListPartitionReassignmentsRequest(Request["ListPartitionReassignmentsResponse"]):
     """ListPartitionReassignments, the request."""
 
     timeout_ms: int = 60000

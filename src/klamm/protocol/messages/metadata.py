@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
 from klamm.protocol.types import ZERO_ID
 
 
@@ -17,7 +18,7 @@ class MetadataRequestTopic:
 
 
 @dataclass(slots=True)
-class MetadataRequest:
+class MetadataRequest(Request["MetadataResponse"]):
     """Metadata, the request."""
 
     topics: Sequence[MetadataRequestTopic] | None = ()

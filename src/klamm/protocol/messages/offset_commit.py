@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
 from klamm.protocol.types import ZERO_ID
 
 
@@ -28,7 +29,7 @@ class OffsetCommitRequestTopic:
 
 
 @dataclass(slots=True)
-class OffsetCommitRequest:
+class OffsetCommitRequest(Request["OffsetCommitResponse"]):
     """OffsetCommit, the request."""
 
     group_id: str = ""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
+
 
 @dataclass(slots=True)
 class OffsetDeleteRequestPartition:
@@ -22,7 +24,7 @@ class OffsetDeleteRequestTopic:
 
 
 @dataclass(slots=True)
-class OffsetDeleteRequest:
+class OffsetDeleteRequest(Request["OffsetDeleteResponse"]):
     """OffsetDelete, the request."""
 
     group_id: str = ""

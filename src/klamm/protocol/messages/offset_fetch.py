@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
 from klamm.protocol.types import ZERO_ID
 
 
@@ -36,7 +37,7 @@ class OffsetFetchRequestGroup:
 
 
 @dataclass(slots=True)
-class OffsetFetchRequest:
+class OffsetFetchRequest(Request["OffsetFetchResponse"]):
     """OffsetFetch, the request."""
 
     groups: Sequence[OffsetFetchRequestGroup] = ()

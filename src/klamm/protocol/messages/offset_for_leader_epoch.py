@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
+
 
 @dataclass(slots=True)
 class OffsetForLeaderPartition:
@@ -24,7 +26,7 @@ class OffsetForLeaderTopic:
 
 
 @dataclass(slots=True)
-class OffsetForLeaderEpochRequest:
+class OffsetForLeaderEpochRequest(Request["OffsetForLeaderEpochResponse"]):
     """OffsetForLeaderEpoch, the request."""
 
     replica_id: int = -2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
 from klamm.protocol.types import ZERO_ID, Buffer
 
 
@@ -26,7 +27,7 @@ class TopicProduceData:
 
 
 @dataclass(slots=True)
-class ProduceRequest:
+class ProduceRequest(Request["ProduceResponse"]):
     """Produce, the request."""
 
     transactional_id: str | None = None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
+
 
 @dataclass(slots=True)
 class SyncGroupRequestAssignment:
@@ -15,7 +17,7 @@ class SyncGroupRequestAssignment:
 
 
 @dataclass(slots=True)
-class SyncGroupRequest:
+class SyncGroupRequest(Request["SyncGroupResponse"]):
     """SyncGroup, the request."""
 
     group_id: str = ""

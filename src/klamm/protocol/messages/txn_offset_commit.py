@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
+
 
 @dataclass(slots=True)
 class TxnOffsetCommitRequestPartition:
@@ -25,7 +27,7 @@ class TxnOffsetCommitRequestTopic:
 
 
 @dataclass(slots=True)
-class TxnOffsetCommitRequest:
+class TxnOffsetCommitRequest(Request["TxnOffsetCommitResponse"]):
     """TxnOffsetCommit, the request."""
 
     transactional_id: str = ""

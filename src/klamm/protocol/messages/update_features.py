@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
+
 
 @dataclass(slots=True)
 class FeatureUpdateKey:
@@ -17,7 +19,7 @@ class FeatureUpdateKey:
 
 
 @dataclass(slots=True)
-class UpdateFeaturesRequest:
+class UpdateFeaturesRequest(Request["UpdateFeaturesResponse"]):
     """UpdateFeatures, the request."""
 
     timeout_ms: int = 60000

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from klamm.protocol.request import Request
+
 
 @dataclass(slots=True)
 class WritableTxnMarkerTopic:
@@ -27,7 +29,7 @@ class WritableTxnMarker:
 
 
 @dataclass(slots=True)
-class WriteTxnMarkersRequest:
+class WriteTxnMarkersRequest(Request["WriteTxnMarkersResponse"]):
     """WriteTxnMarkers, the request."""
 
     markers: Sequence[WritableTxnMarker] = ()
