@@ -25,6 +25,7 @@ from klamm.coordinator.group.machine import GroupMachine
 from klamm.coordinator.group.records import encode_records
 from klamm.coordinator.group.remembered import GroupRecord, OffsetCommitted
 from klamm.coordinator.group.topics import KnownTopic
+from klamm.coordinator.runtime.events import Event
 from klamm.coordinator.runtime.outcome import Context
 from klamm.coordinator.runtime.shard import Shard
 from klamm.protocol.messages.heartbeat import HeartbeatRequest
@@ -39,7 +40,15 @@ from klamm.records.batch import stamp
 from klamm.records.layout import CommittedOffset
 
 ROUNDS = 7
-DROP = object()  # the token of a request whose answer nobody looks at
+
+
+class Drop:
+    """The token of a request whose answer is not looked at."""
+
+    def keep(self, response: object) -> None: ...
+
+
+DROP = Drop()
 TOPIC = KnownTopic("orders", bytes(range(16)), 64)
 SUBSCRIPTION = bytes.fromhex("000000000001") + b"\x00\x06orders" + bytes.fromhex("ffffffff")
 
@@ -55,11 +64,13 @@ class Bench:
         )
         self.coordinator.shards.elect(0, 1, lambda: self)
 
-    def send(self, token: object, response: object) -> None:
-        if token is not DROP:
-            self.answers.append(response)
+    def send(self, token: Any, response: object) -> None:
+        token.keep(response)
 
-    def tell(self, event: object) -> None: ...
+    def keep(self, response: object) -> None:
+        self.answers.append(response)
+
+    def tell(self, event: Event) -> None: ...
 
     def act(self, shard: Shard[Any, Any], action: object) -> None:
         raise AssertionError(f"groups do nothing outside their shard: {action!r}")
@@ -107,7 +118,7 @@ def joined(bench: Bench, size: int) -> tuple[list[str], float, float, float]:
     ]
     started = time.process_time()
     for number, request in enumerate(requests):
-        bench.coordinator.handle(request, Context(0, 0, "client", "/127.0.0.1", f"{number:036d}", number))
+        bench.coordinator.handle(request, Context(0, 0, "client", "/127.0.0.1", f"{number:036d}", bench))
     bench.coordinator.shards.tick(Context(1, 1))
     bench.coordinator.shards.tick(Context(2, 2))
     join_ms = (time.process_time() - started) * 1_000
@@ -117,11 +128,11 @@ def joined(bench: Bench, size: int) -> tuple[list[str], float, float, float]:
     syncs = [SyncGroupRequest("bench", 1, member_id) for member_id in members]
     syncs[0].assignments = given
     started = time.process_time()
-    bench.coordinator.handle(syncs[0], Context(2, 2, token=1))
+    bench.coordinator.handle(syncs[0], Context(2, 2, token=bench))
     leader_ms = (time.process_time() - started) * 1_000
     started = time.process_time()
     for sync in syncs[1:]:
-        bench.coordinator.handle(sync, Context(2, 2, token=1))
+        bench.coordinator.handle(sync, Context(2, 2, token=bench))
     sync_ms = (time.process_time() - started) * 1_000
     assert len(bench.take()) == size
     return members, join_ms, leader_ms, sync_ms

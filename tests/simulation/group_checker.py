@@ -124,7 +124,7 @@ class GroupChecker(Checker):
         broker = self.world.machine.broker
         if broker is None:
             return
-        for partition, shard in broker.services.groups._coordinator.shards.by_partition.items():
+        for partition, shard in broker.services.groups.shards.by_partition.items():
             if shard.status is Status.ACTIVE:
                 assert isinstance(shard.machine, GroupMachine)
                 yield partition, shard.machine

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.coordinator import GroupCoordinator
 from klamm.coordinator.group.topics import TopicDirectory
+from klamm.coordinator.runtime.events import Event
 from klamm.coordinator.runtime.log import AppendRefusedError, LogUnavailableError
 from klamm.coordinator.runtime.outcome import Context
 from klamm.coordinator.runtime.shard import Shard, Status
@@ -128,6 +129,16 @@ class Realm(Protocol):
     def answer(self, exchange: Exchange, response: object) -> None: ...
 
 
+class Asked(NamedTuple):
+    """An exchange that a node has to answer."""
+
+    node: Node
+    exchange: Exchange
+
+    def keep(self, response: object) -> None:
+        self.node.answer(self.exchange, response)
+
+
 class Node:
     """One broker's coordinator, and what it believes of its leadership."""
 
@@ -171,7 +182,11 @@ class Node:
     def handle(self, exchange: Exchange, request: Any) -> None:
         self.asked[exchange] = None
         context = self._context()
-        context.client_id, context.client_host, context.token = exchange.client, "/10.0.0.1", exchange
+        context.client_id, context.client_host, context.token = (
+            exchange.client,
+            "/10.0.0.1",
+            Asked(self, exchange),
+        )
         if exchange.api_key is ApiKey.JOIN_GROUP:
             context.fresh_id = str(UUID(int=self.random.getrandbits(128), version=4))
         self.coordinator.handle(request, context)
@@ -182,13 +197,15 @@ class Node:
 
     # -- what the coordinator asks of its host
 
-    def send(self, token: object, response: object) -> None:
-        assert isinstance(token, Exchange)
-        if self.is_alive:
-            self.asked.pop(token)
-            self._realm.answer(token, response)
+    def send(self, token: Any, response: object) -> None:
+        token.keep(response)
 
-    def tell(self, event: object) -> None:
+    def answer(self, exchange: Exchange, response: object) -> None:
+        if self.is_alive:
+            self.asked.pop(exchange)
+            self._realm.answer(exchange, response)
+
+    def tell(self, event: Event) -> None:
         """Nobody asks why here."""
 
     def act(self, shard: Shard[Any, Any], action: object) -> None:

@@ -179,7 +179,7 @@ class Broker:
         if self._metrics is not None:
             self._metrics.stop()
         if self._services is not None:
-            self._services.stop_groups()
+            self._services.stop_coordinators()
         if self._server is not None:
             await self._server.stop()
         self._close_sockets()

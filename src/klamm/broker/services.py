@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from klamm.broker.cluster.producer_ids import ProducerIds
     from klamm.broker.cluster.topics import TopicManager
     from klamm.broker.config.broker_config import BrokerConfig
+    from klamm.broker.coordinators.events import EventWriter
     from klamm.broker.coordinators.groups import Groups
     from klamm.broker.metrics.request_meter import RequestMeter
     from klamm.broker.partitions.deadlines import Deadlines
@@ -62,6 +63,7 @@ class Services:
     meter: RequestMeter | None  # told of every request, while somebody wants to know
     validation: Validation  # how closely produced batches are looked at; follows `config`
     _groups: Groups | None = None
+    _events: EventWriter | None = None
 
     @property
     def groups(self) -> Groups:
@@ -75,6 +77,19 @@ class Services:
         self._groups = Groups(self)
         return self._groups
 
-    def stop_groups(self) -> None:
+    @property
+    def events(self) -> EventWriter:
+        """Writes what coordinators did to `__klamm_events`; one writer keeps the events of all in order."""
+        if self._events is None:
+            # Imported here: a broker without coordinators starts without it.
+            from klamm.broker.coordinators.events import EventWriter  # noqa: PLC0415
+
+            self._events = EventWriter(self)
+        return self._events
+
+    def stop_coordinators(self) -> None:
+        """Answer what waits in a coordinator, and write the events that are left."""
         if self._groups is not None:
             self._groups.stop()
+        if self._events is not None:
+            self._events.stop()

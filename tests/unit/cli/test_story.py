@@ -14,7 +14,6 @@ from klamm.coordinator.group.events import (
     OffsetsRemoved,
     RebalanceCompleted,
     RebalanceStarted,
-    as_json,
 )
 from klamm.protocol.consumer_protocol import Assignment, encode_assignment
 from klamm.protocol.types import TopicPartition
@@ -54,13 +53,13 @@ COMPLETED = RebalanceCompleted(
 
 
 def test_the_beginning_tells_who_and_why() -> None:
-    told = sentence(as_json(STARTED))
+    told = sentence(STARTED.as_json())
     assert "a member was silent for its session timeout: app-2 (client app, from 10.0.0.7)" in told
     assert "generation 4 with 3 members" in told
 
 
 def test_the_end_tells_how_long_each_phase_took_and_what_moved() -> None:
-    told = sentence(as_json(COMPLETED))
+    told = sentence(COMPLETED.as_json())
     assert "to generation 5 is complete: 2 members, assignor range, leader app-1" in told
     assert "It took 3210 ms: 3000 ms until everybody had joined, 210 ms" in told
     assert "Partitions with a new owner: orders-1." in told
@@ -70,7 +69,7 @@ def test_a_clients_own_words_are_quoted() -> None:
     event = RebalanceStarted(
         group_id="g", timestamp_ms=T, cause=Cause.MEMBER_LEFT, reason="closing", generation=1, member_count=2
     )
-    assert 'because a member left, saying "closing"' in sentence(as_json(event))
+    assert 'because a member left, saying "closing"' in sentence(event.as_json())
 
 
 def test_every_other_event_has_its_sentence() -> None:
@@ -91,7 +90,7 @@ def test_every_other_event_has_its_sentence() -> None:
         OffsetsRemoved(**base, cause=Cause.TOPIC_DELETED, count=1),
         CommitsMixed(**base, cause=Cause.COMMITS_MIXED, member_id="m", generation=4),
     ]
-    told = [sentence(as_json(event)) for event in events]
+    told = [sentence(event.as_json()) for event in events]
     assert "the last member is gone because a member left" in told[0].lower()
     assert told[1] == "m was removed: a member did not rejoin in time."
     assert "came back as new" in told[2]
@@ -102,19 +101,19 @@ def test_every_other_event_has_its_sentence() -> None:
 
 
 def test_a_headline_is_short() -> None:
-    assert headline(as_json(STARTED)) == (
+    assert headline(STARTED.as_json()) == (
         "app: a member was silent for its session timeout; everybody joins again"
     )
-    assert headline(as_json(COMPLETED)) == "generation 5: 2 members, 3210 ms, 1 partition moved"
+    assert headline(COMPLETED.as_json()) == "generation 5: 2 members, 3210 ms, 1 partition moved"
 
 
 def test_chapters_come_in_order_of_time() -> None:
-    story = chapters([as_json(COMPLETED), as_json(STARTED)])
+    story = chapters([COMPLETED.as_json(), STARTED.as_json()])
     assert [chapter.event["type"] for chapter in story] == ["rebalance_started", "rebalance_completed"]
 
 
 def test_the_summary_counts_causes_and_time() -> None:
-    told = summary([as_json(STARTED), as_json(COMPLETED)])
+    told = summary([STARTED.as_json(), COMPLETED.as_json()])
     assert told.startswith("1 rebalance, 3210 ms spent rebalancing.")
     assert "silent for its session timeout (1)" in told
     assert summary([]) == "No rebalance is on record."
@@ -131,7 +130,7 @@ def test_one_departure_is_one_chapter() -> None:
         "member_id": "app-1",
         "cause": str(Cause.MEMBER_LEFT),
     }
-    older = [as_json(STARTED), as_json(COMPLETED)]
+    older = [STARTED.as_json(), COMPLETED.as_json()]
     leaving = [
         {"type": kind, **departure} for kind in ("member_removed", "rebalance_started", "group_emptied")
     ]
@@ -151,4 +150,4 @@ def test_a_departure_that_begins_no_rebalance_is_still_a_chapter() -> None:
         "member_id": "app-9",
         "cause": str(Cause.MEMBER_LEFT),
     }
-    assert len(told_once(chapters([removed, as_json(STARTED)]))) == 2
+    assert len(told_once(chapters([removed, STARTED.as_json()]))) == 2

@@ -86,6 +86,9 @@ class Call(Generic[Response]):
     request: object
     answers: list[Response] = field(default_factory=list)
 
+    def keep(self, response: Response) -> None:
+        self.answers.append(response)
+
     @property
     def is_answered(self) -> bool:
         assert len(self.answers) <= 1, f"answered twice: {self.answers}"

@@ -17,6 +17,7 @@ from klamm.coordinator.group.records import encode_end
 from klamm.coordinator.group.remembered import TransactionEnded
 from klamm.coordinator.group.state import Group, GroupState
 from klamm.coordinator.group.topics import KnownTopic
+from klamm.coordinator.runtime.events import Event
 from klamm.coordinator.runtime.outcome import Context
 from klamm.coordinator.runtime.shard import Shard, Status
 from klamm.protocol.errors import ErrorCode
@@ -75,11 +76,10 @@ class World(Asking):
 
     # --- what the coordinator asks of its host -------------------------------------------------------
 
-    def send(self, token: object, response: object) -> None:
-        assert isinstance(token, Call)
-        token.answers.append(response)
+    def send(self, token: Any, response: object) -> None:
+        token.keep(response)
 
-    def tell(self, event: object) -> None:
+    def tell(self, event: Event) -> None:
         assert isinstance(event, GroupEvent)
         self.events.append(event)
 

@@ -11,5 +11,4 @@ def handle(
     services: Services, context: RequestContext, request: DescribeGroupsRequest
 ) -> Answer[DescribeGroupsResponse]:
     """The coordinator's answer."""
-    answer: Answer[DescribeGroupsResponse] = services.groups.ask(request, context)
-    return answer
+    return services.groups.ask(request, context)

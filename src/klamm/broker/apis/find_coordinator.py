@@ -44,9 +44,9 @@ def _find(services: Services, context: RequestContext, key: str, key_type: int) 
         )
     if key_type != GROUP:
         return _refused(key, ErrorCode.invalid_request, f"There is no coordinator of type {key_type}.")
-    partition = services.image.partition(OFFSETS_TOPIC, services.groups.partition_for(key))
+    partition = services.image.partition(OFFSETS_TOPIC, services.groups.coordinator.partition_for(key))
     if partition is None:
-        services.groups.create_topic()
+        services.groups.topic.create()
         return _refused(key, ErrorCode.coordinator_not_available)
     view = LeadershipView(services.image, services.partitions, context.listener)
     leader_id = view.of(OFFSETS_TOPIC, partition).leader_id  # none when its log cannot be read

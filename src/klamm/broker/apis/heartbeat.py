@@ -11,5 +11,4 @@ def handle(
     services: Services, context: RequestContext, request: HeartbeatRequest
 ) -> Answer[HeartbeatResponse]:
     """The coordinator's answer."""
-    answer: Answer[HeartbeatResponse] = services.groups.ask(request, context)
-    return answer
+    return services.groups.ask(request, context)

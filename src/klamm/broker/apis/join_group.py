@@ -11,5 +11,4 @@ def handle(
     services: Services, context: RequestContext, request: JoinGroupRequest
 ) -> Answer[JoinGroupResponse]:
     """The coordinator's answer, or a wait for the other members."""
-    answer: Answer[JoinGroupResponse] = services.groups.ask_parked(request, context)
-    return answer
+    return services.groups.join(request, context)

@@ -11,5 +11,4 @@ def handle(
     services: Services, context: RequestContext, request: LeaveGroupRequest
 ) -> Answer[LeaveGroupResponse]:
     """The coordinator's answer, when it is durable."""
-    answer: Answer[LeaveGroupResponse] = services.groups.ask(request, context)
-    return answer
+    return services.groups.ask(request, context)

@@ -11,5 +11,4 @@ def handle(
     services: Services, context: RequestContext, request: ListGroupsRequest
 ) -> Answer[ListGroupsResponse]:
     """The coordinator's answer."""
-    answer: Answer[ListGroupsResponse] = services.groups.ask(request, context)
-    return answer
+    return services.groups.ask(request, context)

@@ -11,5 +11,4 @@ def handle(
     services: Services, context: RequestContext, request: OffsetCommitRequest
 ) -> Answer[OffsetCommitResponse]:
     """The coordinator's answer, when the commit is durable."""
-    answer: Answer[OffsetCommitResponse] = services.groups.ask(request, context)
-    return answer
+    return services.groups.ask(request, context)

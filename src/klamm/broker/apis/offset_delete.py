@@ -11,5 +11,4 @@ def handle(
     services: Services, context: RequestContext, request: OffsetDeleteRequest
 ) -> Answer[OffsetDeleteResponse]:
     """The coordinator's answer, when it is durable."""
-    answer: Answer[OffsetDeleteResponse] = services.groups.ask(request, context)
-    return answer
+    return services.groups.ask(request, context)

@@ -11,5 +11,4 @@ def handle(
     services: Services, context: RequestContext, request: OffsetFetchRequest
 ) -> Answer[OffsetFetchResponse]:
     """The coordinator's answer."""
-    answer: Answer[OffsetFetchResponse] = services.groups.ask(request, context)
-    return answer
+    return services.groups.ask(request, context)

@@ -11,5 +11,4 @@ def handle(
     services: Services, context: RequestContext, request: SyncGroupRequest
 ) -> Answer[SyncGroupResponse]:
     """The coordinator's answer, or a wait for the leader."""
-    answer: Answer[SyncGroupResponse] = services.groups.ask_parked(request, context)
-    return answer
+    return services.groups.ask_parked(request, context)

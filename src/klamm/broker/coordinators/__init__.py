@@ -1,1 +1,1 @@
-"""Coordinators at work in this broker: shards on partition logs, time, answers, events."""
+"""Coordinators in this broker: `host` runs any of them, `topic` is its internal topic, `events` its story."""

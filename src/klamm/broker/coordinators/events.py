@@ -1,4 +1,4 @@
-"""Why groups did what they did, as records of the topic `__klamm_events`: JSON, keyed by group."""
+"""What coordinators did and why, as records of the topic `__klamm_events`: JSON, keyed by group or id."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from klamm.broker.cluster.topic_names import EVENTS_TOPIC
-from klamm.coordinator.group.events import WARNINGS, GroupEvent, as_json, line
+from klamm.coordinator.runtime.events import Event
 from klamm.records.record import Record, encode_batch
 from klamm.storage.log import AppendOrigin, LogError
 
@@ -32,14 +32,14 @@ class EventWriter:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._waiting: deque[GroupEvent] = deque(maxlen=MAX_WAITING)
-        self._unlogged: list[GroupEvent] = []
+        self._waiting: deque[Event] = deque(maxlen=MAX_WAITING)
+        self._unlogged: list[Event] = []
         self._due: Handle | None = None
         self._put_offs = 0
         self._is_news = False  # something was told since the last look
         self._creating: Task[None] | None = None
 
-    def tell(self, event: GroupEvent) -> None:
+    def tell(self, event: Event) -> None:
         self._waiting.append(event)
         self._is_news = True
         if self._due is None:
@@ -51,7 +51,7 @@ class EventWriter:
     def _log_lines(self) -> None:
         events, self._unlogged = self._unlogged, []
         for event in events:
-            _log.log(logging.WARNING if type(event) in WARNINGS else logging.INFO, "%s", line(event))
+            _log.log(logging.WARNING if event.is_warning else logging.INFO, "%s", event.line())
 
     def _look_later(self) -> None:
         self._is_news = False
@@ -89,7 +89,7 @@ class EventWriter:
             )
         except LogError as error:
             partition.note(error)
-            _log.warning("%d group events are not on record: %s", count, error)
+            _log.warning("%d coordinator events dropped: %s", count, error)
             return False
         self._services.flusher.mark(partition)
         return True
@@ -100,7 +100,7 @@ class EventWriter:
         finally:
             self._creating = None
         if refusals:
-            _log.warning("no topic for group events: %s", refusals[EVENTS_TOPIC].message)
+            _log.warning("creating topic %s failed: %s", EVENTS_TOPIC, refusals[EVENTS_TOPIC].message)
         elif self._waiting and self._due is None:
             self._write()
 
@@ -117,14 +117,14 @@ class EventWriter:
             self._creating.cancel()
 
 
-def _encoded(events: list[GroupEvent]) -> bytes:
+def _encoded(events: list[Event]) -> bytes:
     return encode_batch(
         [
             Record(
                 index,
                 event.timestamp_ms,
-                event.group_id.encode(),
-                json.dumps(as_json(event), ensure_ascii=False).encode(),
+                event.key.encode(),
+                json.dumps(event.as_json(), ensure_ascii=False).encode(),
             )
             for index, event in enumerate(events)
         ]

@@ -23,7 +23,7 @@ def group_families(groups: Groups) -> Iterator[Family]:
     """The figures of this broker's groups; those that are not kept are counted now."""
     phases: Counter[Phase] = Counter()
     members = offsets = 0
-    for group in groups.all():
+    for group in groups.coordinator.groups():
         phases[group.live.phase] += 1
         members += len(group.live.members)
         offsets += sum(map(len, group.memory.offsets.values()))
@@ -36,7 +36,7 @@ def group_families(groups: Groups) -> Iterator[Family]:
     count = Family(f"{_COORDINATOR}group_count", "gauge", "groups by protocol")
     yield count.add(phases.total(), protocol="classic")
 
-    written, expired = groups.written, groups.expired_offsets
+    written, expired = groups.coordinator.written, groups.expired_offsets
     deleted = written[OffsetForgotten] - expired
     for name, value, says in (
         ("offset_commit", written[CommitBlock] + written[OffsetPended], "offsets that were committed"),

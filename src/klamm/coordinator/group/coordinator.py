@@ -78,14 +78,14 @@ class GroupCoordinator:
         make_machine: Callable[[GroupConfig], GroupMachine] = GroupMachine,
     ) -> None:
         self._topics = topics
-        self._host = host
+        self._send = host.send
         self._config = config
         self._make_machine = make_machine
         self.written: Counter[type] = Counter()  # records, by kind
         self.shards: Shards[GroupRecord, Note] = Shards(
             OFFSETS_TOPIC,
             make_machine=self._machine,
-            host=self,
+            host=host,
             patience_ms=config.offsets_commit_timeout_ms,
         )
         self.partition_for = _Places(partition_count).__getitem__
@@ -124,28 +124,6 @@ class GroupCoordinator:
         for shard in self.shards:
             shard.announce(TopicDeleted(topic), context)
 
-    # --- what shards ask of their host ---------------------------------------------------------------
-
-    def send(self, token: object, response: object) -> None:
-        if type(token) is not Part:
-            self._host.send(token, response)
-            return
-        whole = token.gathering.add(token.place, response)
-        if whole is not None:
-            self._host.send(token.gathering.token, whole)
-
-    def tell(self, event: object) -> None:
-        self._host.tell(event)
-
-    def act(self, shard: Shard[Any, Any], action: object) -> None:
-        self._host.act(shard, action)
-
-    def wake(self, at_ms: int) -> None:
-        self._host.wake(at_ms)
-
-    def load(self, shard: Shard[Any, Any]) -> None:
-        self._host.load(shard)
-
     # --- one group -----------------------------------------------------------------------------------
 
     def _member_request(
@@ -155,7 +133,7 @@ class GroupCoordinator:
     ) -> None:
         group_id = request.group_id
         if not group_id:
-            self.send(context.token, error_response(request, ErrorCode.invalid_group_id))
+            self._send(context.token, error_response(request, ErrorCode.invalid_group_id))
             return
         self._to_shard(group_id, request, context)
 
@@ -166,11 +144,11 @@ class GroupCoordinator:
             shard.handle(request, context)
         else:
             error_code = self.shards.why_not(partition)
-            self.send(context.token, error_response(request, error_code))
+            self._send(context.token, error_response(request, error_code))
 
     def _sync(self, request: SyncGroupRequest, context: Context) -> None:
         if request.must_name_protocol and (request.protocol_type is None or request.protocol_name is None):
-            self.send(context.token, error_response(request, ErrorCode.inconsistent_group_protocol))
+            self._send(context.token, error_response(request, ErrorCode.inconsistent_group_protocol))
             return
         self._member_request(request, context)
 
@@ -178,7 +156,7 @@ class GroupCoordinator:
         screened, refused = screen_commit(request, self._topics)
         if refused:
             if not screened.topics:
-                self.send(context.token, with_refused_commits(OffsetCommitResponse(), refused))
+                self._send(context.token, with_refused_commits(OffsetCommitResponse(), refused))
                 return
             context = self._gathered(context, lambda answers: with_refused_commits(answers[0], refused))
         self._to_shard(request.group_id, screened, context)
@@ -212,7 +190,7 @@ class GroupCoordinator:
     def _txn_commit(self, request: TxnOffsetCommitRequest, context: Context) -> None:
         answer = self.txn_commit_refusal(request)
         if answer is not None:
-            self.send(context.token, answer)
+            self._send(context.token, answer)
             return
         screened, refused = screen_txn_commit(request, self._topics)
         if refused:
@@ -221,7 +199,7 @@ class GroupCoordinator:
 
     def _delete_offsets(self, request: OffsetDeleteRequest, context: Context) -> None:
         if not request.group_id:
-            self.send(context.token, OffsetDeleteResponse(error_code=ErrorCode.invalid_group_id))
+            self._send(context.token, OffsetDeleteResponse(error_code=ErrorCode.invalid_group_id))
             return
         screened, refused = screen_delete(request, self._topics)
         if refused:
@@ -256,7 +234,7 @@ class GroupCoordinator:
 
     def _list(self, request: ListGroupsRequest, context: Context) -> None:
         if self.shards.is_stopped:
-            self.send(context.token, ListGroupsResponse(error_code=ErrorCode.coordinator_not_available))
+            self._send(context.token, ListGroupsResponse(error_code=ErrorCode.coordinator_not_available))
             return
         shards = list(self.shards)
         is_loading = any(shard.status is Status.LOADING for shard in shards)
@@ -264,9 +242,9 @@ class GroupCoordinator:
         error_code = ErrorCode.coordinator_load_in_progress if is_loading else ErrorCode.none
         merge = partial(_merge_listed, error_code)
         if not active:
-            self.send(context.token, merge(()))
+            self._send(context.token, merge(()))
             return
-        gathering = Gathering(context.token, len(active), merge)
+        gathering = self._gathering(context, len(active), merge)
         for index, shard in enumerate(active):
             shard.handle(request, _part_of(context, gathering, index))
 
@@ -277,14 +255,17 @@ class GroupCoordinator:
         context: Context,
     ) -> None:
         if not parts:
-            self.send(context.token, merge(()))
+            self._send(context.token, merge(()))
             return
-        gathering = Gathering(context.token, len(parts), merge)
+        gathering = self._gathering(context, len(parts), merge)
         for index, (group_id, request) in enumerate(parts):
             self._to_shard(group_id, request, _part_of(context, gathering, index))
 
     def _gathered(self, context: Context, merge: Callable[[Sequence[Any]], object]) -> Context:
-        return _part_of(context, Gathering(context.token, 1, merge), 0)
+        return _part_of(context, self._gathering(context, 1, merge), 0)
+
+    def _gathering(self, context: Context, size: int, merge: Callable[[Sequence[Any]], object]) -> Gathering:
+        return Gathering(partial(self._send, context.token), size, merge)
 
 
 def _part_of(context: Context, gathering: Gathering, index: int) -> Context:

@@ -49,6 +49,22 @@ class GroupEvent:
     client_host: str = ""
     reason: str = ""  # in the client's own words
 
+    @property
+    def key(self) -> str:
+        return self.group_id
+
+    @property
+    def is_warning(self) -> bool:
+        return type(self) in WARNINGS
+
+    def as_json(self) -> dict[str, object]:
+        """The event as JSON's own types; field names carry their units."""
+        return _as_json(self)
+
+    def line(self) -> str:
+        """The event as a line of the log, in the words that operators of Kafka search for."""
+        return _line(self)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceStarted(GroupEvent):
@@ -153,8 +169,7 @@ NAMES: Final[Mapping[type[GroupEvent], str]] = {
 _MAX_LISTED: Final = 1_000  # partitions and members named one by one
 
 
-def as_json(event: GroupEvent) -> dict[str, object]:
-    """The event as JSON's own types; field names carry their units."""
+def _as_json(event: GroupEvent) -> dict[str, object]:
     fields: dict[str, object] = {"type": NAMES[type(event)]}
     for name in (
         *GroupEvent.__slots__,
@@ -175,8 +190,7 @@ def as_json(event: GroupEvent) -> dict[str, object]:
 WARNINGS: Final = frozenset({CommitsMixed})  # logged as such; everything else is information
 
 
-def line(event: GroupEvent) -> str:
-    """The event as a line of the log, in the words that operators of Kafka search for."""
+def _line(event: GroupEvent) -> str:
     group, who = event.group_id, event.member_id
     why = f"{event.cause}: {event.reason}" if event.reason else str(event.cause)
     match event:

@@ -7,28 +7,36 @@ from typing import Any, NamedTuple
 
 
 class Part(NamedTuple):
-    """Stands for one part of a request."""
+    """Stands for one part of a request, as a token does for a whole one."""
 
     gathering: Gathering
     place: int
+
+    def keep(self, response: object) -> None:
+        self.gathering.add(self.place, response)
 
 
 class Gathering:
     """Collects the answers to the parts, in the order of the parts."""
 
-    __slots__ = ("_answers", "_merge", "_missing", "token")
+    __slots__ = ("_answers", "_deliver", "_merge", "_missing")
 
     # Any: the parts of one gathering are of one type, which only whoever merges them knows.
-    def __init__(self, token: object, size: int, merge: Callable[[Sequence[Any]], object]) -> None:
-        self.token = token
+    def __init__(
+        self,
+        deliver: Callable[[object], None],
+        size: int,
+        merge: Callable[[Sequence[Any]], object],
+    ) -> None:
+        self._deliver = deliver
         self._answers: list[object] = [None] * size
         self._missing = size
         self._merge = merge
 
-    def add(self, place: int, answer: object) -> object | None:
-        """Take one answer; the merged one when it was the last."""
-        if self._answers[place] is not None:
-            return None
-        self._answers[place] = answer
-        self._missing -= 1
-        return self._merge(self._answers) if self._missing == 0 else None
+    def add(self, place: int, answer: object) -> None:
+        """Take one answer, the first to its part; deliver the merged one after the last."""
+        if self._answers[place] is None:
+            self._answers[place] = answer
+            self._missing -= 1
+            if self._missing == 0:
+                self._deliver(self._merge(self._answers))

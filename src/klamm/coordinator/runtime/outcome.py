@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
+from klamm.coordinator.runtime.events import Event
 from klamm.coordinator.runtime.timers import Timer, TimerChange
 from klamm.protocol.errors import ErrorCode
 
@@ -42,7 +43,7 @@ class Outcome(Generic[Record, Note]):
     renewed: Timer | None = None  # its period starts anew
     replies: Sequence[Reply] = ()  # sent when all that the decision saw is durable
     actions: Sequence[object] = ()  # work outside, begun when the replies may go; its result is a signal
-    events: Sequence[object] = ()  # told to whoever watches; nothing depends on them
+    events: Sequence[Event] = ()  # for people; no decision depends on them
     then: Sequence[object] = ()  # signals decided next, on the result, within the same turn
     once_durable: Sequence[object] = ()  # signals decided when the records are durable
 

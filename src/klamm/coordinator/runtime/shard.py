@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
+from klamm.coordinator.runtime.events import Event
 from klamm.coordinator.runtime.log import AppendRefusedError, CoordinatorLog, LogUnavailableError
 from klamm.coordinator.runtime.machine import CorruptLogError, Machine
 from klamm.coordinator.runtime.outcome import Context, Outcome, Reply
@@ -32,18 +33,25 @@ _logger = logging.getLogger(__name__)
 
 
 class Host(Protocol):
-    """Who runs shards. None of these may call back into a shard."""
+    """What runs shards. None of these may call back into a shard."""
 
-    def send(self, token: object, response: object) -> None:
-        """Answer a request. The first answer to a token counts: after a fault of ours another may follow."""
+    def send(self, token: Any, response: object) -> None:
+        """Answer a request with `token.keep(response)`.
+
+        The first answer to a token counts: after a fault in this process another may follow.
+        """
         ...
 
-    def tell(self, event: object) -> None:
-        """Something happened that people will ask about."""
+    def tell(self, event: Event) -> None:
+        """Pass an event on."""
         ...
 
     def act(self, shard: Shard[Any, Any], action: object) -> None:
-        """Do work outside the shard, such as writing to other partitions; its result enters as a signal."""
+        """Begin work outside the shard, such as writing to other partitions; its result enters as a signal.
+
+        A shard that is loaded again lists anew, in `Machine.loaded`, what is still to be done: an action may
+        begin twice, and the result of the first may come after the second began.
+        """
         ...
 
     def wake(self, at_ms: int) -> None:

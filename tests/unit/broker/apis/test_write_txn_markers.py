@@ -239,7 +239,7 @@ def test_a_marker_in_consumer_offsets_decides_the_pending_offsets(
     jar: Jar, client: JarClient, commits: bool
 ) -> None:
     # (75) Given a group's offset 50, pending in a transaction of this producer
-    jar.services.groups.create_topic()
+    jar.services.groups.topic.create()
     jar.loop.settle()
     groups = jar.services.groups
     (shard,) = groups.shards

@@ -177,7 +177,7 @@ def test_several_keys_are_answered_in_order_as_often_as_asked(jar: Jar) -> None:
 
 def test_a_group_whose_partition_cannot_be_served_has_no_coordinator(jar: Jar) -> None:
     client = ready(jar)
-    number = jar.services.groups.partition_for("g")
+    number = jar.services.groups.coordinator.partition_for("g")
     partition = jar.services.partitions.get(OFFSETS_TOPIC, number)
     assert partition is not None
     partition.fail(ErrorCode.kafka_storage_error)
@@ -442,7 +442,7 @@ def test_what_happened_last_is_on_record_when_the_broker_stops(jar: Jar) -> None
     before = log.log_end_offset
     client.ask(ApiKey.LEAVE_GROUP, 5, LeaveGroupRequest("g", [MemberIdentity(member_id)]))
     assert log.log_end_offset == before  # nobody waits for it
-    jar.services.groups.stop()
+    jar.services.stop_coordinators()
     assert log.log_end_offset == before + 3
 
 

@@ -15,8 +15,6 @@ from klamm.coordinator.group.events import (
     MemberRemoved,
     RebalanceCompleted,
     RebalanceStarted,
-    as_json,
-    line,
 )
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -83,13 +81,13 @@ def test_an_assignment_that_could_not_be_written_is_told_with_the_logs_error() -
 def test_assignments_that_cannot_be_read_move_nothing_that_can_be_told(after: dict[str, bytes]) -> None:
     event = _completed({"m": assignment(("t", 0))}, after)
     assert event.moved() is None
-    assert as_json(event)["moved"] is None
+    assert event.as_json()["moved"] is None
 
 
 def test_a_partition_that_nobody_has_any_more_has_moved() -> None:
     event = _completed({"m": assignment(("t", 0), ("t", 1)), "n": b""}, {"m": assignment(("t", 1))})
-    assert as_json(event)["moved"] == ["t-0"]
-    assert as_json(event)["moved_count"] == 1
+    assert event.as_json()["moved"] == ["t-0"]
+    assert event.as_json()["moved_count"] == 1
 
 
 def _completed(before: dict[str, bytes], after: dict[str, bytes]) -> RebalanceCompleted:
@@ -121,11 +119,11 @@ def test_every_event_is_json_and_a_line_of_the_log() -> None:
     kinds = {type(event) for event in world.events}
     assert kinds == set(NAMES)
     for event in world.events:
-        fields = json.loads(json.dumps(as_json(event)))
+        fields = json.loads(json.dumps(event.as_json()))
         assert (fields["type"], fields["group_id"]) == (NAMES[type(event)], "g")
-        assert "g" in line(event)
-        assert event.cause in line(event)
-    assert "Preparing to rebalance group g with old generation 0" in line(world.events[0])
+        assert "g" in event.line()
+        assert event.cause in event.line()
+    assert "Preparing to rebalance group g with old generation 0" in world.events[0].line()
 
 
 def test_the_table_of_phases_is_whole() -> None:

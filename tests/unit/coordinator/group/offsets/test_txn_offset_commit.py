@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from klamm.coordinator.group.classic.phases import Phase
-from klamm.coordinator.group.events import WARNINGS, CommitsMixed, line
+from klamm.coordinator.group.events import CommitsMixed
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -269,8 +269,8 @@ def test_a_group_that_mixes_plain_and_transactional_commits_is_reported_once(pla
         first(member_id=member_id, generation=1)
     (event,) = mixed(world)
     assert (event.generation, event.member_id) == (1, member_id)
-    assert "from consumers as well as transactional producers in generation 1" in line(event)
-    assert type(event) in WARNINGS
+    assert "from consumers as well as transactional producers in generation 1" in event.line()
+    assert event.is_warning
 
 
 def test_commits_of_different_generations_are_not_mixed() -> None:

@@ -1,0 +1,237 @@
+"""One host for coordinators: runs the shards of one internal topic on the event loop.
+
+A coordinator decides and owns no clock, no loop and no disk (`coordinator.runtime`). Its host gives it time,
+loads its shards, answers requests, writes events and begins actions. To run another coordinator, subclass
+`CoordinatorHost` as `groups.Groups` does:
+
+    class Transactions(CoordinatorHost[TransactionCoordinator]):
+        def __init__(self, services: Services) -> None:
+            topic = CoordinatorTopic(services, TRANSACTIONS_TOPIC)
+            super().__init__(
+                services.loop,
+                services.clock,
+                lambda host: TransactionCoordinator(..., partition_count=topic.partition_count, host=host),
+                events=services.events,
+            )
+            self.topic = topic
+            topic.attach(self)  # last: shards of partitions that are open begin to load now
+
+        def act(self, shard: Shard[Any, Any], action: object) -> None:
+            ...  # begin the work; when it is done: self.signal(shard, MarkersWritten(...))
+
+- `ask` hands a request to the coordinator. The response comes at once or as a promise, and its type follows
+  from the request's: `ask(EndTxnRequest(...), context)` is an `EndTxnResponse` or a `Promise` of one.
+- `act` begins what an outcome listed in `actions`, once the decision is durable. It must not call back into
+  the shard before it returns. The result enters with `signal`, at any later time: a shard that was unloaded
+  ignores it; one that was rebuilt in between decides on it like on any other, so a signal must say which
+  transaction, epoch or generation it is about. Actions that a rebuild dropped are decided again by
+  `Machine.loaded`.
+- `tell` passes an event on to `__klamm_events` and to the log. Override it to count.
+- `CoordinatorTopic` creates the internal topic and reports leadership, durability and failed flushes of its
+  partitions with `elect`, `resign`, `on_durable` and `on_flush_failed`. A simulation with logs of its own
+  calls these four itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from asyncio import AbstractEventLoop, TimerHandle
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from klamm.broker.net.context import Parked, Promise, RequestContext
+from klamm.clock import Clock
+from klamm.coordinator.runtime.events import Event
+from klamm.coordinator.runtime.log import CoordinatorLog
+from klamm.coordinator.runtime.outcome import Context
+from klamm.coordinator.runtime.shard import Host, Shard, Status
+from klamm.coordinator.runtime.shards import Shards
+from klamm.protocol.request import Request
+
+LOAD_BYTES: Final = 1024 * 1024  # of one log per turn of the loop: loading must not delay other requests
+STANDSTILL_MS: Final = 200  # no turn of the loop takes that long
+
+_log = logging.getLogger(__name__)
+
+
+class Coordinator(Protocol):
+    """What a host runs."""
+
+    @property
+    def shards(self) -> Shards[Any, Any]:
+        """The shards of its internal topic."""
+        ...
+
+    def handle(self, request: Any, context: Context) -> None:
+        """Decide a request; the response goes to `Host.send` with the context's token, now or later."""
+        ...
+
+
+class EventSink(Protocol):
+    """Where events go."""
+
+    def tell(self, event: Event) -> None: ...
+
+
+Hosted = TypeVar("Hosted", bound=Coordinator)
+Response = TypeVar("Response")
+
+
+class CoordinatorHost(Generic[Hosted]):
+    """Runs one coordinator. Everything happens on the event loop."""
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        clock: Clock,
+        make_coordinator: Callable[[Host], Hosted],
+        *,
+        events: EventSink,
+    ) -> None:
+        self._loop = loop
+        self._now_ms = clock.now_ms
+        self._timestamp_ms = clock.timestamp_ms
+        self._events = events
+        self.coordinator = make_coordinator(self)
+        self.shards = self.coordinator.shards
+        self._handle = self.coordinator.handle
+        self._timer: TimerHandle | None = None
+        self._timer_at_ms = 0
+        self._to_load: deque[Shard[Any, Any]] = deque()
+        self._loads_soon = False
+        self._loading_since_ms: dict[str, int] = {}
+        self.longest_load_ms = 0
+
+    def stop(self) -> None:
+        """Serve nothing from now on; requests that wait are answered with an error."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.shards.stop()
+
+    # --- requests --------------------------------------------------------------------------------------
+
+    def ask(self, request: Request[Response], context: RequestContext) -> Response | Promise[Response]:
+        """Decide; the response, or a held one when it waits for the disk."""
+        promise: Promise[Response] = Promise()
+        self._handle(
+            request,
+            Context(
+                self._now_ms(), self._timestamp_ms(), context.client_id, context.client_host, "", promise
+            ),
+        )
+        response = promise.outcome()
+        return promise if response is None else response
+
+    def ask_parked(
+        self, request: Request[Response], context: RequestContext, fresh_id: str = ""
+    ) -> Response | Parked[Response]:
+        """Decide; the response, or a parked one when it waits for other clients."""
+        promise: Parked[Response] = Parked()
+        self._handle(
+            request,
+            Context(
+                self._now_ms(),
+                self._timestamp_ms(),
+                context.client_id,
+                context.client_host,
+                fresh_id,
+                promise,
+            ),
+        )
+        response = promise.outcome()
+        return promise if response is None else response
+
+    def now(self) -> Context:
+        """The context of what no client asked for."""
+        return Context(now_ms=self._now_ms(), timestamp_ms=self._timestamp_ms())
+
+    def signal(self, shard: Shard[Any, Any], signal: object) -> None:
+        """The result of an action, or a fact from elsewhere, enters a shard. An inactive shard ignores it."""
+        shard.signal(signal, self.now())
+
+    # --- what shards ask of their host -----------------------------------------------------------------
+
+    def send(self, token: Any, response: object) -> None:
+        token.keep(response)
+
+    def tell(self, event: Event) -> None:
+        self._events.tell(event)
+
+    def act(self, shard: Shard[Any, Any], action: object) -> None:
+        raise AssertionError(f"{shard.name}: nothing carries out {action!r}")
+
+    def wake(self, at_ms: int) -> None:
+        if self._timer is not None:
+            if self._timer_at_ms <= at_ms:
+                return
+            self._timer.cancel()
+        self._timer_at_ms = at_ms
+        delay_ms = max(0, at_ms - self._now_ms())
+        self._timer = self._loop.call_later(delay_ms / 1000, self._tick)
+
+    def load(self, shard: Shard[Any, Any]) -> None:
+        self._loading_since_ms[shard.name] = self._now_ms()
+        self._to_load.append(shard)
+        self._load_soon()
+
+    # --- loading ---------------------------------------------------------------------------------------
+
+    def _load_soon(self) -> None:
+        """One shard after the other, a part in each turn of the loop: nothing waits for more than that."""
+        if self._to_load and not self._loads_soon:
+            self._loads_soon = True
+            self._loop.call_soon(self._load)
+
+    def _load(self) -> None:
+        self._loads_soon = False
+        shard = self._to_load.popleft()
+        try:
+            if not shard.load_some(self.now(), LOAD_BYTES):
+                self._to_load.appendleft(shard)
+                return
+        finally:
+            self._load_soon()
+        took_ms = self._now_ms() - self._loading_since_ms.pop(shard.name, 0)
+        if shard.status is Status.ACTIVE:
+            self.longest_load_ms = max(self.longest_load_ms, took_ms)
+            _log.info("%s is served at epoch %d, loaded in %d ms", shard.name, shard.epoch, took_ms)
+
+    # --- time ------------------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        self._timer = None
+        if self._now_ms() - self._timer_at_ms > STANDSTILL_MS:
+            # The process was suspended, and timers run before sockets: heartbeats that have arrived already
+            # are handled before a session may expire.
+            self._loop.call_soon(self._loop.call_soon, self._fire)
+        else:
+            self._fire()
+
+    def _fire(self) -> None:
+        self.shards.tick(self.now())
+        next_ms = self.shards.next_look_ms()
+        if next_ms is not None:
+            self.wake(next_ms)
+
+    # --- leadership and durability ---------------------------------------------------------------------
+
+    def elect(self, partition: int, epoch: int, open_log: Callable[[], CoordinatorLog]) -> bool:
+        """This broker leads a partition at an epoch: load its shard. False when that is old news."""
+        return self.shards.elect(partition, epoch, open_log)
+
+    def resign(self, partition: int, epoch: int) -> None:
+        """Another broker leads a partition at this epoch, or its log cannot be served any more."""
+        self.shards.resign(partition, epoch)
+
+    def on_durable(self, partition: int) -> None:
+        """The durable end of a partition's log moved."""
+        shard = self.shards.by_partition.get(partition)
+        if shard is not None:
+            shard.on_durable(self.now)
+
+    def on_flush_failed(self, partition: int) -> None:
+        """A flush failed: what was not durable is lost."""
+        shard = self.shards.by_partition.get(partition)
+        if shard is not None:
+            shard.on_flush_failed()

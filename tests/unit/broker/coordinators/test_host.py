@@ -1,0 +1,164 @@
+"""The host of coordinators, with a coordinator that knows nothing of groups."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from klamm.broker.cluster.topic_names import EVENTS_TOPIC, TRANSACTIONS_TOPIC
+from klamm.broker.coordinators.host import CoordinatorHost
+from klamm.broker.coordinators.topic import CoordinatorTopic
+from klamm.broker.net.context import Promise
+from klamm.coordinator.runtime.shard import Shard
+from klamm.protocol.errors import ErrorCode
+from klamm.records.batch import iter_headers
+from klamm.records.record import decode_records
+from klamm.storage.engines.simulated_disk import Fault
+from support.jar import Jar
+from unit.broker.coordinators.ledger import ANYONE, Add, Ledger, Published, Sum
+
+
+class Books(CoordinatorHost[Ledger]):
+    """A second coordinator of a broker, on a topic that groups do not use."""
+
+    def __init__(self, jar: Jar) -> None:
+        services = jar.services
+        topic = CoordinatorTopic(services, TRANSACTIONS_TOPIC)
+        super().__init__(
+            services.loop,
+            services.clock,
+            lambda host: Ledger(topic.name, host),
+            events=services.events,
+        )
+        self.topic = topic
+        self.actions: list[object] = []
+        topic.attach(self)
+
+    def act(self, shard: Shard[Any, Any], action: object) -> None:
+        self.actions.append(action)
+
+    def stop(self) -> None:
+        self.topic.stop()
+        super().stop()
+
+
+@pytest.fixture
+def jar() -> Iterator[Jar]:
+    jar = Jar({"transaction.state.log.num.partitions": "2", "transaction.state.log.replication.factor": "1"})
+    yield jar
+    jar.close()
+
+
+@pytest.fixture
+def books(jar: Jar) -> Iterator[Books]:
+    books = Books(jar)
+    books.topic.create()
+    books.topic.create()  # once is enough
+    jar.pass_ms(10)
+    yield books
+    books.stop()
+
+
+def answered(response: Sum | Promise[Sum]) -> Sum:
+    if isinstance(response, Promise):
+        kept = response.outcome()
+        assert kept is not None, "no answer yet"
+        return kept
+    return response
+
+
+def test_a_topic_is_created_once_and_its_shards_load(jar: Jar, books: Books) -> None:
+    assert books.topic.partition_count == 2
+    assert [shard.name for shard in books.shards] == ["__transaction_state-0", "__transaction_state-1"]
+    late = Books(jar)  # finds partitions that are open already
+    jar.pass_ms(10)
+    response = late.ask(Add(6), ANYONE)
+    jar.pass_ms(10)
+    assert answered(response) == Sum(total=6)
+    late.stop()
+
+
+def test_before_the_topic_is_there_nothing_coordinates(jar: Jar) -> None:
+    books = Books(jar)
+    assert books.ask(Add(1), ANYONE) == Sum(error_code=ErrorCode.not_coordinator)
+    books.stop()
+
+
+def test_a_response_waits_for_the_disk(jar: Jar, books: Books) -> None:
+    jar.disk.delay_ms = 50
+    response = books.ask(Add(2), ANYONE)
+    assert isinstance(response, Promise)
+    jar.pass_ms(49)
+    assert not response.done()
+    jar.pass_ms(10)
+    assert answered(response) == Sum(total=2)
+
+
+def test_an_action_begins_when_its_decision_is_durable_and_its_result_enters_later(
+    jar: Jar, books: Books
+) -> None:
+    jar.disk.delay_ms = 50
+    books.ask(Add(3, publish=True), ANYONE)
+    jar.pass_ms(49)
+    assert books.actions == []
+    jar.pass_ms(10)
+    assert books.actions == [(3,)]
+    books.signal(books.coordinator.shard, Published(3))
+    assert books.coordinator.machine.published == [3]
+
+
+def test_an_action_whose_decision_is_lost_never_begins(jar: Jar, books: Books) -> None:
+    jar.files.faults.append(Fault("sync"))
+    response = books.ask(Add(3, publish=True), ANYONE)
+    jar.pass_ms(50)
+    assert answered(response).error_code == ErrorCode.not_coordinator
+    assert books.actions == []
+    assert books.coordinator.machine.total == 0
+
+
+def test_the_result_of_an_action_of_a_shard_that_went_is_ignored(jar: Jar, books: Books) -> None:
+    shard = books.coordinator.shard
+    books.resign(0, 99)
+    books.signal(shard, Published(3))
+    assert shard.machine.published == []  # type: ignore[attr-defined]  # the ledger's
+
+
+def test_timers_fire_at_their_instant(jar: Jar, books: Books) -> None:
+    books.ask(Add(4, in_ms=1_000), ANYONE)
+    books.ask(Add(5, in_ms=200), ANYONE)
+    jar.pass_ms(199)
+    assert books.coordinator.machine.total == 0
+    jar.pass_ms(2)
+    assert books.coordinator.machine.total == 5
+    jar.pass_ms(800)
+    assert books.coordinator.machine.total == 9
+
+
+def test_a_partition_that_goes_offline_is_served_no_more(jar: Jar, books: Books) -> None:
+    partition = jar.services.partitions.get(TRANSACTIONS_TOPIC, 0)
+    assert partition is not None
+    partition.fail(ErrorCode.kafka_storage_error)
+    jar.pass_ms(1)
+    assert answered(books.ask(Add(1), ANYONE)).error_code == ErrorCode.not_coordinator
+
+
+def test_events_of_any_coordinator_are_written_to_one_topic(jar: Jar, books: Books) -> None:
+    books.ask(Add(7), ANYONE)
+    jar.pass_ms(300)
+    partition = jar.services.partitions.get(EVENTS_TOPIC, 0)
+    assert partition is not None
+    log = partition.log
+    raw = log.read(0, until_offset=log.log_end_offset, max_bytes=1 << 20, at_least_one=True)
+    (record,) = [record for place, _ in iter_headers(raw) for record in decode_records(raw, place)]
+    assert (record.key, json.loads(record.value or b"")) == (b"ledger", {"type": "added", "number": 7})
+
+
+def test_after_stop_requests_are_refused(jar: Jar, books: Books) -> None:
+    jar.disk.delay_ms = 50
+    waiting = books.ask(Add(1), ANYONE)
+    books.stop()
+    assert answered(waiting).error_code == ErrorCode.coordinator_not_available
+    assert answered(books.ask(Add(1), ANYONE)).error_code == ErrorCode.coordinator_not_available
