@@ -9,6 +9,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from klamm.broker.cluster.features import finalize_defaults
 from klamm.broker.cluster.image import ClusterImage, LeadershipTaken
 from klamm.broker.cluster.producer_ids import ProducerIds
 from klamm.broker.cluster.topic_names import OFFSETS_TOPIC
@@ -208,6 +209,7 @@ class Broker:
         self._cluster.register_broker(
             BrokerRegistration(broker_id, self._config.broker_rack, self._advertised())
         )
+        finalize_defaults(self._cluster, self._config.transaction_version)
         epochs = self._cluster.lead(broker_id)
         image = ClusterImage.load(self._cluster, broker_id)
         image.apply(LeadershipTaken(broker_id, epochs))

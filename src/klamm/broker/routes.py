@@ -70,6 +70,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, "incremental_alter_configs"),
     Route(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, "list_partition_reassignments"),
     Route(ApiKey.OFFSET_DELETE, 0, 0, "offset_delete"),
+    Route(ApiKey.UPDATE_FEATURES, 0, 2, "update_features"),
     Route(ApiKey.DESCRIBE_CLUSTER, 0, 2, "describe_cluster"),
     Route(ApiKey.DESCRIBE_PRODUCERS, 0, 0, "describe_producers"),
     Route(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, "describe_topic_partitions"),

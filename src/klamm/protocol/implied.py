@@ -61,6 +61,7 @@ IMPLIED: Final[Mapping[str, Mapping[str, Callable[[int], bool]]]] = {
         "knows_transaction_abortable": lambda version: version >= 4,
         "adds_offsets": lambda version: version >= 5,  # KIP-890: it is its own AddOffsetsToTxn
     },
+    "UpdateFeaturesRequest": {"has_downgrade_flag": lambda version: version == 0},  # later: an upgrade type
     "FetchRequest": {
         "uses_topic_ids": lambda version: version >= 13,
         "knows_storage_error": lambda version: version >= 6,

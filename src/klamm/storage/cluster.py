@@ -7,7 +7,7 @@ snapshot for its hot paths.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from random import Random
 from typing import Final, Protocol
@@ -61,6 +61,14 @@ class TopicState:
     partitions: tuple[PartitionState, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class FinalizedFeatures:
+    """The levels that the whole cluster has agreed on; a feature at level 0 is absent."""
+
+    epoch: int = -1  # rises with every change; -1: nothing was ever finalized
+    levels: Mapping[str, int] = field(default_factory=dict)
+
+
 class ClusterStore(Protocol):
     """The cluster's memory. Every change is a compare-and-set: a lost race raises ConflictError."""
 
@@ -110,6 +118,11 @@ class ClusterStore(Protocol):
         """Raises ConflictError when the topic is gone, or another set than `expected` is found."""
         ...
 
+    def features(self) -> FinalizedFeatures: ...
+    def finalize_features(self, levels: Mapping[str, int], *, expected_epoch: int) -> FinalizedFeatures:
+        """Replace all levels at the next epoch; ConflictError when another epoch than expected is found."""
+        ...
+
     def allocate_producer_ids(self, count: int) -> range:
         """Ids that nobody ever got and nobody else will get. Raises OverflowError when none are left."""
         ...
@@ -126,6 +139,11 @@ def new_topic_id(random: Random) -> bytes:
         topic_id = drawn.to_bytes(16, "big")
         if not id_to_text(topic_id).startswith("-"):
             return topic_id
+
+
+def set_levels(levels: Mapping[str, int]) -> dict[str, int]:
+    """Feature levels as they are kept: level 0 is the same as none."""
+    return {name: level for name, level in sorted(levels.items()) if level}
 
 
 def follow_on(present: int, added: Sequence[PartitionState]) -> bool:

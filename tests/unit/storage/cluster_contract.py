@@ -10,6 +10,7 @@ from klamm.storage.cluster import (
     BrokerRegistration,
     ClusterStore,
     ConflictError,
+    FinalizedFeatures,
     PartitionState,
     ResourceType,
     TopicState,
@@ -35,6 +36,22 @@ class ClusterContract:
         assert list(store.brokers()) == []
         assert dict(store.topics()) == {}
         assert dict(store.all_configs()) == {}
+
+    def test_features_are_finalized_all_at_once_at_the_next_epoch(self, store: ClusterStore) -> None:
+        assert store.features() == FinalizedFeatures(-1, {})
+        first = store.finalize_features({"transaction.version": 2, "other": 1}, expected_epoch=-1)
+        assert first == store.features() == FinalizedFeatures(0, {"transaction.version": 2, "other": 1})
+        # Level 0 is the same as none
+        second = store.finalize_features({"transaction.version": 1, "other": 0}, expected_epoch=0)
+        assert second == store.features() == FinalizedFeatures(1, {"transaction.version": 1})
+
+    def test_features_that_were_changed_by_another_are_not_overwritten(self, store: ClusterStore) -> None:
+        store.finalize_features({"transaction.version": 2}, expected_epoch=-1)
+        version = store.version()
+        with pytest.raises(ConflictError):
+            store.finalize_features({"transaction.version": 1}, expected_epoch=-1)
+        assert store.features() == FinalizedFeatures(0, {"transaction.version": 2})
+        assert store.version() == version
 
     def test_a_broker_that_comes_back_replaces_its_registration(self, store: ClusterStore) -> None:
         store.register_broker(BrokerRegistration(2, None, {"PLAINTEXT": ("b", 2)}))

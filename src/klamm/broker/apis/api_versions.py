@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from klamm.broker.cluster.features import HIGHEST_LEVELS
 from klamm.broker.net.context import Answer, RequestContext
 from klamm.broker.services import Services
 from klamm.protocol.api import ApiKey
@@ -18,9 +19,6 @@ from klamm.protocol.messages.api_versions import (
 )
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-TRANSACTION_VERSION: Final = "transaction.version"
-HIGHEST_TRANSACTION_VERSION: Final = 2
-FEATURES_EPOCH: Final = 1
 
 
 def handle(
@@ -32,16 +30,17 @@ def handle(
         if not all(_SOFTWARE.fullmatch(name) for name in names):
             return ApiVersionsResponse(error_code=int(ErrorCode.invalid_request))
         context.software_name, context.software_version = names
-    level = services.config.transaction_version
+    features = services.image.features
     response = ApiVersionsResponse(
         api_keys=[ApiVersion(int(route.api_key), *route.advertised) for route in services.routes.routes],
-        finalized_features_epoch=FEATURES_EPOCH,
+        finalized_features_epoch=features.epoch,
+        finalized_features=[
+            FinalizedFeatureKey(name, level, level) for name, level in features.levels.items()
+        ],
     )
-    if level > 0:
-        response.finalized_features = [FinalizedFeatureKey(TRANSACTION_VERSION, level, level)]
     if request.knows_zero_minimum:
         response.supported_features = [
-            SupportedFeatureKey(TRANSACTION_VERSION, 0, HIGHEST_TRANSACTION_VERSION)
+            SupportedFeatureKey(name, 0, highest) for name, highest in HIGHEST_LEVELS.items()
         ]
     return response
 

@@ -14,6 +14,7 @@ from klamm.protocol.types import TopicPartition
 from klamm.storage.cluster import (
     BrokerRegistration,
     ClusterStore,
+    FinalizedFeatures,
     PartitionState,
     ResourceType,
     TopicState,
@@ -67,10 +68,24 @@ class ConfigsReplaced:
     configs: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class FeaturesFinalized:
+    """The cluster's feature levels are now these."""
+
+    features: FinalizedFeatures
+
+
 Change: TypeAlias = (
-    BrokerRegistered | TopicCreated | TopicDeleted | PartitionsAdded | LeadershipTaken | ConfigsReplaced
+    BrokerRegistered
+    | TopicCreated
+    | TopicDeleted
+    | PartitionsAdded
+    | LeadershipTaken
+    | ConfigsReplaced
+    | FeaturesFinalized
 )
 
+TRANSACTION_VERSION: Final = "transaction.version"
 _NOTHING_SET: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -84,6 +99,7 @@ class ClusterImage:
         self._topics: dict[str, TopicState] = {}
         self._names_by_id: dict[bytes, str] = {}
         self._configs: dict[tuple[ResourceType, str], Mapping[str, str]] = {}
+        self._features = FinalizedFeatures()
 
     @classmethod
     def load(cls, store: ClusterStore, broker_id: int) -> ClusterImage:
@@ -97,6 +113,7 @@ class ClusterImage:
         for (resource_type, name), values in configs.items():
             if resource_type is ResourceType.BROKER:
                 image.apply(ConfigsReplaced(resource_type, name, values))
+        image.apply(FeaturesFinalized(store.features()))
         return image
 
     @property
@@ -107,6 +124,15 @@ class ClusterImage:
     def controller_id(self) -> int:
         """Whom clients send their admin requests to: any broker will do, so this one."""
         return self.broker_id
+
+    @property
+    def features(self) -> FinalizedFeatures:
+        return self._features
+
+    @property
+    def transaction_version(self) -> int:
+        """0 and 1: a producer keeps its epoch. 2: each transaction raises it (KIP-890)."""
+        return self._features.levels.get(TRANSACTION_VERSION, 0)
 
     @property
     def topics(self) -> Mapping[str, TopicState]:
@@ -160,6 +186,9 @@ class ClusterImage:
                 self._take_leadership(change)
             case ConfigsReplaced():
                 self._set_configs(change.resource_type, change.name, change.configs)
+            case FeaturesFinalized():
+                if change.features.epoch >= self._features.epoch:  # two changes may arrive in either order
+                    self._features = change.features
             case _:
                 assert_never(change)
 

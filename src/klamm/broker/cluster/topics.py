@@ -12,6 +12,7 @@ from klamm.broker.cluster.image import (
     Change,
     ClusterImage,
     ConfigsReplaced,
+    FeaturesFinalized,
     PartitionsAdded,
     TopicCreated,
     TopicDeleted,
@@ -347,6 +348,7 @@ class TopicManager:
             ConfigsReplaced(ResourceType.BROKER, name, fresh.configs(ResourceType.BROKER, name))
             for name in ("", str(self._image.broker_id))
         ]
+        changes.append(FeaturesFinalized(fresh.features))
         for change in changes:
             self._image.apply(change)
         self._take_over_broker_configs()

@@ -70,7 +70,7 @@ _SERVER: Final = (
     _broker("max.request.partition.size.limit", Kind.INT, 2000, at_least(1),
             "Partitions in one DescribeTopicPartitions answer."),
     _broker("transaction.version", Kind.INT, 2, between(0, 2),
-            "The feature level of transactions; in Kafka it is set with its feature tool."),
+            "The transaction.version that a new cluster begins with; later `kafka-features` changes it."),
     _broker("klamm.flush", Kind.STRING, "commit", one_of("commit", "os"),
             "commit: what acks=all answered is on disk. os: the system writes when it likes, as with Kafka."),
     _broker("klamm.record.validation", Kind.STRING, "header", one_of("header", "records"),

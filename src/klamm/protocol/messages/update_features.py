@@ -25,6 +25,7 @@ class UpdateFeaturesRequest(Request["UpdateFeaturesResponse"]):
     timeout_ms: int = 60000
     feature_updates: Sequence[FeatureUpdateKey] = ()
     validate_only: bool = False
+    has_downgrade_flag: bool = False  # what the version implies
 
 
 @dataclass(slots=True)

@@ -13,11 +13,13 @@ from klamm.storage.cluster import (
     LAST_PRODUCER_ID,
     BrokerRegistration,
     ConflictError,
+    FinalizedFeatures,
     PartitionState,
     ResourceType,
     TopicState,
     follow_on,
     new_topic_id,
+    set_levels,
 )
 
 
@@ -31,6 +33,7 @@ class MemoryCluster:
         self._brokers: dict[int, BrokerRegistration] = {}
         self._topics: dict[str, TopicState] = {}
         self._configs: dict[tuple[ResourceType, str], dict[str, str]] = {}
+        self._features = FinalizedFeatures()
         self._next_producer_id = FIRST_PRODUCER_ID
 
     @property
@@ -127,6 +130,17 @@ class MemoryCluster:
                 raise ConflictError(f"the configuration of {name} changed meanwhile")
             self._set_configs(resource_type, name, configs)
             self._version += 1
+
+    def features(self) -> FinalizedFeatures:
+        return self._features
+
+    def finalize_features(self, levels: Mapping[str, int], *, expected_epoch: int) -> FinalizedFeatures:
+        with self._lock:
+            if self._features.epoch != expected_epoch:
+                raise ConflictError("the finalized features changed meanwhile")
+            self._features = FinalizedFeatures(expected_epoch + 1, set_levels(levels))
+            self._version += 1
+            return self._features
 
     def allocate_producer_ids(self, count: int) -> range:
         if count < 1:

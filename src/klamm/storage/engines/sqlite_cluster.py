@@ -23,11 +23,13 @@ from klamm.storage.cluster import (
     BrokerRegistration,
     ClusterStoreError,
     ConflictError,
+    FinalizedFeatures,
     PartitionState,
     ResourceType,
     TopicState,
     follow_on,
     new_topic_id,
+    set_levels,
 )
 
 FILE_NAME: Final = "klamm.sqlite3"
@@ -215,6 +217,21 @@ class SqliteCluster:
                 raise ConflictError(f"the configuration of {name} changed meanwhile")
             _set_configs(connection, resource_type, name, configs)
 
+    def features(self) -> FinalizedFeatures:
+        with self._reading() as connection:
+            return _features(connection)
+
+    def finalize_features(self, levels: Mapping[str, int], *, expected_epoch: int) -> FinalizedFeatures:
+        finalized = FinalizedFeatures(expected_epoch + 1, set_levels(levels))
+        with self._changing() as connection:
+            if _features(connection).epoch != expected_epoch:
+                raise ConflictError("the finalized features changed meanwhile")
+            connection.execute(
+                "INSERT INTO facts VALUES ('features', ?) ON CONFLICT DO UPDATE SET value = excluded.value",
+                (json.dumps({"epoch": finalized.epoch, "levels": finalized.levels}),),
+            )
+        return finalized
+
     def allocate_producer_ids(self, count: int) -> range:
         if count < 1:
             raise ValueError(f"no block of {count} producer ids")
@@ -273,6 +290,12 @@ def _fact(connection: sqlite3.Connection, name: str) -> str:
     if row is None:
         raise ClusterStoreError(f"it does not say its {name}")
     return str(row[0])
+
+
+def _features(connection: sqlite3.Connection) -> FinalizedFeatures:
+    # Files of earlier versions do not have this fact.
+    row = connection.execute("SELECT value FROM facts WHERE name = 'features'").fetchone()
+    return FinalizedFeatures() if row is None else FinalizedFeatures(**json.loads(row[0]))
 
 
 def _partition_state(partition: int, replicas: str, leader_id: int, leader_epoch: int) -> PartitionState:

@@ -1,0 +1,29 @@
+"""UpdateFeatures: raise or lower the level of a feature that the whole cluster has agreed on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from klamm.broker.cluster.features import UpgradeType, update_features
+from klamm.broker.net.context import RequestContext
+from klamm.broker.services import Services
+from klamm.protocol.messages.update_features import (
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+
+async def handle(
+    services: Services, context: RequestContext, request: UpdateFeaturesRequest
+) -> UpdateFeaturesResponse:
+    """All updates are made, or none."""
+    updates = request.feature_updates
+    if request.has_downgrade_flag:
+        types = (UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE)
+        updates = [replace(each, upgrade_type=types[each.allow_downgrade]) for each in updates]
+    refusal = await update_features(services, updates, validate_only=request.validate_only)
+    if refusal is not None:
+        return UpdateFeaturesResponse(error_code=int(refusal.error_code), error_message=refusal.message)
+    names = dict.fromkeys(each.feature for each in updates)
+    return UpdateFeaturesResponse(results=[UpdatableFeatureResult(name, 0, "NONE") for name in names])

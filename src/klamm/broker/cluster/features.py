@@ -1,0 +1,114 @@
+"""Finalized features: what the cluster has agreed on, and how UpdateFeatures changes it.
+
+Of Kafka's features klamm has the one that changes what clients do: `transaction.version`. The others describe
+Kafka's own metadata log and groups of kinds that klamm does not serve, so they are unknown here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from enum import IntEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from klamm.broker.cluster.image import TRANSACTION_VERSION, FeaturesFinalized
+from klamm.broker.cluster.refusal import Refusal
+from klamm.protocol.errors import ErrorCode
+from klamm.storage.cluster import ClusterStore, ClusterStoreError, ConflictError, FinalizedFeatures
+
+if TYPE_CHECKING:
+    from klamm.broker.services import Services
+    from klamm.protocol.messages.update_features import FeatureUpdateKey
+
+HIGHEST_LEVELS: Final[Mapping[str, int]] = MappingProxyType({TRANSACTION_VERSION: 2})
+_TRIES: Final = 5  # races lost against other brokers before the client is told to try again
+
+
+class UpgradeType(IntEnum):
+    """What an update may do; the numbers are the protocol's."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+def finalize_defaults(store: ClusterStore, transaction_version: int) -> None:
+    """A new cluster begins with these levels; blocks."""
+    if store.features().epoch < 0:
+        # ConflictError: another broker of the cluster started at the same time, and was first.
+        with suppress(ConflictError):
+            store.finalize_features({TRANSACTION_VERSION: transaction_version}, expected_epoch=-1)
+
+
+def planned_levels(
+    present: Mapping[str, int], updates: Iterable[FeatureUpdateKey], controller_id: int
+) -> Mapping[str, int] | Refusal:
+    """The levels after all updates; or, in Kafka's words, why none of them is made."""
+    planned = dict(present)
+    for update in updates:
+        name, level = update.feature, update.max_version_level
+        problem = _problem(name, level, update.upgrade_type, present.get(name, 0), controller_id)
+        if problem is not None:
+            return Refusal(
+                ErrorCode.invalid_update_version,
+                "The update failed for all features since the following feature had an error: "
+                f"Invalid update version {level} for feature {name}. {problem}",
+            )
+        planned[name] = level
+    return planned
+
+
+def _problem(name: str, level: int, upgrade_type: int, present: int, controller_id: int) -> str | None:
+    if upgrade_type not in list(UpgradeType):
+        return "The controller does not support the given upgrade type."
+    if level < 0:
+        return "A feature version cannot be less than 0."
+    highest = HIGHEST_LEVELS.get(name)
+    if highest is None:
+        if level == 0:
+            return f"Feature {name} not found."
+        return f"Local controller {controller_id} does not support this feature."
+    if level > highest:
+        return f"Local controller {controller_id} only supports versions 0-{highest}"
+    if level < present and upgrade_type == UpgradeType.UPGRADE:
+        return (
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe "
+            "or unsafe downgrade."
+        )
+    if level > present and upgrade_type != UpgradeType.UPGRADE:
+        return "Can't downgrade to a newer version."
+    return None
+
+
+async def update_features(
+    services: Services, updates: Iterable[FeatureUpdateKey], *, validate_only: bool
+) -> Refusal | None:
+    """Make all updates durable, or none of them and say why."""
+    for _ in range(_TRIES):
+        present = services.image.features
+        planned = planned_levels(present.levels, updates, services.image.broker_id)
+        if isinstance(planned, Refusal):
+            return planned
+        if validate_only or {name: level for name, level in planned.items() if level} == present.levels:
+            return None
+        try:
+            finalized = await services.run_blocking(_finalize, services.cluster, planned, present.epoch)
+        except ClusterStoreError as error:
+            return Refusal(ErrorCode.kafka_storage_error, f"The change cannot be made durable: {error}")
+        is_done = finalized is not None
+        if finalized is None:  # another one was first
+            finalized = await services.run_blocking(services.cluster.features)
+        services.image.apply(FeaturesFinalized(finalized))
+        if is_done:
+            return None
+    return Refusal(ErrorCode.request_timed_out, "Other updates of the features came first: try again.")
+
+
+def _finalize(
+    store: ClusterStore, levels: Mapping[str, int], expected_epoch: int
+) -> FinalizedFeatures | None:
+    try:
+        return store.finalize_features(levels, expected_epoch=expected_epoch)
+    except ConflictError:
+        return None
