@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 from klamm.clock import ManualClock
-from klamm.coordinator.group.classic.live import Live
+from klamm.coordinator.group.classic.membership import ClassicMembership, classic_of
 from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.coordinator import GroupCoordinator
@@ -188,8 +188,8 @@ class World(Asking):
     def group(self, group_id: str = "g") -> Group:
         return self.state.groups[group_id]
 
-    def live(self, group_id: str = "g") -> Live:
-        return self.group(group_id).live
+    def live(self, group_id: str = "g") -> ClassicMembership:
+        return classic_of(self.group(group_id))
 
     def phase(self, group_id: str = "g") -> Phase:
         return self.live(group_id).phase

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from klamm.broker.metrics.exposition import Family, Kind
 from klamm.coordinator.group.classic.phases import Phase
+from klamm.coordinator.group.membership import CLASSIC
 from klamm.coordinator.group.remembered import OffsetForgotten, OffsetPended
 from klamm.coordinator.runtime.shard import Status
 from klamm.records.layout import CommitBlock
@@ -21,20 +22,25 @@ _COORDINATOR: Final = "kafka_server_group_coordinator_metrics_"
 
 def group_families(groups: Groups) -> Iterator[Family]:
     """The figures of this broker's groups; those that are not kept are counted now."""
-    phases: Counter[Phase] = Counter()
+    states: Counter[str] = Counter()
+    types: Counter[str] = Counter({CLASSIC: 0})
     members = offsets = 0
     for group in groups.coordinator.groups():
-        phases[group.live.phase] += 1
-        members += len(group.live.members)
+        membership = group.membership
+        states[membership.state_name] += 1
+        types[membership.group_type] += 1
+        members += membership.member_count
         offsets += sum(map(len, group.memory.offsets.values()))
-    yield _one(f"{_MANAGER}numgroups", phases.total(), "groups")
+    yield _one(f"{_MANAGER}numgroups", states.total(), "groups")
     for phase in Phase:
         yield _one(
-            f"{_MANAGER}numgroups{phase.value.lower()}", phases[phase], f"groups that are {phase.value}"
+            f"{_MANAGER}numgroups{phase.value.lower()}", states[phase.value], f"groups that are {phase.value}"
         )
     yield _one(f"{_MANAGER}numoffsets", offsets, "committed offsets")
     count = Family(f"{_COORDINATOR}group_count", "gauge", "groups by protocol")
-    yield count.add(phases.total(), protocol="classic")
+    for group_type, total in types.items():
+        count.add(total, protocol=group_type)
+    yield count
 
     written, expired = groups.coordinator.written, groups.expired_offsets
     deleted = written[OffsetForgotten] - expired

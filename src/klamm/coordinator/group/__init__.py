@@ -14,7 +14,10 @@ Whoever runs it does this:
 - `shard.on_durable(now)` when a log's durable offset moved, `shard.on_flush_failed()` when it never will.
 - `topic_deleted(name, context)` when a topic is gone.
 
-Inside, `machine` dispatches to one module per API (`join_group`, `sync_group`, …) and to what timers do
-(`timeouts`, `rebalance`, `expiry`). They read a `state.GroupState` and return an `Outcome`. What the log
-remembers changes through `state.replay` alone, what a restart forgets through `notes.apply` alone.
+Inside, `machine` combines the decisions of `classic/` (the classic group protocol), of `offsets/` (committed
+offsets, plain and in transactions) and of the admin APIs: one module per API, and one for what timers do.
+They read a `state.GroupState` and return an `Outcome`. What the log remembers changes through `replay` alone,
+what a restart forgets through `notes.apply` alone, while loading as well. Offsets and admin APIs see the
+members of a group as a `membership.Membership`; another group protocol is another implementation of it, in a
+folder beside `classic/`, with its own notes, signals and decisions.
 """

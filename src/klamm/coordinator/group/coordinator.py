@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from klamm.coordinator.group.classic.notes import Note
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.gathering import Gathering, Part
 from klamm.coordinator.group.machine import GroupMachine
+from klamm.coordinator.group.notes import Note
 from klamm.coordinator.group.offsets.fetching import merge_fetch, split_fetch
+from klamm.coordinator.group.offsets.signals import TopicDeleted
 from klamm.coordinator.group.offsets.txn_offset_commit import refused_txn_commit, unverified_txn_commit
 from klamm.coordinator.group.placement import OFFSETS_TOPIC, partition_for
 from klamm.coordinator.group.refusals import error_response
 from klamm.coordinator.group.remembered import GroupRecord
-from klamm.coordinator.group.signals import TopicDeleted
 from klamm.coordinator.group.state import Group
 from klamm.coordinator.group.topics import (
     TopicDirectory,

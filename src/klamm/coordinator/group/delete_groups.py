@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from klamm.coordinator.group.classic.notes import GroupDropped
-from klamm.coordinator.group.classic.phases import Phase
-from klamm.coordinator.group.draft import GroupOutcome, reply
 from klamm.coordinator.group.events import Cause, GroupRemoved
+from klamm.coordinator.group.notes import GroupDropped
+from klamm.coordinator.group.offsets.signals import DeletionRefused
 from klamm.coordinator.group.offsets.tombstones import forget_all
-from klamm.coordinator.group.signals import DeletionRefused
+from klamm.coordinator.group.outcomes import GroupOutcome, reply
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context, Outcome
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -24,15 +23,17 @@ def delete_groups(state: GroupState, request: DeleteGroupsRequest, context: Cont
     """Delete the one group of the request. Ids handed out and open transactions do not hold it."""
     (group_id,) = request.groups_names
     group = state.groups.get(group_id)
-    if group is None or group.live.phase is Phase.DEAD:
+    if group is None:
         return reply(context, _result(group_id, ErrorCode.group_id_not_found))
-    if group.live.phase is not Phase.EMPTY:
-        return reply(context, _result(group_id, ErrorCode.non_empty_group))
-    response = _result(group_id, ErrorCode.none)
+    membership = group.membership
+    error_code = membership.group_delete_error()
+    response = _result(group_id, error_code)
+    if error_code is not NO_ERROR:
+        return reply(context, response)
     return Outcome(
         records=forget_all(group_id, group.memory),
         notes=(GroupDropped(group_id),),
-        timers=[(timer, None) for timer in group.live.pending.values()],
+        timers=[(timer, None) for timer in membership.timers()],
         events=(
             GroupRemoved(
                 group_id=group_id,
@@ -40,7 +41,7 @@ def delete_groups(state: GroupState, request: DeleteGroupsRequest, context: Cont
                 cause=Cause.GROUP_DELETED,
                 client_id=context.client_id,
                 client_host=context.client_host,
-                generation=group.live.generation,
+                generation=membership.generation,
             ),
         ),
         replies=((context.token, response),),

@@ -6,92 +6,34 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from klamm.coordinator.group.classic.capacity import over_capacity
-from klamm.coordinator.group.classic.heartbeat import heartbeat
-from klamm.coordinator.group.classic.join_group import join_group
-from klamm.coordinator.group.classic.leave_group import leave_group
-from klamm.coordinator.group.classic.notes import Note, apply
-from klamm.coordinator.group.classic.rebalance import check_join, emptying_refused, join_time_up
-from klamm.coordinator.group.classic.static_members import replacement_refused
-from klamm.coordinator.group.classic.sync_group import assignment_durable, assignment_refused, sync_group
-from klamm.coordinator.group.classic.timeouts import pending_over, session_over, sync_time_up
+from klamm.coordinator.group.classic.decisions import CLASSIC_DECISIONS
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.delete_groups import delete_groups
 from klamm.coordinator.group.describe_groups import describe_groups
-from klamm.coordinator.group.draft import GroupOutcome
 from klamm.coordinator.group.list_groups import list_groups
 from klamm.coordinator.group.loading import Loader, set_up
-from klamm.coordinator.group.offsets.expiry import expire, expiry_refused, topic_deleted
-from klamm.coordinator.group.offsets.offset_commit import commit_refused, offset_commit
-from klamm.coordinator.group.offsets.offset_delete import deletion_refused, offset_delete
-from klamm.coordinator.group.offsets.offset_fetch import offset_fetch
-from klamm.coordinator.group.offsets.txn_offset_commit import txn_commit_refused, txn_offset_commit
+from klamm.coordinator.group.notes import Note, apply
+from klamm.coordinator.group.offsets.decisions import OFFSET_DECISIONS
+from klamm.coordinator.group.outcomes import GroupOutcome
 from klamm.coordinator.group.records import encode_records
 from klamm.coordinator.group.refusals import as_error, error_response
 from klamm.coordinator.group.remembered import GroupRecord
-from klamm.coordinator.group.signals import (
-    AssignmentDurable,
-    AssignmentRefused,
-    CommitRefused,
-    DeletionRefused,
-    EmptyingRefused,
-    ExpiryDue,
-    ExpiryRefused,
-    JoinCheck,
-    JoinTimeUp,
-    OverCapacity,
-    PendingOver,
-    ReplacementRefused,
-    SessionOver,
-    SyncTimeUp,
-    TopicDeleted,
-    TxnCommitRefused,
-)
-from klamm.coordinator.group.state import GroupState, replay_all
-from klamm.coordinator.runtime.outcome import Context, Outcome, Reply
+from klamm.coordinator.group.replay import replay_all
+from klamm.coordinator.group.state import GroupState
+from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.delete_groups import DeleteGroupsRequest
 from klamm.protocol.messages.describe_groups import DescribeGroupsRequest
-from klamm.protocol.messages.heartbeat import HeartbeatRequest
-from klamm.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from klamm.protocol.messages.leave_group import LeaveGroupRequest
 from klamm.protocol.messages.list_groups import ListGroupsRequest
-from klamm.protocol.messages.offset_commit import OffsetCommitRequest
-from klamm.protocol.messages.offset_delete import OffsetDeleteRequest
-from klamm.protocol.messages.offset_fetch import OffsetFetchRequest
-from klamm.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from klamm.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from klamm.records.layout import CommitBlock
 
-# Any: each handler takes the type under which it stands here.
+# Any: each function takes the type under which it is listed.
 DECISIONS: Final[Mapping[type, Callable[[GroupState, Any, Context], GroupOutcome]]] = {
-    HeartbeatRequest: heartbeat,
-    OffsetCommitRequest: offset_commit,
-    OffsetFetchRequest: offset_fetch,
-    TxnOffsetCommitRequest: txn_offset_commit,
-    JoinGroupRequest: join_group,
-    SyncGroupRequest: sync_group,
-    LeaveGroupRequest: leave_group,
-    OffsetDeleteRequest: offset_delete,
+    **CLASSIC_DECISIONS,
+    **OFFSET_DECISIONS,
     DescribeGroupsRequest: describe_groups,
     ListGroupsRequest: list_groups,
     DeleteGroupsRequest: delete_groups,
-    CommitRefused: commit_refused,
-    TxnCommitRefused: txn_commit_refused,
-    SessionOver: session_over,
-    PendingOver: pending_over,
-    JoinTimeUp: join_time_up,
-    SyncTimeUp: sync_time_up,
-    JoinCheck: check_join,
-    OverCapacity: over_capacity,
-    AssignmentDurable: assignment_durable,
-    AssignmentRefused: assignment_refused,
-    EmptyingRefused: emptying_refused,
-    ReplacementRefused: replacement_refused,
-    DeletionRefused: deletion_refused,
-    ExpiryDue: expire,
-    ExpiryRefused: expiry_refused,
-    TopicDeleted: topic_deleted,
 }
 
 
@@ -129,16 +71,9 @@ class GroupMachine:
         return set_up(self.state, context)
 
     def unloaded(self, error_code: ErrorCode) -> GroupOutcome:
-        """Whoever waits in a join or a sync looks for the new coordinator."""
-        replies: list[Reply] = []
-        for group in self.state.groups.values():
-            for member in group.live.members.values():
-                if member.parked_join is not None:
-                    join = JoinGroupResponse(error_code=error_code, member_id=member.member_id)
-                    replies.append((member.parked_join.token, join))
-                if member.parked_sync is not None:
-                    replies.append((member.parked_sync.token, SyncGroupResponse(error_code=error_code)))
-        return Outcome(replies=replies)
+        """Requests that wait are answered, so that clients look for the new coordinator."""
+        groups = self.state.groups.values()
+        return Outcome(replies=[reply for group in groups for reply in group.membership.unload(error_code)])
 
     def error_response(self, request: object, error_code: ErrorCode) -> object:
         return error_response(request, error_code)

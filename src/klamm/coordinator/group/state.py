@@ -1,38 +1,21 @@
 """The groups of one shard: what the log remembers of them, and what is true now.
 
-Each half has one door: `replay` for records, `apply` for notes. A group is there as long as either half has
-something to say of it.
+Each half has one door: `replay` for records, `notes.apply` for what a restart forgets. A group exists as long
+as either half has something to say about it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, assert_never
+from typing import NamedTuple
 
-from klamm.coordinator.group.classic.live import Live
 from klamm.coordinator.group.config import GroupConfig
-from klamm.coordinator.group.remembered import (
-    GroupForgotten,
-    GroupMemory,
-    GroupRecord,
-    GroupRegistered,
-    OffsetCommitted,
-    OffsetForgotten,
-    OffsetPended,
-    TransactionEnded,
-    end_transaction,
-    forget_offset,
-    table_of,
-    take_pending,
-)
-from klamm.coordinator.group.signals import ExpiryDue
+from klamm.coordinator.group.membership import NOBODY, Membership
+from klamm.coordinator.group.offsets.signals import ExpiryDue
+from klamm.coordinator.group.remembered import GroupMemory
 from klamm.coordinator.runtime.timers import Timer
-from klamm.protocol.types import TopicPartition
 from klamm.records.core import Replaced
-from klamm.records.layout import CommitBlock, CommittedOffset
-
-NOBODY: Final = Live("")  # of a group that nobody ever joined; never changed
+from klamm.records.layout import CommittedOffset
 
 
 class StagedCommit(NamedTuple):
@@ -44,11 +27,11 @@ class StagedCommit(NamedTuple):
 
 @dataclass(slots=True)
 class Group:
-    """One group: its memory, and its life."""
+    """One group: what the log remembers of it, and its members."""
 
     group_id: str
     memory: GroupMemory = field(default_factory=GroupMemory)
-    live: Live = field(default_factory=lambda: NOBODY)  # one for all that nobody joined
+    membership: Membership = NOBODY
     staged: list[StagedCommit] = field(default_factory=list)  # oldest first; some may have arrived
     plain_commit_generation: int = -1  # of the last plain commit
     txn_commit_generation: int = -1  # of the last commit in a transaction
@@ -56,7 +39,7 @@ class Group:
 
     def is_mixing(self, other_generation: int) -> bool:
         """Whether a commit now is the first to mix plain and transactional commits in one generation."""
-        return other_generation == self.live.generation and not self.is_mixing_reported
+        return other_generation == self.membership.generation and not self.is_mixing_reported
 
 
 @dataclass(slots=True)
@@ -100,54 +83,3 @@ class GroupState:
             for group_id, group in self.groups.items()
             if not group.memory.is_blank
         }
-
-
-def replay_all(state: GroupState, records: Sequence[GroupRecord], offset: int) -> None:
-    """Apply the records of one batch, the first of which stands at this offset."""
-    for record in records:
-        replay(state, record, offset)
-        offset += len(record.commits) if type(record) is CommitBlock else 1
-    state.end_offset = offset
-
-
-def replay(state: GroupState, record: GroupRecord, offset: int) -> None:
-    """Apply one record that stands at this offset. Nothing else changes what the log remembers."""
-    match record:
-        case CommitBlock():
-            table = table_of(state.of(record.group_id).memory, record.topic)
-            table.store(record.commits, offset, record.commit_ms, record.expire_ms, record.topic_id)
-        case OffsetCommitted():
-            table = table_of(state.of(record.group_id).memory, record.topic)
-            table.put(record.partition, offset, record.committed)
-        case OffsetForgotten():
-            memory = state.of(record.group_id).memory
-            forget_offset(memory, record.topic, record.partition)
-            memory.changed_until = offset + 1
-        case GroupRegistered():
-            memory = state.of(record.group_id).memory
-            memory.registration = record
-            memory.registered_until = offset + 1
-        case GroupForgotten():
-            memory = state.of(record.group_id).memory
-            memory.registration = None
-            memory.registered_until = offset + 1
-        case OffsetPended():
-            _pend(state, record, offset)
-        case TransactionEnded():
-            for group_id in state.open_transactions.pop(record.producer_id, ()):
-                if (group := state.groups.get(group_id)) is not None:
-                    end_transaction(group.memory, record.producer_id, is_commit=record.is_commit)
-                    group.memory.changed_until = offset + 1
-        case _:
-            assert_never(record)
-
-
-def _pend(state: GroupState, record: OffsetPended, offset: int) -> None:
-    memory = state.of(record.group_id).memory
-    memory.changed_until = offset + 1
-    key = TopicPartition(record.topic, record.partition)
-    if record.committed is None:
-        take_pending(memory, record.producer_id, key)
-        return
-    memory.pending.setdefault(record.producer_id, {})[key] = (offset, record.committed)
-    state.open_transactions.setdefault(record.producer_id, set()).add(record.group_id)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from klamm.coordinator.group.classic.live import Live, Member
+from klamm.coordinator.group.classic.membership import ClassicMembership, Member, classic_of
 from klamm.coordinator.group.config import GroupConfig
 from klamm.protocol.errors import ErrorCode
 from unit.coordinator.asking import assignment, commit_errors, subscription
@@ -30,11 +30,11 @@ def a_world() -> World:
 
 def picture(world: World) -> Any:
     """All that there is to know of the groups, and how far the log reaches; timers apart."""
-    lives = {group_id: _shown(group.live) for group_id, group in world.state.groups.items()}
+    lives = {group_id: _shown(classic_of(group)) for group_id, group in world.state.groups.items()}
     return world.state.remembered(), lives, world.log.end_offset
 
 
-def _shown(live: Live) -> dict[str, Any]:
+def _shown(live: ClassicMembership) -> dict[str, Any]:
     shown = {
         field.name: getattr(live, field.name) for field in fields(live) if not field.name.endswith("_timer")
     }

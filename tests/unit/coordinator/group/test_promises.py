@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any
+from typing import Any, get_args
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from klamm.coordinator.group.classic.notes import apply
+from klamm.coordinator.group.classic.membership import NOBODY_YET, ClassicMembership, classic_of
 from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.config import GroupConfig
-from klamm.coordinator.group.draft import GroupOutcome
 from klamm.coordinator.group.machine import GroupMachine
+from klamm.coordinator.group.membership import NOBODY
+from klamm.coordinator.group.notes import CHANGES, Note, apply
+from klamm.coordinator.group.outcomes import GroupOutcome
+from klamm.coordinator.group.records import UnknownKey, decode_record
 from klamm.coordinator.group.remembered import TransactionEnded
-from klamm.coordinator.group.state import NOBODY, GroupState, replay
+from klamm.coordinator.group.replay import replay
+from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context
 from klamm.coordinator.runtime.shard import Status
 from klamm.protocol.errors import ErrorCode
@@ -49,7 +53,7 @@ def _snapshot(state: GroupState) -> tuple[Any, ...]:
     calls = {
         id(parked.token): parked.token
         for group in state.groups.values()
-        for member in group.live.members.values()
+        for member in classic_of(group).members.values()
         for parked in (member.parked_join, member.parked_sync)
         if parked is not None
     }
@@ -103,11 +107,11 @@ class GroupLife(RuleBasedStateMachine):
 
     def live_members(self, group: str) -> list[str]:
         found = self.world.state.groups.get(group)
-        return [] if found is None else [*found.live.members, *found.live.pending]
+        return [] if found is None else [*classic_of(found).members, *classic_of(found).pending]
 
     def generation_of(self, data: st.DataObject, group: str) -> int:
         found = self.world.state.groups.get(group)
-        current = 0 if found is None else found.live.generation
+        current = 0 if found is None else found.membership.generation
         return current + data.draw(st.sampled_from((0, 0, 0, 0, -1)), label="generation off by")
 
     @rule(group=groups, instance=instances, offered=protocols, version=st.sampled_from((3, 4, 9)))
@@ -139,7 +143,7 @@ class GroupLife(RuleBasedStateMachine):
         found = self.world.state.groups.get(group)
         for member_id in self.live_members(group):
             assert found is not None
-            self.ask(self.world.sync(member_id, found.live.generation, {}, group=group))
+            self.ask(self.world.sync(member_id, found.membership.generation, {}, group=group))
 
     @rule(group=groups, data=st.data())
     def heartbeat(self, group: str, data: st.DataObject) -> None:
@@ -227,15 +231,15 @@ class GroupLife(RuleBasedStateMachine):
     @invariant()
     def generations_only_grow(self) -> None:
         for group_id, group in self.world.state.groups.items():
-            assert group.live.generation >= self.generations.get(group_id, 0)
+            assert group.membership.generation >= self.generations.get(group_id, 0)
         self.generations = {
-            group_id: group.live.generation for group_id, group in self.world.state.groups.items()
+            group_id: group.membership.generation for group_id, group in self.world.state.groups.items()
         }
 
     @invariant()
     def counts_agree_with_what_they_count(self) -> None:
         for group in self.world.state.groups.values():
-            live = group.live
+            live = classic_of(group)
             members = live.members.values()
             assert live.awaiting_join == sum(member.parked_join is not None for member in members)
             statics = {member.group_instance_id: member.member_id for member in members}
@@ -247,8 +251,7 @@ class GroupLife(RuleBasedStateMachine):
             for member in members:
                 assert member.parked_join is None or live.phase is Phase.PREPARING
                 assert member.parked_sync is None or live.phase is Phase.COMPLETING
-        assert NOBODY.phase is Phase.EMPTY
-        assert not NOBODY.members
+        assert ClassicMembership("") == NOBODY_YET
 
     def teardown(self) -> None:
         """Every request ends: by itself while the disk works and time passes."""
@@ -266,13 +269,47 @@ GroupLife.TestCase.settings = settings(max_examples=60, stateful_step_count=40, 
 TestGroupLife = GroupLife.TestCase
 
 
+def test_a_loaded_group_is_opened_through_the_door() -> None:
+    world = World()
+    world.stable(2)
+    world.commit(group="simple")
+    machine = GroupMachine(GroupConfig())
+    machine.load(b"".join(world.log.batches))
+    assert {group.membership for group in machine.state.groups.values()} == {NOBODY}
+    before = _snapshot(machine.state)
+    outcome = machine.loaded(world.context())
+    assert _snapshot(machine.state) == before, "the decision changed the state"
+    for note in outcome.notes:
+        machine.apply(note)
+    assert machine.state.groups["simple"].membership is NOBODY
+    assert list(classic_of(machine.state.groups["g"]).members) == list(world.live().members)
+
+
+def test_what_a_load_stores_in_bulk_is_what_replaying_one_by_one_stores() -> None:
+    world = World()
+    world.stable(1)
+    for offset in range(3):
+        world.commit({("t", partition): offset for partition in range(8)}, group=f"g{offset % 2}")
+        world.delete_offsets(("t", offset), group="g0")
+    one_by_one = GroupState()
+    for record in world.log.records():
+        decoded = decode_record(record.key, record.value)
+        assert not isinstance(decoded, UnknownKey)
+        replay(one_by_one, decoded, record.offset)
+    assert rebuild(world.log) == one_by_one.remembered() == world.state.remembered()
+
+
+def test_every_note_has_its_change() -> None:
+    assert set(CHANGES) == set(get_args(Note))
+
+
 def test_the_doors_are_what_changes_state() -> None:
     world = World()
     world.stable(2)
     before = _snapshot(world.state)
     replay(world.state, TransactionEnded(1, is_commit=True), 99)
     assert _snapshot(world.state) == before
-    outcome = world.shard.machine.decide(world.state.groups["g"].live.join_timer.signal, world.context())
+    outcome = world.shard.machine.decide(world.live().join_timer.signal, world.context())
     for note in outcome.notes:
         apply(world.state, note)
     assert _snapshot(world.state) == before

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from klamm.coordinator.group.classic.live import Live, Trigger
+from klamm.coordinator.group.classic.draft import Draft
+from klamm.coordinator.group.classic.membership import ClassicMembership, Trigger, classic_of
 from klamm.coordinator.group.classic.notes import MembersRemoved, PendingForgotten
 from klamm.coordinator.group.classic.phases import COMPLETING, PREPARING, STABLE
 from klamm.coordinator.group.classic.rebalance import NOTHING, prepare_rebalance
-from klamm.coordinator.group.draft import Draft, GroupOutcome
+from klamm.coordinator.group.classic.signals import JoinCheck, OverCapacity
 from klamm.coordinator.group.events import Cause
-from klamm.coordinator.group.signals import JoinCheck, OverCapacity
+from klamm.coordinator.group.outcomes import GroupOutcome
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.join_group import JoinGroupResponse
 
 
-def has_room(live: Live, member_id: str, max_size: int) -> bool:
+def has_room(live: ClassicMembership, member_id: str, max_size: int) -> bool:
     """Whether a joiner may come in. Ids that were only handed out do not count."""
     phase = live.phase
     if phase is PREPARING:
@@ -28,7 +29,7 @@ def has_room(live: Live, member_id: str, max_size: int) -> bool:
     return True
 
 
-def turn_away(draft: Draft, live: Live, member_id: str) -> GroupOutcome:
+def turn_away(draft: Draft, live: ClassicMembership, member_id: str) -> GroupOutcome:
     """Refuse a joiner, and forget it if it was known: those who come back last find no room."""
     member = live.members.get(member_id)
     if member is not None:
@@ -47,9 +48,10 @@ def turn_away(draft: Draft, live: Live, member_id: str) -> GroupOutcome:
 def over_capacity(state: GroupState, signal: OverCapacity, context: Context) -> GroupOutcome:
     """Let the members of a group that is too large join again: the last to come find no room."""
     group = state.groups.get(signal.group_id)
-    if group is None or group.live.phase is not STABLE:
+    live = classic_of(group)
+    if live.phase is not STABLE:
         return NOTHING
     draft = Draft(state, signal.group_id, context)
     trigger = Trigger(cause=Cause.GROUP_FULL)
-    prepare_rebalance(draft, group.live, trigger, group.live.members.values())
+    prepare_rebalance(draft, live, trigger, live.members.values())
     return draft.outcome()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from klamm.coordinator.group.classic.membership import ClassicMembership
 from klamm.coordinator.group.classic.phases import DEAD, PREPARING
-from klamm.coordinator.group.draft import GroupOutcome, reply
+from klamm.coordinator.group.outcomes import GroupOutcome, reply
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.protocol.errors import ErrorCode
@@ -20,10 +21,12 @@ def heartbeat(state: GroupState, request: HeartbeatRequest, context: Context) ->
     group = state.groups.get(request.group_id)
     if group is None:
         return _refuse(context, ErrorCode.unknown_member_id)
-    live = group.live
+    live = group.membership
+    if type(live) is not ClassicMembership:
+        return _refuse(context, ErrorCode.unknown_member_id)
     if live.phase is DEAD:
         return _refuse(context, ErrorCode.coordinator_not_available)
-    # `checks.membership_error`, written out: this path is taken more often than all others together.
+    # `live.member_error`, written out: this path is taken more often than all others together.
     member_id = request.member_id
     if request.group_instance_id is not None:
         known_id = live.static_members.get(request.group_instance_id)

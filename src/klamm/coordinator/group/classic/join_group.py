@@ -9,8 +9,17 @@ from __future__ import annotations
 from typing import Final
 
 from klamm.coordinator.group.classic.capacity import has_room, turn_away
-from klamm.coordinator.group.classic.live import NEW_MEMBER_TIMEOUT_MS, JoinProtocol, Live, Member, Parked
-from klamm.coordinator.group.classic.notes import GroupOpened, IdHandedOut, MemberAdded, MemberRejoined, Note
+from klamm.coordinator.group.classic.draft import Draft
+from klamm.coordinator.group.classic.membership import (
+    NEW_MEMBER_TIMEOUT_MS,
+    NOBODY_YET,
+    ClassicMembership,
+    JoinProtocol,
+    Member,
+    Parked,
+    classic_of,
+)
+from klamm.coordinator.group.classic.notes import IdHandedOut, MemberAdded, MemberRejoined
 from klamm.coordinator.group.classic.phases import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
 from klamm.coordinator.group.classic.rebalance import (
     longest_rebalance_ms,
@@ -18,11 +27,12 @@ from klamm.coordinator.group.classic.rebalance import (
     prepare_rebalance,
     triggered_by,
 )
+from klamm.coordinator.group.classic.signals import JoinCheck, PendingOver, SessionOver
 from klamm.coordinator.group.classic.static_members import replace_static_member
-from klamm.coordinator.group.draft import Draft, GroupOutcome, reply
 from klamm.coordinator.group.events import Cause
-from klamm.coordinator.group.signals import JoinCheck, PendingOver, SessionOver
-from klamm.coordinator.group.state import NOBODY, Group, GroupState
+from klamm.coordinator.group.notes import GroupOpened, Note
+from klamm.coordinator.group.outcomes import GroupOutcome, reply
+from klamm.coordinator.group.state import Group, GroupState
 from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.coordinator.runtime.timers import Timer
 from klamm.protocol.errors import NO_ERROR, ErrorCode
@@ -40,7 +50,7 @@ def join_group(state: GroupState, request: JoinGroupRequest, context: Context) -
     group = state.groups.get(request.group_id)
     if group is None and member_id:
         return _refuse(request, context, ErrorCode.unknown_member_id)
-    live = NOBODY if group is None else group.live
+    live = classic_of(group)
     if not has_room(live, member_id, config.group_max_size):
         return turn_away(Draft(state, request.group_id, context), live, member_id)
     error_code = _join_error(live, request)
@@ -48,13 +58,13 @@ def join_group(state: GroupState, request: JoinGroupRequest, context: Context) -
         outcome = _refuse(request, context, error_code)
         if group is None:
             # As in Kafka, there is a group from its first joiner on, even from one that is refused.
-            outcome.notes = (GroupOpened(request.group_id, Live(request.group_id)),)
+            outcome.notes = (GroupOpened(request.group_id, ClassicMembership(request.group_id)),)
         return outcome
     if not member_id and request.group_instance_id is None and request.must_know_member_id:
         return _hand_out_id(group, request, context)
     draft = Draft(state, request.group_id, context)
-    if live is NOBODY:
-        live = Live(request.group_id)
+    if live is NOBODY_YET:
+        live = ClassicMembership(request.group_id)
         draft.notes.append(GroupOpened(request.group_id, live))
     protocols = tuple([JoinProtocol(offered.name, offered.metadata) for offered in request.protocols])
     if member_id in live.members:
@@ -70,7 +80,7 @@ def _refuse(request: JoinGroupRequest, context: Context, error_code: ErrorCode) 
     return reply(context, JoinGroupResponse(error_code=error_code, member_id=member_id))
 
 
-def _join_error(live: Live, request: JoinGroupRequest) -> ErrorCode:
+def _join_error(live: ClassicMembership, request: JoinGroupRequest) -> ErrorCode:
     """Checks in Kafka's order, once there is room."""
     if live.phase is DEAD:
         return ErrorCode.coordinator_not_available
@@ -91,7 +101,7 @@ def _join_error(live: Live, request: JoinGroupRequest) -> ErrorCode:
     return NO_ERROR if member_id in live.members else ErrorCode.unknown_member_id
 
 
-def _offers_a_common_protocol(live: Live, request: JoinGroupRequest) -> bool:
+def _offers_a_common_protocol(live: ClassicMembership, request: JoinGroupRequest) -> bool:
     if live.phase is EMPTY:
         return bool(request.protocol_type and request.protocols)
     if request.protocol_type != live.protocol_type:
@@ -114,8 +124,8 @@ def _hand_out_id(group: Group | None, request: JoinGroupRequest, context: Contex
     timer = Timer(PendingOver(group_id, member_id))
     handed_out = IdHandedOut(group_id, member_id, timer)
     notes: tuple[Note, ...] = (handed_out,)
-    if group is None or group.live is NOBODY:
-        notes = (GroupOpened(group_id, Live(group_id)), handed_out)
+    if classic_of(group) is NOBODY_YET:
+        notes = (GroupOpened(group_id, ClassicMembership(group_id)), handed_out)
     response = JoinGroupResponse(error_code=_ID_REQUIRED, member_id=member_id)
     return Outcome(
         notes=notes,
@@ -126,7 +136,7 @@ def _hand_out_id(group: Group | None, request: JoinGroupRequest, context: Contex
 
 
 def _add(
-    draft: Draft, live: Live, request: JoinGroupRequest, protocols: tuple[JoinProtocol, ...]
+    draft: Draft, live: ClassicMembership, request: JoinGroupRequest, protocols: tuple[JoinProtocol, ...]
 ) -> GroupOutcome:
     context = draft.context
     member_id = request.member_id
@@ -159,7 +169,7 @@ def _add(
 
 
 def _rejoin(
-    draft: Draft, live: Live, request: JoinGroupRequest, protocols: tuple[JoinProtocol, ...]
+    draft: Draft, live: ClassicMembership, request: JoinGroupRequest, protocols: tuple[JoinProtocol, ...]
 ) -> GroupOutcome:
     member = live.members[request.member_id]
     is_leader = live.leader_id == member.member_id

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from klamm.coordinator.group.classic.checks import membership_error
-from klamm.coordinator.group.classic.live import Live, Member
+from klamm.coordinator.group.classic.draft import Draft
+from klamm.coordinator.group.classic.membership import ClassicMembership, Member, classic_of
 from klamm.coordinator.group.classic.notes import MembersRemoved, PendingForgotten
 from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.classic.rebalance import prepare_rebalance, triggered_by
-from klamm.coordinator.group.draft import Draft, GroupOutcome, reply
+from klamm.coordinator.group.classic.signals import JoinCheck
 from klamm.coordinator.group.events import Cause
-from klamm.coordinator.group.signals import JoinCheck
+from klamm.coordinator.group.outcomes import GroupOutcome, reply
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context
 from klamm.protocol.errors import ErrorCode
@@ -34,7 +34,7 @@ def leave_group(state: GroupState, request: LeaveGroupRequest, context: Context)
     if group is None:
         draft.answer(_response(request, leavers, [ErrorCode.unknown_member_id] * len(leavers)))
         return draft.outcome()
-    live = group.live
+    live = classic_of(group)
     if live.phase is Phase.DEAD:
         return reply(context, LeaveGroupResponse(error_code=ErrorCode.coordinator_not_available))
     removed: dict[str, Member] = {}
@@ -79,7 +79,7 @@ def _leaves_itself(leaver: MemberIdentity, member: Member, context: Context) -> 
 
 
 def _leave(
-    live: Live, leaver: MemberIdentity, removed: dict[str, Member], forgotten: set[str]
+    live: ClassicMembership, leaver: MemberIdentity, removed: dict[str, Member], forgotten: set[str]
 ) -> tuple[ErrorCode, str]:
     """Whether somebody may go, and under which id it is known ("" if it may not)."""
     member_id, instance_id = leaver.member_id, leaver.group_instance_id
@@ -95,7 +95,7 @@ def _leave(
         return ErrorCode.none, member_id
     if instance_member_id in removed:
         return ErrorCode.unknown_member_id, ""  # the instance went before, in this request
-    error_code = membership_error(live, member_id, instance_id)
+    error_code = live.member_error(member_id, instance_id)
     return error_code, "" if error_code is not ErrorCode.none else member_id
 
 

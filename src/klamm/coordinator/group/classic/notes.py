@@ -1,35 +1,21 @@
-"""The changes that a restart forgets, and the one door through which they happen."""
+"""Changes to the members of a group in the classic protocol. A restart forgets them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple, assert_never
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
-from klamm.coordinator.group.classic.live import (
+from klamm.coordinator.group.classic.membership import (
+    ClassicMembership,
     InitialDelay,
     JoinProtocol,
-    Live,
     Member,
     Parked,
     Rebalance,
 )
 from klamm.coordinator.group.classic.phases import NEXT_PHASES, Phase
-from klamm.coordinator.group.state import NOBODY, GroupState, StagedCommit
+from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.timers import Timer
-from klamm.records.core import Replaced
-
-
-class GroupOpened(NamedTuple):
-    """Somebody joins a group that nobody was in before."""
-
-    group_id: str
-    live: Live
-
-
-class GroupDropped(NamedTuple):
-    """Nothing is left of a group."""
-
-    group_id: str
 
 
 class IdHandedOut(NamedTuple):
@@ -140,35 +126,8 @@ class Assigned(NamedTuple):
     timestamp_ms: int
 
 
-class OffsetsStaged(NamedTuple):
-    """A commit is on its way to the disk."""
-
-    group_id: str
-    replaced: tuple[tuple[str, Replaced], ...]  # by topic
-
-
-class TxnOffsetsStaged(NamedTuple):
-    """A commit in a transaction is on its way to the disk."""
-
-    group_id: str
-
-
-class MixingReported(NamedTuple):
-    """The warning about plain and transactional commits in one group was given."""
-
-    group_id: str
-
-
-class ExpiryQueued(NamedTuple):
-    """Which groups the pass for expired offsets has yet to look at."""
-
-    group_ids: tuple[str, ...]
-
-
-Note = (
-    GroupOpened
-    | GroupDropped
-    | IdHandedOut
+ClassicNote = (
+    IdHandedOut
     | PendingForgotten
     | MemberAdded
     | MemberRejoined
@@ -181,118 +140,59 @@ Note = (
     | SyncParked
     | Synced
     | Assigned
-    | OffsetsStaged
-    | TxnOffsetsStaged
-    | MixingReported
-    | ExpiryQueued
 )
 
 
-def apply(state: GroupState, note: Note) -> None:
-    """Carry out one note. Nothing else changes what is true only now."""
-    match note:
-        case OffsetsStaged():
-            _stage(state, note)
-        case MemberAdded() | SyncParked() | IdHandedOut() | MemberRejoined():  # a thousand at a time
-            _apply_to_live(state.groups[note.group_id].live, note)
-        case GroupOpened():
-            state.of(note.group_id).live = note.live
-        case GroupDropped():
-            _move(state.of(note.group_id).live, Phase.DEAD)
-            del state.groups[note.group_id]
-        case TxnOffsetsStaged():
-            group = state.of(note.group_id)
-            group.txn_commit_generation = group.live.generation
-        case MixingReported():
-            state.of(note.group_id).is_mixing_reported = True
-        case ExpiryQueued():
-            state.expiry_queue = note.group_ids
-        case _:
-            _apply_to_live(state.groups[note.group_id].live, note)
+def _park_sync(live: ClassicMembership, note: SyncParked) -> None:
+    live.members[note.member_id].parked_sync = note.parked
+    live.pending_sync.pop(note.member_id, None)
 
 
-def _stage(state: GroupState, note: OffsetsStaged) -> None:
-    """Remember what a commit replaces, which was written a moment ago, and forget those that have arrived."""
-    group = state.of(note.group_id)
-    group.plain_commit_generation = group.live.generation
-    durable_offset = state.durable_offset
-    if group.staged:
-        group.staged = [staged for staged in group.staged if staged.end_offset > durable_offset]
-    if state.end_offset > durable_offset:
-        group.staged.append(StagedCommit(state.end_offset, note.replaced))
+def _hand_out(live: ClassicMembership, note: IdHandedOut) -> None:
+    live.pending[note.member_id] = note.timer
 
 
-def _apply_to_live(
-    live: Live,
-    note: IdHandedOut
-    | PendingForgotten
-    | MemberAdded
-    | MemberRejoined
-    | MemberReplaced
-    | MembersRemoved
-    | RebalancePrepared
-    | DelayExtended
-    | GenerationStarted
-    | GroupEmptied
-    | SyncParked
-    | Synced
-    | Assigned,
-) -> None:
-    assert live is not NOBODY, f"{note} for a group that nobody opened"
-    match note:  # the most frequent first
-        case MemberAdded():
-            _add(live, note.member, note.protocol_type)
-        case SyncParked():
-            live.members[note.member_id].parked_sync = note.parked
-            live.pending_sync.pop(note.member_id, None)
-        case IdHandedOut():
-            live.pending[note.member_id] = note.timer
-        case MemberRejoined():
-            _rejoin(live, note)
-        case Synced():
-            live.pending_sync.pop(note.member_id, None)
-        case PendingForgotten():
-            del live.pending[note.member_id]
-        case MemberReplaced():
-            _replace(live, note.old_id, note.member)
-        case MembersRemoved():
-            _remove(live, note.member_ids)
-        case RebalancePrepared():
-            _prepare(live, note)
-        case DelayExtended():
-            live.initial_delay = note.initial_delay
-            live.has_new_member = False
-        case GenerationStarted():
-            _start_generation(live, note)
-        case GroupEmptied():
-            _move(live, Phase.EMPTY, note.timestamp_ms)
-            live.generation = note.generation
-            live.protocol_name = None
-            live.leader_id = None
-            live.subscribed_topics = frozenset()
-            live.initial_delay = None
-            live.rebalance = None
-        case Assigned():
-            _move(live, Phase.STABLE, note.timestamp_ms)
-            for member in live.members.values():
-                member.assignment = note.assignments[member.member_id]
-                member.parked_sync = None
-            live.rebalance = None
-        case _:
-            assert_never(note)
+def _sync(live: ClassicMembership, note: Synced) -> None:
+    live.pending_sync.pop(note.member_id, None)
 
 
-def _move(live: Live, phase: Phase, timestamp_ms: int | None = None) -> None:
+def _forget_pending(live: ClassicMembership, note: PendingForgotten) -> None:
+    del live.pending[note.member_id]
+
+
+def _extend_delay(live: ClassicMembership, note: DelayExtended) -> None:
+    live.initial_delay = note.initial_delay
+    live.has_new_member = False
+
+
+def _empty(live: ClassicMembership, note: GroupEmptied) -> None:
+    _move(live, Phase.EMPTY, note.timestamp_ms)
+    live.generation = note.generation
+    live.protocol_name = None
+    live.leader_id = None
+    live.subscribed_topics = frozenset()
+    live.initial_delay = None
+    live.rebalance = None
+
+
+def _assign(live: ClassicMembership, note: Assigned) -> None:
+    _move(live, Phase.STABLE, note.timestamp_ms)
+    for member in live.members.values():
+        member.assignment = note.assignments[member.member_id]
+        member.parked_sync = None
+    live.rebalance = None
+
+
+def _move(live: ClassicMembership, phase: Phase, timestamp_ms: int) -> None:
     assert phase in NEXT_PHASES[live.phase], f"{live.group_id}: {live.phase} does not become {phase}"
-    if live is NOBODY:
-        return  # shared by all groups that nobody joined
     live.phase = phase
     live.phase_timestamp_ms = timestamp_ms
 
 
-def _add(live: Live, member: Member, protocol_type: str) -> None:
+def _add(live: ClassicMembership, note: MemberAdded) -> None:
+    member = note.member
     if not live.members:
-        live.protocol_type = protocol_type
+        live.protocol_type = note.protocol_type
     if live.leader_id is None:
         live.leader_id = member.member_id
     live.members[member.member_id] = member
@@ -304,7 +204,7 @@ def _add(live: Live, member: Member, protocol_type: str) -> None:
     live.has_new_member = True
 
 
-def _rejoin(live: Live, note: MemberRejoined) -> None:
+def _rejoin(live: ClassicMembership, note: MemberRejoined) -> None:
     member = live.members[note.member_id]
     if member.protocols != note.protocols:
         _count(live, member.protocols, -1)
@@ -316,7 +216,8 @@ def _rejoin(live: Live, note: MemberRejoined) -> None:
     member.parked_join = note.parked
 
 
-def _replace(live: Live, old_id: str, member: Member) -> None:
+def _replace(live: ClassicMembership, note: MemberReplaced) -> None:
+    old_id, member = note.old_id, note.member
     old = live.members[old_id]
     # The new id stands where the old one stood: the order decides who leads next.
     live.members = {
@@ -335,8 +236,8 @@ def _replace(live: Live, old_id: str, member: Member) -> None:
         live.pending_sync[member.member_id] = None
 
 
-def _remove(live: Live, member_ids: Iterable[str]) -> None:
-    for member_id in member_ids:
+def _remove(live: ClassicMembership, note: MembersRemoved) -> None:
+    for member_id in note.member_ids:
         member = live.members.pop(member_id)
         if member.group_instance_id is not None:
             live.static_members.pop(member.group_instance_id, None)
@@ -347,7 +248,7 @@ def _remove(live: Live, member_ids: Iterable[str]) -> None:
         live.leader_id = next(iter(live.members), None)
 
 
-def _prepare(live: Live, note: RebalancePrepared) -> None:
+def _prepare(live: ClassicMembership, note: RebalancePrepared) -> None:
     if live.phase is Phase.COMPLETING:
         for member in live.members.values():
             member.assignment = b""
@@ -359,7 +260,7 @@ def _prepare(live: Live, note: RebalancePrepared) -> None:
     live.rebalance = note.rebalance
 
 
-def _start_generation(live: Live, note: GenerationStarted) -> None:
+def _start_generation(live: ClassicMembership, note: GenerationStarted) -> None:
     _move(live, Phase.COMPLETING, note.timestamp_ms)
     live.generation = note.generation
     live.protocol_name = note.protocol_name
@@ -374,7 +275,7 @@ def _start_generation(live: Live, note: GenerationStarted) -> None:
     live.pending_sync = dict.fromkeys(live.members)
 
 
-def _count(live: Live, protocols: Iterable[JoinProtocol], change: int) -> None:
+def _count(live: ClassicMembership, protocols: Iterable[JoinProtocol], change: int) -> None:
     supported = live.supported
     for name in {protocol.name for protocol in protocols}:
         count = supported.get(name, 0) + change
@@ -382,3 +283,30 @@ def _count(live: Live, protocols: Iterable[JoinProtocol], change: int) -> None:
             supported[name] = count
         else:
             del supported[name]
+
+
+# Any: each function takes the type under which it is listed.
+_CHANGES: Final[Mapping[type[ClassicNote], Callable[[ClassicMembership, Any], None]]] = {
+    IdHandedOut: _hand_out,
+    PendingForgotten: _forget_pending,
+    MemberAdded: _add,
+    MemberRejoined: _rejoin,
+    MemberReplaced: _replace,
+    MembersRemoved: _remove,
+    RebalancePrepared: _prepare,
+    DelayExtended: _extend_delay,
+    GenerationStarted: _start_generation,
+    GroupEmptied: _empty,
+    SyncParked: _park_sync,
+    Synced: _sync,
+    Assigned: _assign,
+}
+
+
+def _change(state: GroupState, note: ClassicNote) -> None:
+    membership = state.groups[note.group_id].membership
+    assert type(membership) is ClassicMembership, f"{note}: the group has no members in the classic protocol"
+    _CHANGES[type(note)](membership, note)
+
+
+CLASSIC_CHANGES: Final[Mapping[type, Callable[[GroupState, Any], None]]] = dict.fromkeys(_CHANGES, _change)

@@ -7,7 +7,15 @@ from dataclasses import replace
 from functools import partial
 
 from klamm.coordinator.group import events
-from klamm.coordinator.group.classic.live import InitialDelay, Live, Member, Rebalance, Trigger
+from klamm.coordinator.group.classic.draft import Draft
+from klamm.coordinator.group.classic.membership import (
+    ClassicMembership,
+    InitialDelay,
+    Member,
+    Rebalance,
+    Trigger,
+    classic_of,
+)
 from klamm.coordinator.group.classic.notes import (
     DelayExtended,
     GenerationStarted,
@@ -16,11 +24,11 @@ from klamm.coordinator.group.classic.notes import (
     RebalancePrepared,
 )
 from klamm.coordinator.group.classic.phases import COMPLETING, EMPTY, PREPARING
+from klamm.coordinator.group.classic.signals import EmptyingRefused, JoinCheck, JoinTimeUp
 from klamm.coordinator.group.classic.vote import topics_of, vote
-from klamm.coordinator.group.draft import Draft, GroupOutcome
 from klamm.coordinator.group.events import Cause
+from klamm.coordinator.group.outcomes import GroupOutcome
 from klamm.coordinator.group.remembered import GroupRegistered
-from klamm.coordinator.group.signals import EmptyingRefused, JoinCheck, JoinTimeUp
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context, Outcome, Reply
 from klamm.protocol.errors import ErrorCode
@@ -37,7 +45,7 @@ def longest_rebalance_ms(members: Collection[Member]) -> int:
 
 def prepare_rebalance(
     draft: Draft,
-    live: Live,
+    live: ClassicMembership,
     trigger: Trigger,
     members: Collection[Member],
     *,
@@ -95,7 +103,7 @@ def check_join(state: GroupState, signal: JoinCheck, context: Context) -> GroupO
     group = state.groups.get(signal.group_id)
     if group is None:
         return Outcome(replies=signal.replies)
-    live = group.live
+    live = classic_of(group)
     is_over = (
         live.phase is PREPARING
         and live.initial_delay is None
@@ -112,9 +120,9 @@ def check_join(state: GroupState, signal: JoinCheck, context: Context) -> GroupO
 def join_time_up(state: GroupState, signal: JoinTimeUp, context: Context) -> GroupOutcome:
     """End the join phase with those who came, or wait on while a beginning group still grows."""
     group = state.groups.get(signal.group_id)
-    if group is None or group.live.phase is not PREPARING:
+    live = classic_of(group)
+    if live.phase is not PREPARING:
         return NOTHING
-    live = group.live
     delay = live.initial_delay
     if delay is None or not live.has_new_member or delay.remaining_ms == 0:
         return complete_join(state, live, context)
@@ -127,7 +135,7 @@ def join_time_up(state: GroupState, signal: JoinTimeUp, context: Context) -> Gro
 
 
 def complete_join(
-    state: GroupState, live: Live, context: Context, replies: tuple[Reply, ...] = ()
+    state: GroupState, live: ClassicMembership, context: Context, replies: tuple[Reply, ...] = ()
 ) -> GroupOutcome:
     """End the join phase: a generation of those who came, or an empty group."""
     draft = Draft(state, live.group_id, context)
@@ -151,7 +159,9 @@ def complete_join(
     return _next_generation(draft, live, staying, gone)
 
 
-def _emptied(draft: Draft, live: Live, gone: Sequence[Member], replies: tuple[Reply, ...]) -> GroupOutcome:
+def _emptied(
+    draft: Draft, live: ClassicMembership, gone: Sequence[Member], replies: tuple[Reply, ...]
+) -> GroupOutcome:
     context = draft.context
     registration = GroupRegistered(
         group_id=live.group_id,
@@ -188,14 +198,14 @@ def _emptied(draft: Draft, live: Live, gone: Sequence[Member], replies: tuple[Re
 
 def emptying_refused(state: GroupState, signal: EmptyingRefused, context: Context) -> GroupOutcome:
     """The group is empty all the same; only a restart would bring the old registration back."""
-    live = state.groups[signal.group_id].live
+    live = classic_of(state.groups[signal.group_id])
     outcome = complete_join(state, live, context, signal.replies)
     outcome.records = ()
     return outcome
 
 
 def _next_generation(
-    draft: Draft, live: Live, staying: Sequence[Member], gone: Sequence[Member]
+    draft: Draft, live: ClassicMembership, staying: Sequence[Member], gone: Sequence[Member]
 ) -> GroupOutcome:
     context = draft.context
     leader = live.members[live.leader_id] if live.leader_id is not None else staying[0]

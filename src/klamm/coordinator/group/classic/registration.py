@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from klamm.coordinator.group.classic.live import Live, Member
+from klamm.coordinator.group.classic.membership import ClassicMembership, Member
 from klamm.coordinator.group.remembered import GroupRegistered, RegisteredMember
 
 
 def registration(
-    live: Live,
+    live: ClassicMembership,
     members: Iterable[Member],
     assignments: Mapping[str, bytes],
     *,

@@ -5,16 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from klamm.coordinator.group.classic.checks import registration_error
-from klamm.coordinator.group.classic.live import NEW_MEMBER_TIMEOUT_MS, JoinProtocol, Live, Member, Parked
+from klamm.coordinator.group.append_errors import registration_error
+from klamm.coordinator.group.classic.draft import Draft
+from klamm.coordinator.group.classic.membership import (
+    NEW_MEMBER_TIMEOUT_MS,
+    ClassicMembership,
+    JoinProtocol,
+    Member,
+    Parked,
+    classic_of,
+)
 from klamm.coordinator.group.classic.notes import MemberReplaced
 from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.classic.rebalance import members_list, prepare_rebalance, triggered_by
 from klamm.coordinator.group.classic.registration import registration
+from klamm.coordinator.group.classic.signals import JoinCheck, ReplacementRefused, SessionOver
 from klamm.coordinator.group.classic.vote import vote
-from klamm.coordinator.group.draft import Draft, GroupOutcome, reply
 from klamm.coordinator.group.events import Cause, MemberFenced
-from klamm.coordinator.group.signals import JoinCheck, ReplacementRefused, SessionOver
+from klamm.coordinator.group.outcomes import GroupOutcome, reply
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context
 from klamm.protocol.errors import ErrorCode
@@ -24,7 +32,7 @@ from klamm.protocol.messages.sync_group import SyncGroupResponse
 
 def replace_static_member(
     draft: Draft,
-    live: Live,
+    live: ClassicMembership,
     request: JoinGroupRequest,
     protocols: tuple[JoinProtocol, ...],
     rebalance_timeout_ms: int,
@@ -66,7 +74,7 @@ def replace_static_member(
     return draft.outcome()
 
 
-def _fence(draft: Draft, live: Live, old: Member, new_id: str) -> None:
+def _fence(draft: Draft, live: ClassicMembership, old: Member, new_id: str) -> None:
     """Whoever uses the old id from here on is refused, and what it waits for ends now."""
     draft.timers.append((old, None))
     if old.parked_join is not None:
@@ -92,7 +100,12 @@ def _fence(draft: Draft, live: Live, old: Member, new_id: str) -> None:
 
 
 def _carry_on(
-    draft: Draft, live: Live, old: Member, member: Member, members: list[Member], request: JoinGroupRequest
+    draft: Draft,
+    live: ClassicMembership,
+    old: Member,
+    member: Member,
+    members: list[Member],
+    request: JoinGroupRequest,
 ) -> GroupOutcome:
     """No rebalance, even if the subscription changed: the generation goes on under the new id."""
     is_leader = live.leader_id == old.member_id
@@ -126,7 +139,7 @@ def _carry_on(
 
 def replacement_refused(state: GroupState, signal: ReplacementRefused, context: Context) -> GroupOutcome:
     """The old id stays valid."""
-    live = state.groups[signal.group_id].live
+    live = classic_of(state.groups[signal.group_id])
     return reply(
         context,
         JoinGroupResponse(

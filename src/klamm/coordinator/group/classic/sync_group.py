@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from functools import partial
 
-from klamm.coordinator.group.classic.checks import membership_error, registration_error
-from klamm.coordinator.group.classic.live import Live, Parked
+from klamm.coordinator.group.append_errors import registration_error
+from klamm.coordinator.group.classic.draft import Draft
+from klamm.coordinator.group.classic.membership import ClassicMembership, Parked, classic_of
 from klamm.coordinator.group.classic.notes import Assigned, Synced, SyncParked
 from klamm.coordinator.group.classic.phases import COMPLETING, DEAD, PREPARING, STABLE
 from klamm.coordinator.group.classic.rebalance import NOTHING, prepare_rebalance, triggered_by
 from klamm.coordinator.group.classic.registration import registration
-from klamm.coordinator.group.draft import Draft, GroupOutcome, reply
+from klamm.coordinator.group.classic.signals import AssignmentDurable, AssignmentRefused
 from klamm.coordinator.group.events import Cause, RebalanceCompleted
-from klamm.coordinator.group.signals import AssignmentDurable, AssignmentRefused
+from klamm.coordinator.group.outcomes import GroupOutcome, reply
 from klamm.coordinator.group.state import Group, GroupState
 from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.coordinator.runtime.timers import TimerChange
@@ -28,10 +29,10 @@ def sync_group(state: GroupState, request: SyncGroupRequest, context: Context) -
     group = state.groups.get(request.group_id)
     if group is None:
         return reply(context, SyncGroupResponse(error_code=ErrorCode.unknown_member_id))
-    error_code = _sync_error(group.live, request)
+    live = classic_of(group)
+    error_code = _sync_error(live, request)
     if error_code is not NO_ERROR:
         return reply(context, SyncGroupResponse(error_code=error_code))
-    live = group.live
     member_id = request.member_id
     member = live.members[member_id]
     timers: list[TimerChange] = []
@@ -51,11 +52,11 @@ def sync_group(state: GroupState, request: SyncGroupRequest, context: Context) -
     return _register(outcome, group, request, context) if live.leader_id == member_id else outcome
 
 
-def _sync_error(live: Live, request: SyncGroupRequest) -> ErrorCode:
+def _sync_error(live: ClassicMembership, request: SyncGroupRequest) -> ErrorCode:
     """Checks in Kafka's order."""
     if live.phase is DEAD:
         return ErrorCode.coordinator_not_available
-    error_code = membership_error(live, request.member_id, request.group_instance_id)
+    error_code = live.member_error(request.member_id, request.group_instance_id)
     if error_code is not NO_ERROR:
         return error_code
     if request.generation_id != live.generation:
@@ -69,7 +70,7 @@ def _sync_error(live: Live, request: SyncGroupRequest) -> ErrorCode:
     return NO_ERROR
 
 
-def _assignment(live: Live, assignment: bytes) -> SyncGroupResponse:
+def _assignment(live: ClassicMembership, assignment: bytes) -> SyncGroupResponse:
     return SyncGroupResponse(
         protocol_type=live.protocol_type, protocol_name=live.protocol_name, assignment=assignment
     )
@@ -79,7 +80,7 @@ def _register(
     outcome: GroupOutcome, group: Group, request: SyncGroupRequest, context: Context
 ) -> GroupOutcome:
     """Write down the leader's assignments; members get theirs when the disk has them."""
-    live = group.live
+    live = classic_of(group)
     given = {assigned.member_id: assigned.assignment for assigned in request.assignments}
     previous = group.memory.registration
     before = {} if previous is None else {known.member_id: known.assignment for known in previous.members}
@@ -96,9 +97,10 @@ def _register(
 def assignment_durable(state: GroupState, signal: AssignmentDurable, context: Context) -> GroupOutcome:
     """Hand out the assignments, unless a new rebalance has begun meanwhile."""
     group = state.groups.get(signal.group_id)
-    if group is None or not _still_completing(group.live, signal.generation):
+    live = classic_of(group)
+    if group is None or not _still_completing(live, signal.generation):
         return NOTHING
-    live, written = group.live, group.memory.registration
+    written = group.memory.registration
     assert written is not None
     assignments = {known.member_id: known.assignment for known in written.members}
     draft = Draft(state, signal.group_id, context)
@@ -136,7 +138,7 @@ def assignment_durable(state: GroupState, signal: AssignmentDurable, context: Co
 
 def assignment_refused(state: GroupState, signal: AssignmentRefused, context: Context) -> GroupOutcome:
     """The log did not take the assignments: everybody who waits is told, and joins again."""
-    live = state.groups[signal.group_id].live
+    live = classic_of(state.groups[signal.group_id])
     assert live.leader_id is not None, "only a leader's assignments are written"
     leader = live.members[live.leader_id]
     error_code = registration_error(signal.error_code)
@@ -147,5 +149,5 @@ def assignment_refused(state: GroupState, signal: AssignmentRefused, context: Co
     return draft.outcome()
 
 
-def _still_completing(live: Live, generation: int) -> bool:
+def _still_completing(live: ClassicMembership, generation: int) -> bool:
     return live.phase is COMPLETING and live.generation == generation

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from klamm.coordinator.group.classic.draft import Draft
+from klamm.coordinator.group.classic.membership import classic_of
 from klamm.coordinator.group.classic.notes import MembersRemoved, PendingForgotten
 from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.classic.rebalance import NOTHING, prepare_rebalance, triggered_by
-from klamm.coordinator.group.draft import Draft, GroupOutcome
+from klamm.coordinator.group.classic.signals import JoinCheck, PendingOver, SessionOver, SyncTimeUp
 from klamm.coordinator.group.events import Cause, MemberRemoved
-from klamm.coordinator.group.signals import JoinCheck, PendingOver, SessionOver, SyncTimeUp
+from klamm.coordinator.group.outcomes import GroupOutcome
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context
 
@@ -15,13 +17,13 @@ from klamm.coordinator.runtime.outcome import Context
 def session_over(state: GroupState, signal: SessionOver, context: Context) -> GroupOutcome:
     """Remove a member that was silent for too long."""
     group = state.groups.get(signal.group_id)
-    member = None if group is None else group.live.members.get(signal.member_id)
-    if group is None or member is None:
+    live = classic_of(group)
+    member = live.members.get(signal.member_id)
+    if member is None:
         return NOTHING
     is_waiting = member.parked_join is not None or member.parked_sync is not None
     if is_waiting and not member.is_new:
         return NOTHING  # it waits for us; the answer starts its session anew
-    live = group.live
     draft = Draft(state, signal.group_id, context)
     draft.notes.append(MembersRemoved(signal.group_id, (signal.member_id,)))
     cause = Cause.JOIN_TOO_LONG if is_waiting else Cause.SESSION_EXPIRED
@@ -37,7 +39,8 @@ def session_over(state: GroupState, signal: SessionOver, context: Context) -> Gr
 def pending_over(state: GroupState, signal: PendingOver, context: Context) -> GroupOutcome:
     """Forget an id that nobody used."""
     group = state.groups.get(signal.group_id)
-    if group is None or signal.member_id not in group.live.pending:
+    live = classic_of(group)
+    if signal.member_id not in live.pending:
         return NOTHING
     draft = Draft(state, signal.group_id, context)
     draft.notes.append(PendingForgotten(signal.group_id, signal.member_id))
@@ -49,7 +52,7 @@ def pending_over(state: GroupState, signal: PendingOver, context: Context) -> Gr
             cause=Cause.ID_UNUSED,
             member_id=signal.member_id,
             group_instance_id=None,
-            generation=group.live.generation,
+            generation=live.generation,
         )
     )
     return draft.outcome()
@@ -58,9 +61,7 @@ def pending_over(state: GroupState, signal: PendingOver, context: Context) -> Gr
 def sync_time_up(state: GroupState, signal: SyncTimeUp, context: Context) -> GroupOutcome:
     """Remove everybody who never asked for its assignment; heartbeats alone do not help."""
     group = state.groups.get(signal.group_id)
-    if group is None:
-        return NOTHING
-    live = group.live
+    live = classic_of(group)
     if live.phase not in (Phase.COMPLETING, Phase.STABLE) or not live.pending_sync:
         return NOTHING
     draft = Draft(state, signal.group_id, context)

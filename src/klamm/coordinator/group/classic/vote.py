@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from klamm.coordinator.group.classic.live import Member
+from klamm.coordinator.group.classic.membership import CONSUMER, Member
 from klamm.protocol.consumer_protocol import subscribed_topics
-
-CONSUMER = "consumer"  # the only protocol type whose metadata the broker can read
 
 
 def vote(members: Sequence[Member], leader: Member) -> str:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from klamm.coordinator.group.classic.notes import ExpiryQueued, GroupDropped, Note
-from klamm.coordinator.group.classic.phases import Phase
-from klamm.coordinator.group.classic.vote import CONSUMER
-from klamm.coordinator.group.draft import GroupOutcome
 from klamm.coordinator.group.events import Cause, GroupEvent, GroupRemoved, OffsetsRemoved
+from klamm.coordinator.group.notes import GroupDropped, Note
+from klamm.coordinator.group.offsets.notes import ExpiryQueued
+from klamm.coordinator.group.offsets.signals import ExpiryDue, ExpiryRefused, TopicDeleted
 from klamm.coordinator.group.offsets.tombstones import offset_keys
+from klamm.coordinator.group.outcomes import GroupOutcome
 from klamm.coordinator.group.remembered import GroupForgotten, GroupRecord, OffsetForgotten
-from klamm.coordinator.group.signals import ExpiryDue, ExpiryRefused, TopicDeleted
 from klamm.coordinator.group.state import Group, GroupState
 from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.coordinator.runtime.timers import TimerChange
+from klamm.protocol.errors import NO_ERROR
 
 OFFSETS_AT_A_TIME: Final = 10_000  # looked at before others get their turn; some ten milliseconds
 
@@ -39,17 +39,19 @@ def expire(state: GroupState, signal: ExpiryDue, context: Context) -> GroupOutco
         records += [OffsetForgotten(group_id, topic, partition) for topic, partition in expired]
         if expired:
             events.append(_offsets_removed(group_id, context, Cause.RETENTION_OVER, len(expired)))
-        if len(expired) == count and group.live.phase is Phase.EMPTY and not group.memory.pending:
+        membership = group.membership
+        is_unused = len(expired) == count and not group.memory.pending
+        if is_unused and membership.group_delete_error() is NO_ERROR:
             if group.memory.registration is not None:
                 records.append(GroupForgotten(group_id))
             notes.append(GroupDropped(group_id))
-            timers += [(timer, None) for timer in group.live.pending.values()]
+            timers += [(timer, None) for timer in membership.timers()]
             events.append(
                 GroupRemoved(
                     group_id=group_id,
                     timestamp_ms=context.timestamp_ms,
                     cause=Cause.RETENTION_OVER,
-                    generation=group.live.generation,
+                    generation=membership.generation,
                 )
             )
         if looked_at >= OFFSETS_AT_A_TIME:
@@ -74,16 +76,10 @@ def expiry_refused(state: GroupState, signal: ExpiryRefused, context: Context) -
 
 
 def _expired(state: GroupState, group: Group, timestamp_ms: int) -> Iterator[tuple[str, int]]:
-    live = group.live
-    since_ms: int | None = None  # None: each offset counts from its commit
-    kept: frozenset[str] = frozenset()
-    if live.phase is Phase.EMPTY:
-        if live.protocol_type is not None:
-            since_ms = live.phase_timestamp_ms
-    elif live.phase is Phase.STABLE and live.protocol_type == CONSUMER and live.subscribed_topics is not None:
-        kept = live.subscribed_topics
-    else:
+    expiry = group.membership.offset_expiry()
+    if expiry is None:
         return
+    since_ms, kept = expiry
     retention_ms = state.config.offsets_retention_ms
     for topic, table in group.memory.offsets.items():
         if topic in kept:

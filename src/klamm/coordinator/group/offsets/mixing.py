@@ -5,8 +5,9 @@ The later commit wins, so a plain commit can overtake a transaction that aborts 
 
 from __future__ import annotations
 
-from klamm.coordinator.group.classic.notes import MixingReported, Note
 from klamm.coordinator.group.events import Cause, CommitsMixed, GroupEvent
+from klamm.coordinator.group.notes import Note
+from klamm.coordinator.group.offsets.notes import MixingReported
 from klamm.coordinator.group.state import Group
 from klamm.coordinator.runtime.outcome import Context
 
@@ -20,6 +21,6 @@ def report_mixing(group: Group, request_member_id: str, context: Context) -> tup
         member_id=request_member_id,
         client_id=context.client_id,
         client_host=context.client_host,
-        generation=group.live.generation,
+        generation=group.membership.generation,
     )
     return MixingReported(group.group_id), event

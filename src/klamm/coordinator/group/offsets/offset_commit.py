@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from klamm.coordinator.group.classic.checks import commit_error
-from klamm.coordinator.group.classic.notes import OffsetsStaged
-from klamm.coordinator.group.draft import GroupOutcome, reply
-from klamm.coordinator.group.offsets.checks import commit_refusal, is_metadata_too_long
+from klamm.coordinator.group.append_errors import commit_error
+from klamm.coordinator.group.offsets.metadata import is_too_long
 from klamm.coordinator.group.offsets.mixing import report_mixing
-from klamm.coordinator.group.signals import CommitRefused
+from klamm.coordinator.group.offsets.notes import OffsetsStaged
+from klamm.coordinator.group.offsets.signals import CommitRefused
+from klamm.coordinator.group.outcomes import GroupOutcome, reply
 from klamm.coordinator.group.state import Group, GroupState
 from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.protocol.errors import NO_ERROR, ErrorCode
@@ -42,14 +42,14 @@ def offset_commit(state: GroupState, request: OffsetCommitRequest, context: Cont
     if error_code is not NO_ERROR:
         return reply(context, refused_commit(request, error_code))
     response, records, replaced = _staged(state, group, request, context)
-    member = None if group is None else group.live.members.get(request.member_id)
+    session = None if group is None else group.membership.session_of(request.member_id)
     if not records:
         # None of it can be kept, but the member is alive. Of one that asks for nothing, Kafka does not hear.
-        return Outcome(renewed=member if request.topics else None, replies=((context.token, response),))
+        return Outcome(renewed=session if request.topics else None, replies=((context.token, response),))
     outcome: GroupOutcome = Outcome(
         records=records,
         notes=(OffsetsStaged(request.group_id, replaced),),
-        renewed=member,
+        renewed=session,
         replies=((context.token, response),),
         if_refused=partial(CommitRefused, response),
     )
@@ -69,8 +69,8 @@ def _commit_error(group: Group | None, request: OffsetCommitRequest) -> ErrorCod
         return (
             ErrorCode.group_id_not_found if request.knows_group_id_not_found else ErrorCode.illegal_generation
         )
-    return commit_refusal(
-        group.live, generation, request.member_id, request.group_instance_id, is_transactional=False
+    return group.membership.offset_commit_error(
+        generation, request.member_id, request.group_instance_id, is_transactional=False
     )
 
 
@@ -100,7 +100,7 @@ def _screened(
     """What can be committed of one topic, and the answers for all of it."""
     commits = Commits(asked)
     if commits.has_metadata:
-        too_long = [is_metadata_too_long(each.committed_metadata or "", max_metadata) for each in asked]
+        too_long = [is_too_long(each.committed_metadata or "", max_metadata) for each in asked]
         if any(too_long):
             answers = [
                 OffsetCommitResponsePartition(

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from klamm.coordinator.group.classic.checks import commit_error
-from klamm.coordinator.group.classic.live import Live
-from klamm.coordinator.group.classic.phases import Phase
-from klamm.coordinator.group.classic.vote import CONSUMER
-from klamm.coordinator.group.draft import GroupOutcome, reply
+from klamm.coordinator.group.append_errors import commit_error
+from klamm.coordinator.group.offsets.signals import DeletionRefused
+from klamm.coordinator.group.outcomes import GroupOutcome, reply
 from klamm.coordinator.group.remembered import OffsetForgotten
-from klamm.coordinator.group.signals import DeletionRefused
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context, Outcome
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from klamm.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -26,16 +23,17 @@ from klamm.protocol.messages.offset_delete import (
 def offset_delete(state: GroupState, request: OffsetDeleteRequest, context: Context) -> GroupOutcome:
     """Write tombstones for what nobody reads; what was not there is gone as well."""
     group = state.groups.get(request.group_id)
-    if group is None or group.live.phase is Phase.DEAD:
+    if group is None:
         return _refuse(context, ErrorCode.group_id_not_found)
-    live, memory = group.live, group.memory
-    if live.phase is not Phase.EMPTY and live.protocol_type != CONSUMER:
-        return _refuse(context, ErrorCode.non_empty_group)
+    membership, memory = group.membership, group.memory
+    error_code = membership.offset_delete_error()
+    if error_code is not NO_ERROR:
+        return _refuse(context, error_code)
     records: dict[OffsetForgotten, None] = {}
     topics: list[OffsetDeleteResponseTopic] = []
     for topic in request.topics:
         answers: list[OffsetDeleteResponsePartition] = []
-        is_read = _is_subscribed(live, topic.name)
+        is_read = membership.is_subscribed_to(topic.name)
         for asked in topic.partitions:
             index = asked.partition_index
             if is_read:
@@ -52,11 +50,6 @@ def offset_delete(state: GroupState, request: OffsetDeleteRequest, context: Cont
         if_refused=partial(DeletionRefused, response),
         is_divisible=True,
     )
-
-
-def _is_subscribed(live: Live, topic: str) -> bool:
-    # A subscription that cannot be read may be one to anything.
-    return live.subscribed_topics is None or topic in live.subscribed_topics
 
 
 def _refuse(context: Context, error_code: ErrorCode) -> GroupOutcome:

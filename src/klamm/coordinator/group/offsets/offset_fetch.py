@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from klamm.coordinator.group.classic.phases import Phase
-from klamm.coordinator.group.draft import GroupOutcome, reply
+from klamm.coordinator.group.outcomes import GroupOutcome, reply
 from klamm.coordinator.group.state import Group, GroupState
 from klamm.coordinator.runtime.outcome import Context
 from klamm.protocol.errors import ErrorCode
@@ -28,8 +27,6 @@ def offset_fetch(state: GroupState, request: OffsetFetchRequest, context: Contex
     """Answer for the one group of the request."""
     (asked,) = request.groups
     group = state.groups.get(asked.group_id)
-    if group is not None and group.live.phase is Phase.DEAD:
-        group = None
     topics = [
         OffsetFetchResponseTopics(
             topic.topic_id,

@@ -11,14 +11,15 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from klamm.coordinator.group.classic.checks import commit_error
-from klamm.coordinator.group.classic.notes import Note, TxnOffsetsStaged
-from klamm.coordinator.group.draft import GroupOutcome, reply
+from klamm.coordinator.group.append_errors import commit_error
 from klamm.coordinator.group.events import GroupEvent
-from klamm.coordinator.group.offsets.checks import commit_refusal, is_metadata_too_long
+from klamm.coordinator.group.notes import Note
+from klamm.coordinator.group.offsets.metadata import is_too_long
 from klamm.coordinator.group.offsets.mixing import report_mixing
+from klamm.coordinator.group.offsets.notes import TxnOffsetsStaged
+from klamm.coordinator.group.offsets.signals import TxnCommitRefused
+from klamm.coordinator.group.outcomes import GroupOutcome, reply
 from klamm.coordinator.group.remembered import OffsetPended
-from klamm.coordinator.group.signals import TxnCommitRefused
 from klamm.coordinator.group.state import Group, GroupState
 from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.protocol.errors import NO_ERROR, ErrorCode
@@ -62,8 +63,8 @@ def _refusal(group: Group | None, request: TxnOffsetCommitRequest) -> ErrorCode:
     generation = request.generation_id
     if group is None:
         return NO_ERROR if generation < 0 else ErrorCode.illegal_generation
-    return commit_refusal(
-        group.live, generation, request.member_id, request.group_instance_id, is_transactional=True
+    return group.membership.offset_commit_error(
+        generation, request.member_id, request.group_instance_id, is_transactional=True
     )
 
 
@@ -78,7 +79,7 @@ def _pended(
         answers: list[TxnOffsetCommitResponsePartition] = []
         for asked in topic.partitions:
             partition, metadata = asked.partition_index, asked.committed_metadata or ""
-            if is_metadata_too_long(metadata, max_metadata):
+            if is_too_long(metadata, max_metadata):
                 answers.append(
                     TxnOffsetCommitResponsePartition(partition, ErrorCode.offset_metadata_too_large)
                 )

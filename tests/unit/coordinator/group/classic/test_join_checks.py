@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.coordinator.group.classic.live import Live
-from klamm.coordinator.group.classic.notes import GroupDropped, GroupOpened
+from klamm.coordinator.group.classic.membership import ClassicMembership
 from klamm.coordinator.group.classic.phases import Phase
+from klamm.coordinator.group.notes import GroupDropped, GroupOpened
 from klamm.protocol.api import ApiKey
 from klamm.protocol.codec import response_decoder, response_encoder
 from klamm.protocol.errors import ErrorCode
@@ -132,7 +132,7 @@ def test_while_a_partition_loads_its_groups_wait_and_other_groups_work() -> None
 
 def test_nobody_joins_a_dead_group() -> None:
     world = World()
-    world.shard.machine.apply(GroupOpened("g", Live("g", phase=Phase.DEAD)))
+    world.shard.machine.apply(GroupOpened("g", ClassicMembership("g", phase=Phase.DEAD)))
     gone = ErrorCode.coordinator_not_available
     assert world.join().error is gone
     assert world.heartbeat("m", 1) is gone

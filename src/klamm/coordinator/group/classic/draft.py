@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from klamm.coordinator.group.classic.live import Live, Member
-from klamm.coordinator.group.classic.notes import Note
+from klamm.coordinator.group.classic.membership import ClassicMembership, Member
 from klamm.coordinator.group.events import Cause, GroupEvent, MemberRemoved
+from klamm.coordinator.group.notes import Note
+from klamm.coordinator.group.outcomes import GroupOutcome
 from klamm.coordinator.group.remembered import GroupRecord
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context, Outcome, Reply
@@ -14,13 +15,6 @@ from klamm.coordinator.runtime.timers import TimerChange
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.join_group import JoinGroupResponse
 from klamm.protocol.messages.sync_group import SyncGroupResponse
-
-GroupOutcome = Outcome[GroupRecord, Note]
-
-
-def reply(context: Context, response: object, seen_offset: int | None = None) -> GroupOutcome:
-    """Only an answer."""
-    return Outcome(replies=((context.token, response),), seen_offset=seen_offset)
 
 
 class Draft(Outcome[GroupRecord, Note]):
@@ -49,7 +43,9 @@ class Draft(Outcome[GroupRecord, Note]):
         period_ms = member.session_timeout_ms if after_ms is None else after_ms
         self.timers.append((member, self.context.now_ms + period_ms))
 
-    def say_goodbye(self, live: Live, members: Iterable[Member], cause: Cause, reason: str = "") -> None:
+    def say_goodbye(
+        self, live: ClassicMembership, members: Iterable[Member], cause: Cause, reason: str = ""
+    ) -> None:
         """End what removed members wait for, and say why they went. The note is the caller's."""
         for member in members:
             self.timers.append((member, None))

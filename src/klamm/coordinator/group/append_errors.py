@@ -1,26 +1,11 @@
-"""Checks that several APIs share, in Kafka's order: the first that fails names the error."""
+"""The log's error when it rejects an append, in terms of the request that caused it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-from klamm.coordinator.group.classic.live import Live
-from klamm.protocol.errors import NO_ERROR, ErrorCode
-
-
-def membership_error(live: Live, member_id: str, group_instance_id: str | None) -> ErrorCode:
-    """Whether this is a member, under the id that its instance has now."""
-    if group_instance_id is not None:
-        known_id = live.static_members.get(group_instance_id)
-        if known_id is None:
-            return ErrorCode.unknown_member_id
-        if known_id != member_id:
-            return ErrorCode.fenced_instance_id
-    if member_id not in live.members:
-        return ErrorCode.unknown_member_id
-    return NO_ERROR
-
+from klamm.protocol.errors import ErrorCode
 
 _COMMIT_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
@@ -44,10 +29,10 @@ _REGISTRATION_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
 
 
 def commit_error(log_error: ErrorCode) -> ErrorCode:
-    """What a client is told when the log does not take its offsets."""
+    """For offsets."""
     return _COMMIT_ERRORS.get(log_error, log_error)
 
 
 def registration_error(log_error: ErrorCode) -> ErrorCode:
-    """What a client is told when the log does not take the group's registration."""
+    """For the record of a generation."""
     return _REGISTRATION_ERRORS.get(log_error, log_error)

@@ -1,4 +1,4 @@
-"""What enters the machine besides requests: due timers, next steps, and what the log did."""
+"""What enters the classic protocol besides requests: due timers, next steps, and results of writes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,8 @@ from typing import NamedTuple
 
 from klamm.coordinator.runtime.outcome import Reply
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.messages.delete_groups import DeleteGroupsResponse
-from klamm.protocol.messages.offset_commit import OffsetCommitResponse
-from klamm.protocol.messages.offset_delete import OffsetDeleteResponse
-from klamm.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 
-# --- due timers --------------------------------------------------------------------------------------
+# --- due timers ----------------------------------------------------------------------------------------
 
 
 class SessionOver(NamedTuple):
@@ -41,11 +37,7 @@ class SyncTimeUp(NamedTuple):
     group_id: str
 
 
-class ExpiryDue(NamedTuple):
-    """Time to look for offsets and groups that nobody needs any more."""
-
-
-# --- next steps --------------------------------------------------------------------------------------
+# --- next steps ----------------------------------------------------------------------------------------
 
 
 class JoinCheck(NamedTuple):
@@ -61,7 +53,7 @@ class OverCapacity(NamedTuple):
     group_id: str
 
 
-# --- the log -----------------------------------------------------------------------------------------
+# --- results of writes ---------------------------------------------------------------------------------
 
 
 class AssignmentDurable(NamedTuple):
@@ -93,39 +85,3 @@ class ReplacementRefused(NamedTuple):
 
     group_id: str
     error_code: ErrorCode
-
-
-class CommitRefused(NamedTuple):
-    """The log did not take a commit."""
-
-    response: OffsetCommitResponse
-    error_code: ErrorCode
-
-
-class TxnCommitRefused(NamedTuple):
-    """The log rejected a commit within a transaction."""
-
-    response: TxnOffsetCommitResponse
-    error_code: ErrorCode
-
-
-class DeletionRefused(NamedTuple):
-    """The log did not take the tombstones of a deletion that somebody waits for."""
-
-    response: OffsetDeleteResponse | DeleteGroupsResponse
-    error_code: ErrorCode
-
-
-class ExpiryRefused(NamedTuple):
-    """The log did not take the tombstones of what has expired."""
-
-    error_code: ErrorCode
-
-
-# --- the world ---------------------------------------------------------------------------------------
-
-
-class TopicDeleted(NamedTuple):
-    """A topic is gone, and with it every offset that was committed for it."""
-
-    topic: str

@@ -1,0 +1,44 @@
+"""The members of a group, as the record of its last generation has them."""
+
+from __future__ import annotations
+
+from klamm.coordinator.group.classic.membership import ClassicMembership, JoinProtocol, Member
+from klamm.coordinator.group.classic.phases import Phase
+from klamm.coordinator.group.classic.signals import SessionOver
+from klamm.coordinator.group.classic.vote import topics_of
+from klamm.coordinator.group.remembered import GroupRegistered
+
+
+def revived(registration: GroupRegistered) -> ClassicMembership:
+    """Stable if it has members: a rebalance that was not over is forgotten."""
+    live = ClassicMembership(
+        registration.group_id,
+        phase=Phase.STABLE if registration.members else Phase.EMPTY,
+        phase_timestamp_ms=None if registration.state_timestamp_ms < 0 else registration.state_timestamp_ms,
+        generation=registration.generation,
+        protocol_type=registration.protocol_type or None,
+        protocol_name=registration.protocol_name,
+        leader_id=registration.leader_id,
+    )
+    protocol_name = registration.protocol_name or ""
+    for known in registration.members:
+        live.members[known.member_id] = Member(
+            signal=SessionOver(registration.group_id, known.member_id),
+            member_id=known.member_id,
+            group_instance_id=known.group_instance_id,
+            client_id=known.client_id,
+            client_host=known.client_host,
+            session_timeout_ms=known.session_timeout_ms,
+            rebalance_timeout_ms=known.rebalance_timeout_ms,
+            protocols=(JoinProtocol(protocol_name, known.subscription),),
+            assignment=known.assignment,
+            is_new=False,
+        )
+        if known.group_instance_id is not None:
+            live.static_members[known.group_instance_id] = known.member_id
+    if live.leader_id not in live.members:
+        live.leader_id = next(iter(live.members), None)
+    if live.members:
+        live.supported = {protocol_name: len(live.members)}
+        live.subscribed_topics = topics_of(live.protocol_type, protocol_name, list(live.members.values()))
+    return live

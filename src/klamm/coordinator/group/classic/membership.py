@@ -1,0 +1,242 @@
+"""What a restart forgets of a group: its phase, who is in it now, who waits for what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from klamm.coordinator.group.classic.phases import COMPLETING, DEAD, EMPTY, STABLE, Phase
+from klamm.coordinator.group.classic.signals import JoinTimeUp, SyncTimeUp
+from klamm.coordinator.group.membership import CLASSIC, OffsetExpiry
+from klamm.coordinator.group.state import Group
+from klamm.coordinator.runtime.outcome import Reply
+from klamm.coordinator.runtime.timers import Timer
+from klamm.protocol.errors import NO_ERROR, ErrorCode
+from klamm.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from klamm.protocol.messages.join_group import JoinGroupResponse
+from klamm.protocol.messages.sync_group import SyncGroupResponse
+
+CONSUMER: Final = "consumer"  # the only protocol type whose metadata the broker can read
+NEW_MEMBER_TIMEOUT_MS: Final = 300_000  # a new member that waits is not asked to heartbeat
+
+
+class JoinProtocol(NamedTuple):
+    """One assignor that a member offers, with what it tells the leader."""
+
+    name: str
+    metadata: bytes
+
+
+class Parked(NamedTuple):
+    """A request that waits for its answer."""
+
+    token: object
+
+
+@dataclass(slots=True, kw_only=True)
+class Member(Timer):
+    """One member as the coordinator knows it now. Only notes change it.
+
+    A member is the timer of its own session: a heartbeat that had to look for another object would take
+    longer the more members there are, for they do not all fit into the processor's cache.
+    """
+
+    session_timeout_ms: int
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    protocols: tuple[JoinProtocol, ...]  # in order of preference
+    assignment: bytes = b""
+    parked_join: Parked | None = None
+    parked_sync: Parked | None = None
+    is_new: bool = True  # until its first join phase is over
+
+    @property
+    def period_ms(self) -> int:
+        return self.session_timeout_ms
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        """What it tells the leader in this protocol."""
+        for name, metadata in self.protocols:
+            if name == protocol_name:
+                return metadata
+        return b""
+
+
+class InitialDelay(NamedTuple):
+    """A group that begins waits a little longer while members keep coming."""
+
+    wait_ms: int  # of the timer that runs now
+    remaining_ms: int  # may still be waited after it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trigger:
+    """Why a rebalance began, and who caused it."""
+
+    cause: str
+    member_id: str = ""
+    client_id: str = ""
+    client_host: str = ""
+    reason: str = ""  # in the client's own words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebalance:
+    """The rebalance that goes on."""
+
+    trigger: Trigger
+    generation_before: int
+    started_at_ms: int
+    joined_at_ms: int | None = None  # when the join phase was over
+    dropped: tuple[str, ...] = ()  # members that did not come back
+
+
+@dataclass(slots=True)
+class ClassicMembership:
+    """The members of one group as they are now, in the classic protocol. Only notes change it."""
+
+    group_id: str
+    phase: Phase = Phase.EMPTY
+    phase_timestamp_ms: int | None = None  # wall clock of the last move; None: unknown
+    generation: int = 0
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader_id: str | None = None
+    members: dict[str, Member] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)  # instance id -> member id
+    pending: dict[str, Timer] = field(default_factory=dict)  # ids handed out, not yet used
+    supported: dict[str, int] = field(default_factory=dict)  # protocol -> how many members offer it
+    awaiting_join: int = 0
+    pending_sync: dict[str, None] = field(default_factory=dict)  # a set in order
+    subscribed_topics: frozenset[str] | None = frozenset()  # None: unknown
+    initial_delay: InitialDelay | None = None
+    has_new_member: bool = False  # prolongs the initial delay
+    rebalance: Rebalance | None = None
+    join_timer: Timer = field(init=False)
+    sync_timer: Timer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.join_timer = Timer(JoinTimeUp(self.group_id))
+        self.sync_timer = Timer(SyncTimeUp(self.group_id))
+
+    def member_error(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
+        """Whether this is a member, under the id that its instance has now."""
+        if group_instance_id is not None:
+            known_id = self.static_members.get(group_instance_id)
+            if known_id is None:
+                return ErrorCode.unknown_member_id
+            if known_id != member_id:
+                return ErrorCode.fenced_instance_id
+        if member_id not in self.members:
+            return ErrorCode.unknown_member_id
+        return NO_ERROR
+
+    # --- `group.membership.Membership` ---------------------------------------------------------------
+
+    @property
+    def group_type(self) -> str:
+        return CLASSIC
+
+    @property
+    def state_name(self) -> str:
+        return self.phase.value
+
+    @property
+    def member_count(self) -> int:
+        return len(self.members)
+
+    def offset_commit_error(
+        self, generation: int, member_id: str, group_instance_id: str | None, *, is_transactional: bool
+    ) -> ErrorCode:
+        """Checks in Kafka's order.
+
+        A transaction may commit without naming a member (as clients older than KIP-447 do), and while the
+        leader still computes the assignment.
+        """
+        phase = self.phase
+        if phase is DEAD:
+            return ErrorCode.coordinator_not_available
+        if generation < 0:
+            if phase is EMPTY:
+                return NO_ERROR
+            if not member_id and group_instance_id is None:
+                return NO_ERROR if is_transactional else ErrorCode.unknown_member_id
+        error_code = self.member_error(member_id, group_instance_id)
+        if error_code is not NO_ERROR:
+            return error_code
+        if generation != self.generation:
+            return ErrorCode.illegal_generation
+        if phase is COMPLETING and not is_transactional:
+            return ErrorCode.rebalance_in_progress
+        return NO_ERROR
+
+    def session_of(self, member_id: str) -> Timer | None:
+        return self.members.get(member_id)
+
+    def offset_delete_error(self) -> ErrorCode:
+        if self.phase is DEAD:
+            return ErrorCode.group_id_not_found
+        if self.phase is not EMPTY and self.protocol_type != CONSUMER:
+            return ErrorCode.non_empty_group
+        return NO_ERROR
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return self.subscribed_topics is None or topic in self.subscribed_topics
+
+    def offset_expiry(self) -> OffsetExpiry | None:
+        if self.phase is EMPTY:
+            return OffsetExpiry(None if self.protocol_type is None else self.phase_timestamp_ms)
+        if self.phase is STABLE and self.protocol_type == CONSUMER and self.subscribed_topics is not None:
+            return OffsetExpiry(None, self.subscribed_topics)
+        return None
+
+    def group_delete_error(self) -> ErrorCode:
+        if self.phase is DEAD:
+            return ErrorCode.group_id_not_found
+        return NO_ERROR if self.phase is EMPTY else ErrorCode.non_empty_group
+
+    def describe(self, group_id: str) -> DescribedGroup:
+        is_stable = self.phase is STABLE
+        return DescribedGroup(
+            group_id=group_id,
+            group_state=self.phase.value,
+            protocol_type=self.protocol_type or "",
+            protocol_data=(self.protocol_name or "") if is_stable else "",
+            members=[
+                DescribedGroupMember(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    member_metadata=member.metadata(self.protocol_name) if is_stable else b"",
+                    member_assignment=member.assignment if is_stable else b"",
+                )
+                for member in self.members.values()
+            ],
+        )
+
+    def timers(self) -> Iterable[Timer]:
+        return self.pending.values()
+
+    def unload(self, error_code: ErrorCode) -> Iterator[Reply]:
+        for member in self.members.values():
+            if member.parked_join is not None:
+                join = JoinGroupResponse(error_code=error_code, member_id=member.member_id)
+                yield member.parked_join.token, join
+            if member.parked_sync is not None:
+                yield member.parked_sync.token, SyncGroupResponse(error_code=error_code)
+
+
+NOBODY_YET: Final = ClassicMembership("")  # of groups that nobody joined; never changed
+
+
+def classic_of(group: Group | None) -> ClassicMembership:
+    """The members of a group in the classic protocol; in a group without members, nobody."""
+    if group is None:
+        return NOBODY_YET
+    membership = group.membership
+    return membership if type(membership) is ClassicMembership else NOBODY_YET

@@ -1,0 +1,127 @@
+"""What offsets and the admin APIs ask of a group's members, in whatever protocol those are.
+
+Each group protocol has one implementation; a group that has only offsets has `NOBODY`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple, Protocol
+
+from klamm.coordinator.runtime.outcome import Reply
+from klamm.coordinator.runtime.timers import Timer
+from klamm.protocol.errors import NO_ERROR, ErrorCode
+from klamm.protocol.messages.describe_groups import DescribedGroup
+
+CLASSIC: Final = "classic"  # the group type of ListGroups; groups without members have it too
+
+
+class OffsetExpiry(NamedTuple):
+    """Which offsets of a group may expire."""
+
+    since_timestamp_ms: int | None  # when the retention time began; None: with each offset's commit
+    kept_topics: frozenset[str] = frozenset()  # still read, so their offsets stay
+
+
+class Membership(Protocol):
+    """The members of one group. Only notes change it."""
+
+    @property
+    def group_type(self) -> str:
+        """As ListGroups names it."""
+        ...
+
+    @property
+    def state_name(self) -> str:
+        """Kafka's word for what the group does."""
+        ...
+
+    @property
+    def protocol_type(self) -> str | None: ...
+
+    @property
+    def generation(self) -> int: ...
+
+    @property
+    def member_count(self) -> int: ...
+
+    def offset_commit_error(
+        self, generation: int, member_id: str, group_instance_id: str | None, *, is_transactional: bool
+    ) -> ErrorCode:
+        """Whether this member may commit offsets in this generation."""
+        ...
+
+    def session_of(self, member_id: str) -> Timer | None:
+        """What an accepted commit renews."""
+        ...
+
+    def offset_delete_error(self) -> ErrorCode:
+        """Whether single offsets may be deleted, of topics that the group does not read."""
+        ...
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether members read a topic, or may read it as far as the broker can tell."""
+        ...
+
+    def offset_expiry(self) -> OffsetExpiry | None:
+        """Which offsets may expire now; None for none of them."""
+        ...
+
+    def group_delete_error(self) -> ErrorCode:
+        """Whether the group may be deleted, or expire once it has no offsets."""
+        ...
+
+    def describe(self, group_id: str) -> DescribedGroup:
+        """The answer of DescribeGroups, authorized operations apart."""
+        ...
+
+    def timers(self) -> Iterable[Timer]:
+        """What may run in a group that may be deleted, and has to stop then."""
+        ...
+
+    def unload(self, error_code: ErrorCode) -> Iterable[Reply]:
+        """An answer to every request that waits."""
+        ...
+
+
+class NoMembers:
+    """A group that nobody ever joined: kept for its offsets, which expire one by one."""
+
+    group_type: Final = CLASSIC
+    state_name: Final = "Empty"
+    protocol_type: Final = None
+    generation: Final = 0
+    member_count: Final = 0
+
+    def offset_commit_error(
+        self, generation: int, member_id: str, group_instance_id: str | None, *, is_transactional: bool
+    ) -> ErrorCode:
+        return NO_ERROR if generation < 0 else ErrorCode.unknown_member_id
+
+    def session_of(self, member_id: str) -> Timer | None:
+        return None
+
+    def offset_delete_error(self) -> ErrorCode:
+        return NO_ERROR
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return False
+
+    def offset_expiry(self) -> OffsetExpiry | None:
+        return _BY_COMMIT
+
+    def group_delete_error(self) -> ErrorCode:
+        return NO_ERROR
+
+    def describe(self, group_id: str) -> DescribedGroup:
+        return DescribedGroup(group_id=group_id, group_state=self.state_name)
+
+    def timers(self) -> Iterable[Timer]:
+        return ()
+
+    def unload(self, error_code: ErrorCode) -> Iterable[Reply]:
+        return ()
+
+
+_BY_COMMIT: Final = OffsetExpiry(None)
+NOBODY: Final = NoMembers()

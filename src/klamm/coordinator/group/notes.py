@@ -1,0 +1,49 @@
+"""Every change that a restart forgets, and `apply`, the one door through which they happen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from klamm.coordinator.group.classic.notes import CLASSIC_CHANGES, ClassicNote
+from klamm.coordinator.group.membership import Membership
+from klamm.coordinator.group.offsets.notes import OFFSET_CHANGES, OffsetNote
+from klamm.coordinator.group.state import GroupState
+
+
+class GroupOpened(NamedTuple):
+    """A group gets its membership: with its first joiner, or when it was loaded."""
+
+    group_id: str
+    membership: Membership
+
+
+class GroupDropped(NamedTuple):
+    """Nothing is left of a group."""
+
+    group_id: str
+
+
+Note = ClassicNote | OffsetNote | GroupOpened | GroupDropped
+
+
+def _open(state: GroupState, note: GroupOpened) -> None:
+    state.of(note.group_id).membership = note.membership
+
+
+def _drop(state: GroupState, note: GroupDropped) -> None:
+    del state.groups[note.group_id]
+
+
+# Any: each function takes the type under which it is listed.
+CHANGES: Final[Mapping[type, Callable[[GroupState, Any], None]]] = {
+    **CLASSIC_CHANGES,
+    **OFFSET_CHANGES,
+    GroupOpened: _open,
+    GroupDropped: _drop,
+}
+
+
+def apply(state: GroupState, note: Note) -> None:
+    """Carry out one note. Nothing else changes what is true only now."""
+    CHANGES[type(note)](state, note)

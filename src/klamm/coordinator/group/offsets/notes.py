@@ -1,0 +1,70 @@
+"""Changes around committed offsets that a restart forgets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from klamm.coordinator.group.state import GroupState, StagedCommit
+from klamm.records.core import Replaced
+
+
+class OffsetsStaged(NamedTuple):
+    """A commit is on its way to the disk."""
+
+    group_id: str
+    replaced: tuple[tuple[str, Replaced], ...]  # by topic
+
+
+class TxnOffsetsStaged(NamedTuple):
+    """A commit in a transaction is on its way to the disk."""
+
+    group_id: str
+
+
+class MixingReported(NamedTuple):
+    """The warning about plain and transactional commits in one group was given."""
+
+    group_id: str
+
+
+class ExpiryQueued(NamedTuple):
+    """Which groups the pass for expired offsets has yet to look at."""
+
+    group_ids: tuple[str, ...]
+
+
+OffsetNote = OffsetsStaged | TxnOffsetsStaged | MixingReported | ExpiryQueued
+
+
+def _stage(state: GroupState, note: OffsetsStaged) -> None:
+    """Remember what a commit replaces until it is durable, and drop those that are."""
+    group = state.of(note.group_id)
+    group.plain_commit_generation = group.membership.generation
+    durable_offset = state.durable_offset
+    if group.staged:
+        group.staged = [staged for staged in group.staged if staged.end_offset > durable_offset]
+    if state.end_offset > durable_offset:
+        group.staged.append(StagedCommit(state.end_offset, note.replaced))
+
+
+def _stage_in_transaction(state: GroupState, note: TxnOffsetsStaged) -> None:
+    group = state.of(note.group_id)
+    group.txn_commit_generation = group.membership.generation
+
+
+def _report_mixing(state: GroupState, note: MixingReported) -> None:
+    state.of(note.group_id).is_mixing_reported = True
+
+
+def _queue_expiry(state: GroupState, note: ExpiryQueued) -> None:
+    state.expiry_queue = note.group_ids
+
+
+# Any: each function takes the type under which it is listed.
+OFFSET_CHANGES: Final[Mapping[type, Callable[[GroupState, Any], None]]] = {
+    OffsetsStaged: _stage,
+    TxnOffsetsStaged: _stage_in_transaction,
+    MixingReported: _report_mixing,
+    ExpiryQueued: _queue_expiry,
+}

@@ -1,0 +1,14 @@
+"""What a decision about groups returns."""
+
+from __future__ import annotations
+
+from klamm.coordinator.group.notes import Note
+from klamm.coordinator.group.remembered import GroupRecord
+from klamm.coordinator.runtime.outcome import Context, Outcome
+
+GroupOutcome = Outcome[GroupRecord, Note]
+
+
+def reply(context: Context, response: object, seen_offset: int | None = None) -> GroupOutcome:
+    """Only an answer."""
+    return Outcome(replies=((context.token, response),), seen_offset=seen_offset)
