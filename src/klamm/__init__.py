@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from klamm.broker.embedded import Broker as Broker
     from klamm.client.admin.admin import Admin as Admin
     from klamm.client.admin.model import NewTopic as NewTopic
+    from klamm.client.assignors.base import GroupMetadata as GroupMetadata
     from klamm.client.consumer.consumer import Consumer as Consumer
     from klamm.client.consumer.group.listener import RebalanceListener as RebalanceListener
     from klamm.client.consumer.group.listener import StatefulListener as StatefulListener
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from klamm.client.consumer.records import Records as Records
     from klamm.client.producer.delivery import RecordMetadata as RecordMetadata
     from klamm.client.producer.producer import Producer as Producer
+    from klamm.client.producer.transactions.handover import OpenTransaction as OpenTransaction
+    from klamm.client.producer.transactions.handover import PreparedTransaction as PreparedTransaction
     from klamm.config import ConfigError as ConfigError
     from klamm.errors import BrokerError as BrokerError
     from klamm.errors import BufferExhaustedError as BufferExhaustedError
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from klamm.errors import InconsistentGroupProtocolError as InconsistentGroupProtocolError
     from klamm.errors import InvalidGroupIdError as InvalidGroupIdError
     from klamm.errors import InvalidSessionTimeoutError as InvalidSessionTimeoutError
+    from klamm.errors import InvalidTransactionTimeoutError as InvalidTransactionTimeoutError
     from klamm.errors import KlammError as KlammError
     from klamm.errors import KlammTimeoutError as KlammTimeoutError
     from klamm.errors import LogTruncationError as LogTruncationError
@@ -50,6 +54,8 @@ if TYPE_CHECKING:
     from klamm.errors import RecordTooLargeError as RecordTooLargeError
     from klamm.errors import RetriableCommitFailedError as RetriableCommitFailedError
     from klamm.errors import TopicAuthorizationError as TopicAuthorizationError
+    from klamm.errors import TransactionAbortedError as TransactionAbortedError
+    from klamm.errors import TransactionalIdAuthorizationError as TransactionalIdAuthorizationError
     from klamm.errors import UnsupportedVersionError as UnsupportedVersionError
     from klamm.errors import WakeupError as WakeupError
     from klamm.protocol.types import TopicPartition as TopicPartition
@@ -87,6 +93,7 @@ _OFFERED = {
         "InconsistentGroupProtocolError",
         "InvalidGroupIdError",
         "InvalidSessionTimeoutError",
+        "InvalidTransactionTimeoutError",
         "KlammError",
         "KlammTimeoutError",
         "LogTruncationError",
@@ -101,11 +108,18 @@ _OFFERED = {
         "RecordTooLargeError",
         "RetriableCommitFailedError",
         "TopicAuthorizationError",
+        "TransactionAbortedError",
+        "TransactionalIdAuthorizationError",
         "UnsupportedVersionError",
         "WakeupError",
     ),
     "klamm.client.producer.delivery": ("RecordMetadata",),
     "klamm.client.producer.producer": ("Producer",),
+    "klamm.client.producer.transactions.handover": (
+        "OpenTransaction",
+        "PreparedTransaction",
+    ),
+    "klamm.client.assignors.base": ("GroupMetadata",),
     "klamm.config": ("ConfigError",),
     "klamm.protocol.types": ("TopicPartition",),
 }
@@ -127,10 +141,12 @@ __all__ = [
     "FileOffsetStore",
     "GroupAuthorizationError",
     "GroupMaxSizeReachedError",
+    "GroupMetadata",
     "IllegalStateError",
     "InconsistentGroupProtocolError",
     "InvalidGroupIdError",
     "InvalidSessionTimeoutError",
+    "InvalidTransactionTimeoutError",
     "KlammError",
     "KlammTimeoutError",
     "LogTruncationError",
@@ -138,6 +154,8 @@ __all__ = [
     "NoBrokersError",
     "NoOffsetForPartitionError",
     "OffsetOutOfRangeError",
+    "OpenTransaction",
+    "PreparedTransaction",
     "Producer",
     "ProducerFencedError",
     "ProtocolError",
@@ -153,6 +171,8 @@ __all__ = [
     "StatefulListener",
     "TopicAuthorizationError",
     "TopicPartition",
+    "TransactionAbortedError",
+    "TransactionalIdAuthorizationError",
     "UnsupportedVersionError",
     "WakeupError",
     "__version__",

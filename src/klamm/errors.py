@@ -13,6 +13,8 @@ class KlammError(Exception):
     """The base of all errors of the client."""
 
     retriable = False
+    is_abortable = False  # in a transaction: call abort_transaction(), then begin again
+    is_fatal = False  # of a transactional producer: close it and make a new one
 
 
 class IllegalStateError(KlammError):
@@ -207,9 +209,25 @@ class DeliveryError(KlammError):
 
 
 class ProducerFencedError(BrokerError):
-    """A newer producer took over; only `close()` is left."""
+    """Another producer with the same `transactional.id` was started; only `close()` is possible."""
 
     default_code = ErrorCode.producer_fenced
+
+
+class TransactionAbortedError(KlammError):
+    """A record that was not sent because its transaction is being aborted."""
+
+
+class TransactionalIdAuthorizationError(BrokerError):
+    """No right to use this `transactional.id`."""
+
+    default_code = ErrorCode.transactional_id_authorization_failed
+
+
+class InvalidTransactionTimeoutError(BrokerError):
+    """`transaction.timeout.ms` is above the broker's `transaction.max.timeout.ms`."""
+
+    default_code = ErrorCode.invalid_transaction_timeout
 
 
 _CLASSES: Final[Mapping[int, type[BrokerError]]] = {
@@ -225,6 +243,8 @@ _CLASSES: Final[Mapping[int, type[BrokerError]]] = {
         RebalanceInProgressError,
         RecordTooLargeError,
         ProducerFencedError,
+        TransactionalIdAuthorizationError,
+        InvalidTransactionTimeoutError,
     )
 }
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
 
+from klamm.client.assignors.base import GroupMetadata
+from klamm.client.consumer.offsets.positions import Committed
 from klamm.client.producer.delivery import Delivery, RecordMetadata
 from klamm.client.producer.producer import Headers
 from klamm.client.producer.producer import Producer as BlockingProducer
+from klamm.client.producer.transactions.handover import OpenTransaction, PreparedTransaction
+from klamm.errors import KlammError
+from klamm.protocol.types import TopicPartition
 
 
 class Producer:
@@ -57,6 +63,67 @@ class Producer:
     ) -> RecordMetadata:
         """Send one record and wait until it is delivered; where it went."""
         return await (await self.send(topic, value, key, headers, partition, timestamp_ms))
+
+    async def init_transactions(self, *, keep_prepared: bool = False, timeout: float | None = None) -> None:
+        """Get this `transactional.id` for this producer, before its first transaction; fences older ones."""
+        await asyncio.to_thread(
+            self._producer.init_transactions, keep_prepared=keep_prepared, timeout=timeout
+        )
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction: what is sent from now on becomes visible together, or not at all."""
+        self._producer.begin_transaction()
+
+    begin = begin_transaction
+
+    def transaction(self) -> AbstractAsyncContextManager[Self]:
+        """`async with producer.transaction():` commits at the end, and aborts on an exception."""
+        return self._transaction()
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[Self]:
+        await self.begin_transaction()
+        try:
+            yield self
+            await self.commit_transaction()
+        except BaseException as error:
+            fatal = await asyncio.to_thread(self._producer.give_up_transaction, error)
+            if fatal is not None and isinstance(error, KlammError) and fatal is not error:
+                raise fatal from error
+            raise
+
+    async def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, int | Committed],
+        group_metadata: GroupMetadata | str,
+        timeout: float | None = None,
+    ) -> None:
+        """Commit a consumer's offsets with the transaction; pass `consumer.group_metadata()`."""
+        await asyncio.to_thread(self._producer.send_offsets_to_transaction, offsets, group_metadata, timeout)
+
+    async def commit_transaction(self, timeout: float | None = None) -> None:
+        """Wait for all records of the transaction, and make them visible."""
+        await asyncio.to_thread(self._producer.commit_transaction, timeout)
+
+    async def abort_transaction(self, timeout: float | None = None) -> None:
+        """Drop all records and offsets of the transaction."""
+        await asyncio.to_thread(self._producer.abort_transaction, timeout)
+
+    async def prepare_transaction(self, timeout: float | None = None) -> PreparedTransaction:
+        """The first half of a two-phase commit: everything is written, nothing is decided."""
+        return await asyncio.to_thread(self._producer.prepare_transaction, timeout)
+
+    async def complete_transaction(self, prepared: PreparedTransaction, timeout: float | None = None) -> None:
+        """Commit the prepared transaction if it is this one; abort it if it is another."""
+        await asyncio.to_thread(self._producer.complete_transaction, prepared, timeout)
+
+    async def hand_over_transaction(self, timeout: float | None = None) -> OpenTransaction:
+        """The open transaction as a value that other processes can resume; all records are written."""
+        return await asyncio.to_thread(self._producer.hand_over_transaction, timeout)
+
+    def resume_transaction(self, transaction: OpenTransaction) -> None:
+        """Carry on a transaction that was handed over."""
+        self._producer.resume_transaction(transaction)
 
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until everything sent before is settled; raises DeliveryError for what nobody looked at."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from klamm.client.runtime import Core
 from klamm.errors import BrokerError, KlammError, KlammTimeoutError, broker_error
@@ -17,6 +17,9 @@ from klamm.protocol.messages.find_coordinator import FindCoordinatorRequest, Fin
 from klamm.protocol.types import TopicPartition
 
 K = TypeVar("K")
+
+GROUP: Final = 0  # kinds of coordinators, as FindCoordinator numbers them
+TRANSACTION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,7 @@ class Calls:
     def __init__(self, core: Core, policy: RetryPolicy) -> None:
         self.core = core
         self.policy = policy
-        self._coordinators: dict[str, int] = {}
+        self._coordinators: dict[tuple[int, str], int] = {}  # by kind and key
 
     def deadline(self, what: str, timeout_ms: int | None = None) -> Deadline:
         policy = self.policy
@@ -158,24 +161,26 @@ class Calls:
             except KlammError as failed:
                 error = failed
             if not (isinstance(error, BrokerError) and error.error_code == _LOADING):
-                self._coordinators.pop(group_id, None)
+                self.forget_coordinator(group_id)
             await deadline.pause(error)
 
-    async def coordinator_of(self, group_id: str, deadline: Deadline) -> int:
-        """The broker id of a group's coordinator."""
-        if group_id in self._coordinators:
-            return self._coordinators[group_id]
+    def forget_coordinator(self, key: str, kind: int = GROUP) -> None:
+        """Look it up again before the next request."""
+        self._coordinators.pop((kind, key), None)
+
+    async def coordinator_of(self, key: str, deadline: Deadline, kind: int = GROUP) -> int:
+        """The broker id of the coordinator of a group, or of a transactional id."""
+        if (kind, key) in self._coordinators:
+            return self._coordinators[kind, key]
         while True:
-            request = FindCoordinatorRequest(key=group_id, key_type=0, coordinator_keys=[group_id])
+            request = FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
             response: FindCoordinatorResponse = await self.to_any(ApiKey.FIND_COORDINATOR, request, deadline)
             found = response.coordinators[0] if response.coordinators else response
             if found.error_code == ErrorCode.none:
-                self._coordinators[group_id] = found.node_id
+                self._coordinators[kind, key] = found.node_id
                 await self._known_address(found.node_id, deadline)
                 return found.node_id
-            error = broker_error(
-                found.error_code, f"finding the coordinator of {group_id}", found.error_message
-            )
+            error = broker_error(found.error_code, f"finding the coordinator of {key}", found.error_message)
             await deadline.pause(error)
 
     async def _known_address(self, node_id: int, deadline: Deadline) -> None:

@@ -101,6 +101,9 @@ PRODUCER: Final = Definition(
         Setting(name="partitioner.adaptive.partitioning.enable", kind=Kind.BOOLEAN, default=True),
         Setting(name="partitioner.availability.timeout.ms", kind=Kind.LONG, default=0, check=at_least(0)),
         Setting(name="metadata.max.idle.ms", kind=Kind.LONG, default=300_000, check=at_least(5_000)),
+        Setting(name="transactional.id", kind=Kind.STRING, default=None),
+        Setting(name="transaction.timeout.ms", kind=Kind.INT, default=60_000, check=at_least(0)),
+        Setting(name="transaction.two.phase.commit.enable", kind=Kind.BOOLEAN, default=False),
     )
 )
 

@@ -143,7 +143,8 @@ class Wire:
         self._versions = {
             entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys
         }
-        self.features = {item.name: item.max_version_level for item in response.finalized_features}
+        if response.finalized_features_epoch >= 0:  # below: the broker does not know what is finalized
+            self.features = {item.name: item.max_version_level for item in response.finalized_features}
         self.is_ready = True
         self._frames.allow(self._max_response_bytes)
         return []

@@ -17,7 +17,7 @@ from klamm.protocol.headers import (
     response_frame,
     response_has_tags,
 )
-from klamm.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from klamm.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
 from klamm.protocol.schema import schema_versions
 from klamm.protocol.types import Buffer
 
@@ -73,6 +73,7 @@ class FakeTransport:
     asked: list[Asked] = field(default_factory=list)
     versions: Callable[[], Sequence[ApiVersion]] = field(default_factory=lambda: every_version)
     negotiates: bool = True
+    features: dict[str, int] = field(default_factory=dict)
 
     def connect(self, address: Address, events: LinkEvents) -> FakeLink:
         link = FakeLink(self, address, events)
@@ -81,7 +82,12 @@ class FakeTransport:
 
     def arrived(self, asked: Asked) -> None:
         if asked.api_key is ApiKey.API_VERSIONS and self.negotiates:
-            asked.answer(ApiVersionsResponse(api_keys=self.versions()))
+            finalized = [FinalizedFeatureKey(name, level, 1) for name, level in self.features.items()]
+            asked.answer(
+                ApiVersionsResponse(
+                    api_keys=self.versions(), finalized_features_epoch=1, finalized_features=finalized
+                )
+            )
         else:
             self.asked.append(asked)
 

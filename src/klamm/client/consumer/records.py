@@ -90,6 +90,10 @@ class Records(Generic[K, V]):
             for record in consumer_records(chunk)
         ]
 
+    def next_offsets(self) -> dict[TopicPartition, int]:
+        """Of each partition here, the offset behind its last record: what to commit after processing."""
+        return {chunk.partition: chunk.records[-1].offset + 1 for chunk in self.chunks}
+
     def by_partition(self) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
         """All records, in a list per partition."""
         return {partition: self.of(partition) for partition in self.partitions()}

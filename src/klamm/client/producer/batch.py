@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from klamm.client.producer.delivery import RecordMetadata, Settlement
 from klamm.protocol.types import TopicPartition
 from klamm.records.core import BatchBuilder, decode_region
+from klamm.records.layout import TRANSACTIONAL_BIT
 from klamm.records.record import Record, encode_region_into_batch
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Batch:
         "examined",
         "first_index",
         "is_closed",
+        "is_transactional",
         "log_append_time_ms",
         "partition",
         "parts",
@@ -63,6 +65,7 @@ class Batch:
         self.builder = BatchBuilder(limit_bytes - BATCH_OVERHEAD_BYTES)
         self.reserved_bytes = 0  # what it holds of `buffer.memory`
         self.is_closed = False
+        self.is_transactional = False
         self.attempts = 0
         self.retry_at_ms = 0
         self.was_sent = False
@@ -101,7 +104,7 @@ class Batch:
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
             base_sequence=self.base_sequence,
-            attributes=0,
+            attributes=TRANSACTIONAL_BIT if self.is_transactional else 0,
             base_timestamp_ms=builder.base_timestamp_ms,
             max_timestamp_ms=builder.max_timestamp_ms,
         )
@@ -127,6 +130,7 @@ class Batch:
             part.whole = self
             part.is_closed = part.was_sent = True
             part.attempts = self.attempts
+            part.is_transactional = self.is_transactional
             part.producer_id, part.producer_epoch = self.producer_id, self.producer_epoch
             part.base_sequence = sequence
             if sequence >= 0:
@@ -190,6 +194,11 @@ class Batch:
             else ()
         )
         return [error for error in errors if error is not None]
+
+    def mark_examined(self) -> None:
+        """All records' failures have been reported."""
+        if self.error is not None or self.parts:
+            self.examined.update(range(self.record_count))
 
     def _is_examined(self, index: int) -> bool:
         if self.whole is not None:

@@ -43,6 +43,7 @@ class EncodedBatch(Batch):
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
             base_sequence=self.base_sequence,
+            transactional=self.is_transactional,
         )
 
     def unseen_failures(self) -> list[Exception]:
@@ -93,8 +94,8 @@ class EncodedProducer(Producer):
         self._thread.reactor.check_fork()
         batches = []
         for region in regions:
-            if self._sender.fatal is not None:
-                raise self._sender.fatal
+            if self._sender.refuses:
+                self._refuse()
             batch = EncodedBatch(TopicPartition(topic, region.partition), self._clock.now_ms(), region)
             self._accumulator.check_size(len(region.data) if region.record_count == 1 else 0)
             self._accumulator.append_batch(batch, self._due_at_ms())

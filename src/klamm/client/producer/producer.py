@@ -4,28 +4,40 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from itertools import count
 from random import Random
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
+from klamm.client.assignors.base import GroupMetadata
+from klamm.client.calls import Calls, RetryPolicy
+from klamm.client.consumer.arguments import committable
+from klamm.client.consumer.offsets.positions import Committed
 from klamm.client.producer.accumulator import Accumulator
 from klamm.client.producer.batch import Batch
 from klamm.client.producer.delivery import Delivery
 from klamm.client.producer.partitioner import Partitioner, StickyPartitioner
 from klamm.client.producer.sender import Sender
 from klamm.client.producer.settings import Serializer, parse
+from klamm.client.producer.transactions.calls import TransactionCalls
+from klamm.client.producer.transactions.handover import OpenTransaction, PreparedTransaction
+from klamm.client.producer.transactions.manager import TransactionManager
+from klamm.client.producer.transactions.offsets import group_of
+from klamm.client.producer.transactions.states import LEGAL, State
 from klamm.client.runtime import ClientThread
 from klamm.clock import Clock, SystemClock
 from klamm.errors import (
     DeliveryError,
     IllegalStateError,
+    KlammError,
     KlammTimeoutError,
     broker_error,
 )
 from klamm.net.cluster import TopicInfo
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.types import TopicPartition
 from klamm.records.murmur2 import murmur2
 
 log = logging.getLogger(__name__)
@@ -65,7 +77,15 @@ class Producer:
             self._settings.batch_size, is_adaptive=self._settings.is_adaptive, random=self._random
         )
         self._accumulator = Accumulator(self._settings, self._clock, self._wake, sticky)
-        self._sender = Sender(core, self._settings, self._accumulator)
+        self._transactions = self._make_transactions()
+        self._sender = Sender(
+            core,
+            self._settings,
+            self._accumulator,
+            None if self._transactions is None else self._transactions.manager,
+        )
+        if self._transactions is not None:
+            self._transactions.manager.on_state = self._on_transaction_state
         self._metadata = core.metadata
         self._check_fork = self._thread.reactor.check_fork
         self._metadata_changed = threading.Condition()
@@ -73,6 +93,32 @@ class Producer:
         core.metadata.listen(self._on_metadata)
         self._is_closed = False
         self._thread.start()
+
+    def _make_transactions(self) -> TransactionCalls | None:
+        settings = self._settings
+        if settings.transactional_id is None:
+            return None
+        policy = RetryPolicy(settings.max_block_ms, settings.retry_backoff_ms, settings.retry_backoff_max_ms)
+        core = self._thread.core
+        manager = TransactionManager(
+            core,
+            Calls(core, policy),
+            settings.transactional_id,
+            settings.transaction_timeout_ms,
+            is_two_phase=settings.is_two_phase,
+        )
+        return TransactionCalls(self._thread, manager, self._accumulator, settings.max_block_ms)
+
+    def _on_transaction_state(self, may_send: bool) -> None:
+        self._sender.refuses = not may_send
+
+    def _transactional(self, call: str) -> TransactionCalls:
+        if self._is_closed:
+            raise IllegalStateError("this producer is closed")
+        self._check_fork()
+        if self._transactions is None:
+            raise IllegalStateError(f"{call}() needs a transactional producer: set transactional.id")
+        return self._transactions
 
     def __enter__(self) -> Self:
         return self
@@ -93,7 +139,7 @@ class Producer:
         on_delivery: Callable[[Delivery], None] | None = None,
     ) -> Delivery:
         """Hand over one record; its future says where it went, or why it did not."""
-        if self._is_closed or self._sender.fatal is not None:
+        if self._is_closed or self._sender.refuses:
             self._refuse()
         self._check_fork()
         settings = self._settings
@@ -133,9 +179,12 @@ class Producer:
         return not is_known or not self._accumulator.has_room
 
     def _refuse(self) -> NoReturn:
-        if self._is_closed or self._sender.fatal is None:
+        if self._is_closed:
             raise IllegalStateError("this producer is closed")
-        raise self._sender.fatal
+        if self._sender.fatal is not None:
+            raise self._sender.fatal
+        self._transactional("send").manager.check("send")
+        raise IllegalStateError("the transaction changed its state during send()")
 
     @staticmethod
     def _own_choice(partitioner: Partitioner, info: TopicInfo, key: bytes | None, value: bytes | None) -> int:
@@ -221,11 +270,143 @@ class Producer:
             if not batch.wait(left):
                 raise KlammTimeoutError(f"not everything was delivered within {timeout} s")
 
+    def init_transactions(self, *, keep_prepared: bool = False, timeout: float | None = None) -> None:
+        """Get this `transactional.id` for this producer, before its first transaction.
+
+        Older producers with the same id are fenced, and a transaction they left open is aborted. With
+        `keep_prepared` (two-phase commit) a prepared one is kept, for `complete_transaction`.
+        """
+        calls = self._transactional("init_transactions")
+        calls.wait(calls.initialize(keep_prepared=keep_prepared), timeout)
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction: what is sent from now on becomes visible together, or not at all."""
+        self._transactional("begin_transaction").begin()
+
+    begin = begin_transaction
+
+    def transaction(self) -> AbstractContextManager[Self]:
+        """`with producer.transaction():` commits at the end, and aborts on an exception.
+
+        A fatal error, such as being fenced, closes the producer.
+        """
+        return self._transaction()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Self]:
+        self.begin_transaction()
+        try:
+            yield self
+            self.commit_transaction()
+        except BaseException as error:
+            fatal = self.give_up_transaction(error)
+            if fatal is not None and isinstance(error, KlammError) and fatal is not error:
+                raise fatal from error  # as a zombie learns it: first its batch is refused, then its abort
+            raise
+
+    def give_up_transaction(self, error: BaseException) -> KlammError | None:
+        """Abort the transaction after an error, or close the producer if that is all that is left.
+
+        Returns the fatal error that made it close. For those who write a `transaction()` of their own.
+        """
+        calls = self._transactions
+        assert calls is not None
+        if not self._is_closed and calls.manager.state in LEGAL["abort_transaction"]:
+            try:
+                calls.ended()
+                self.abort_transaction()
+            except KlammError as second:
+                error.add_note(f"aborting the transaction failed, too: {second}")
+        if calls.manager.state is not State.FATAL_ERROR:
+            return None
+        self.close(0)
+        return calls.manager.error
+
+    def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, int | Committed],
+        group_metadata: GroupMetadata | str,
+        timeout: float | None = None,
+    ) -> None:
+        """Commit a consumer's offsets with the transaction: of each partition, the next record to read.
+
+        Pass `consumer.group_metadata()`: it keeps a consumer that has lost its partitions from committing. A
+        group id alone is accepted, and not checked.
+        """
+        calls = self._transactional("send_offsets_to_transaction")
+        wanted, group = committable(offsets), group_of(group_metadata)
+        calls.manager.check("send_offsets_to_transaction")
+        if wanted:
+            calls.wait(calls.send_offsets(wanted, group), timeout)
+
+    def commit_transaction(self, timeout: float | None = None) -> None:
+        """Wait for all records of the transaction, and make them visible.
+
+        Raises what kept a record from being delivered; then abort. After KlammTimeoutError call it again.
+        """
+        calls = self._transactional("commit_transaction")
+        calls.wait(calls.commit(), timeout)
+
+    def abort_transaction(self, timeout: float | None = None) -> None:
+        """Drop all records and offsets of the transaction."""
+        calls = self._transactional("abort_transaction")
+        calls.wait(calls.abort(), timeout)
+
+    def prepare_transaction(self, timeout: float | None = None) -> PreparedTransaction:
+        """The first half of a two-phase commit: everything is written, nothing is decided.
+
+        Store the result with your decision. After a crash `init_transactions(keep_prepared=True)` and
+        `complete_transaction` with the stored value carry the decision out.
+        """
+        calls = self._transactional("prepare_transaction")
+        if not self._settings.is_two_phase:
+            raise IllegalStateError("prepare_transaction() needs transaction.two.phase.commit.enable=true")
+        return calls.wait(calls.prepare(), timeout)
+
+    def complete_transaction(self, prepared: PreparedTransaction, timeout: float | None = None) -> None:
+        """Commit the prepared transaction if it is this one; abort it if it is another."""
+        calls = self._transactional("complete_transaction")
+        calls.wait(calls.complete(prepared), timeout)
+
+    def hand_over_transaction(self, timeout: float | None = None) -> OpenTransaction:
+        """Wait for all records, and give the open transaction as a value that other processes can resume.
+
+        Closing this producer afterwards does not abort it.
+        """
+        calls = self._transactional("hand_over_transaction")
+        return calls.wait(calls.hand_over(), timeout)
+
+    def resume_transaction(self, transaction: OpenTransaction) -> None:
+        """Carry on a transaction that was handed over: send, send offsets, hand over again, or end it.
+
+        Needs a producer with the same `transactional.id`, without `init_transactions`: that would abort it.
+        """
+        self._transactional("resume_transaction").resume(transaction)
+
+    def _abort_open_transaction(self, timeout: float | None) -> None:
+        """On closing: readers of committed records must not wait until the transaction times out."""
+        calls = self._transactions
+        if calls is None or self._thread.reactor.is_own_thread():
+            return
+        if calls.manager.state not in (State.IN_TRANSACTION, State.ABORTABLE_ERROR):
+            return
+        try:
+            calls.ended()
+            calls.wait(calls.abort(), timeout)
+        except KlammError as error:
+            log.warning(
+                "closing: aborting the transaction of %s failed: %s", calls.manager.transactional_id, error
+            )
+
     def close(self, timeout: float | None = 30.0) -> None:
-        """Deliver what is left, for at most `timeout` seconds, and stop; safe to call twice."""
+        """Deliver what is left, for at most `timeout` seconds, and stop; safe to call twice.
+
+        An open transaction is aborted.
+        """
         if self._is_closed:
             return
         self._is_closed = True
+        self._abort_open_transaction(timeout)
         batches = self._accumulator.begin_flush()
         self._accumulator.close()
         self._wake()

@@ -12,6 +12,7 @@ from klamm.client.producer.batch import Batch
 from klamm.client.producer.delivery import describe
 from klamm.client.producer.sequences import Sequences
 from klamm.client.producer.settings import ProducerSettings
+from klamm.client.producer.transactions.manager import TransactionManager
 from klamm.client.runtime import Core
 from klamm.errors import (
     BrokerError,
@@ -38,6 +39,7 @@ log = logging.getLogger(__name__)
 
 NAMES_VERSION: Final = 12  # the last version that speaks of topics by name
 NO_METADATA_WAIT_MS: Final = 100
+VERIFYING_BACKOFF_MS: Final = 2
 NEEDS_METADATA: Final = frozenset(
     {
         ErrorCode.unknown_topic_or_partition,
@@ -56,30 +58,47 @@ RETRIABLE: Final = NEEDS_METADATA | {
     ErrorCode.not_enough_replicas_after_append,
     ErrorCode.unknown_leader_epoch,
     ErrorCode.throttling_quota_exceeded,
+    ErrorCode.concurrent_transactions,
 }
 FATAL: Final = frozenset(
     {ErrorCode.producer_fenced, ErrorCode.cluster_authorization_failed, ErrorCode.unsupported_version}
 )
+# Answers of a broker that is still asking the transaction coordinator: nothing was written, repeat soon.
+VERIFYING: Final = frozenset({ErrorCode.concurrent_transactions, ErrorCode.not_enough_replicas})
 
 
 class Sender:
     """A component of the client's core: each tick sends what is due."""
 
-    def __init__(self, core: Core, settings: ProducerSettings, accumulator: Accumulator) -> None:
+    def __init__(
+        self,
+        core: Core,
+        settings: ProducerSettings,
+        accumulator: Accumulator,
+        transactions: TransactionManager | None = None,
+    ) -> None:
         self._core = core
         self._settings = settings
         self._accumulator = accumulator
-        self._sequences = Sequences()
+        self._transactions = transactions
+        self._own_sequences = Sequences()
+        self._sequences = self._own_sequences if transactions is None else transactions.sequences
         self._in_flight: dict[TopicPartition, list[Batch]] = defaultdict(list)
         self._asks_for_id = False
         self._id_attempt = 0
         self._id_retry_at_ms = 0
         self.fatal: KlammError | None = None
+        self.refuses = transactions is not None  # whether records are refused: failed, or no transaction
 
     def tick(self, now_ms: int) -> int | None:
         """Send what may be sent; when to be called again."""
         self._expire(now_ms)
-        if self._settings.is_idempotent and self._sequences.needs_id:
+        if self._transactions is not None:
+            if self._transactions.is_giving_up:
+                self._drop_queued(self._transactions)
+            if not self._transactions.may_send:
+                return None
+        elif self._settings.is_idempotent and self._sequences.needs_id:
             if not self._accumulator.partitions():
                 return None
             self._ask_for_id(now_ms)
@@ -106,7 +125,7 @@ class Sender:
                 self._core.metadata.want([partition.topic])
                 self._core.metadata.request_update()
                 dues.append(now_ms + NO_METADATA_WAIT_MS)
-            elif self._may_send(partition):
+            elif self._may_send(partition) and self._takes_part(partition):
                 ready[info.leader_id].append(partition)
         oldest_ms = self._accumulator.oldest_ms()
         if oldest_ms is not None:
@@ -122,6 +141,9 @@ class Sender:
         if head is None or head.was_sent:
             return False
         return not any(batch.attempts > 1 for batch in in_flight)
+
+    def _takes_part(self, partition: TopicPartition) -> bool:
+        return self._transactions is None or self._transactions.may_send_to(partition)
 
     def _send(self, node_id: int, partitions: list[TopicPartition], now_ms: int) -> None:
         """One request per turn takes at most one batch of each partition, within `max.request.size`."""
@@ -178,7 +200,10 @@ class Sender:
             records = batch.encoded(self._settings.codec, self._settings.level)
             assert isinstance(entry.partition_data, list)
             entry.partition_data.append(PartitionProduceData(batch.partition.partition, records))
+        transactions = self._transactions
+        max_version = 32767 if transactions is None else transactions.max_produce_version
         request = ProduceRequest(
+            transactional_id=None if transactions is None else transactions.transactional_id,
             acks=self._settings.acks,
             timeout_ms=self._settings.request_timeout_ms,
             topic_data=list(data.values()),
@@ -196,7 +221,7 @@ class Sender:
                 request,
                 done,
                 self._settings.request_timeout_ms,
-                max_version=32767 if has_ids else NAMES_VERSION,
+                max_version=max_version if has_ids else min(max_version, NAMES_VERSION),
                 has_answer=self._settings.acks != 0,
             ),
         )
@@ -246,8 +271,8 @@ class Sender:
             return
         what = describe(batch.partition, batch.record_count)
         error = broker_error(code, what, item.error_message)
-        if code in FATAL:
-            self.fatal = error
+        if code in FATAL and self._transactions is None:
+            self._give_up(error)
         if code in NEEDS_METADATA:
             self._core.metadata.request_update()
         if code in (ErrorCode.out_of_order_sequence_number, ErrorCode.unknown_producer_id):
@@ -265,15 +290,22 @@ class Sender:
             return
         self._retry_or_fail(batch, error, may_retry=code in RETRIABLE)
 
+    def _give_up(self, error: KlammError) -> None:
+        self.fatal = error
+        self.refuses = True
+
     def _out_of_order(self, batch: Batch, error: KlammError) -> None:
         """The broker misses what came before: wait for it if it is still to come, else number anew."""
         still_open = [
             *self._in_flight.get(batch.partition, ()),
             *self._accumulator.waiting_to_retry(batch.partition),
         ]
-        if self._sequences.is_next(batch, still_open):
+        is_lost = self._sequences.is_next(batch, still_open)
+        if is_lost:
             self._sequences.broke(batch.partition)
-        self._retry_or_fail(batch, error, may_retry=self._settings.is_idempotent)
+        # In a transaction nothing can be numbered anew: what is lost of it ends it.
+        may_retry = self._settings.is_idempotent and not (is_lost and self._transactions is not None)
+        self._retry_or_fail(batch, error, may_retry=may_retry)
 
     def _split(self, batch: Batch) -> None:
         largest = min(self._settings.batch_size, max(batch.size_bytes // 2, 1))
@@ -287,19 +319,23 @@ class Sender:
     def _retry_or_fail(self, batch: Batch, error: KlammError, *, may_retry: bool) -> None:
         now_ms = self._core.now_ms
         is_late = now_ms - batch.created_at_ms >= self._settings.delivery_timeout_ms
-        if not may_retry or batch.attempts > self._settings.retries or self.fatal is not None:
+        is_over = self.fatal is not None or (
+            self._transactions is not None and self._transactions.is_giving_up
+        )
+        if not may_retry or batch.attempts > self._settings.retries or is_over:
             self._fail(batch, error)
         elif is_late:
             self._fail(batch, self._too_late(batch, error))
         else:
-            wait_ms = backoff_ms(
-                self._settings.retry_backoff_ms,
-                self._settings.retry_backoff_max_ms,
-                batch.attempts - 1,
-                self._core.random,
-            )
-            batch.retry_at_ms = now_ms + wait_ms
+            batch.retry_at_ms = now_ms + self._wait_ms(batch.attempts - 1, error)
             self._accumulator.put_back(batch)
+
+    def _wait_ms(self, attempt: int, error: KlammError) -> int:
+        settings, base_ms = self._settings, self._settings.retry_backoff_ms
+        code = error.error_code if isinstance(error, BrokerError) else 0
+        if code in VERIFYING and self._transactions is not None:
+            base_ms = min(base_ms, VERIFYING_BACKOFF_MS)
+        return backoff_ms(base_ms, settings.retry_backoff_max_ms, attempt, self._core.random)
 
     def _too_late(self, batch: Batch, cause: KlammError | None) -> KlammTimeoutError:
         what = describe(batch.partition, batch.record_count)
@@ -313,7 +349,15 @@ class Sender:
     ) -> None:
         if batch.was_sent:
             self._sequences.broke(batch.partition)
+        if self._transactions is not None:
+            error = self._transactions.batch_failed(error)
         self._run(batch.fail(error, record_errors), batch)
+
+    def _drop_queued(self, transactions: TransactionManager) -> None:
+        """Nothing more of this transaction is sent."""
+        for partition in self._accumulator.partitions():
+            while self._accumulator.head(partition) is not None:
+                self._fail(self._accumulator.take(partition), transactions.why_dropped())
 
     def _run(self, callbacks: list[Callable[[], None]], batch: Batch) -> None:
         self._accumulator.finished(batch)
@@ -353,20 +397,14 @@ class Sender:
         self._asks_for_id = False
         if error is None and response is not None:
             if response.error_code == ErrorCode.none:
-                self._sequences.has_id(response.producer_id)
+                self._own_sequences.has_id(response.producer_id)
                 self._id_attempt = 0
                 return
             error = broker_error(response.error_code, "asking for a producer id")
         assert error is not None
         if isinstance(error, UnsupportedVersionError) or not error.retriable:
-            self.fatal = error
+            self._give_up(error)
             self.fail_all(error)
             return
-        wait_ms = backoff_ms(
-            self._settings.retry_backoff_ms,
-            self._settings.retry_backoff_max_ms,
-            self._id_attempt,
-            self._core.random,
-        )
+        self._id_retry_at_ms = self._core.now_ms + self._wait_ms(self._id_attempt, error)
         self._id_attempt += 1
-        self._id_retry_at_ms = self._core.now_ms + wait_ms

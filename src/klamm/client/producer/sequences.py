@@ -57,12 +57,7 @@ class Sequences:
 
     def is_next(self, batch: Batch, still_open: list[Batch]) -> bool:
         """Whether nothing with a lower number is under way or waiting to be sent again."""
-        return not any(
-            other is not batch
-            and other.producer_epoch == batch.producer_epoch
-            and ((batch.base_sequence - other.base_sequence) & 0x7FFFFFFF) < 0x40000000
-            for other in still_open
-        )
+        return is_next(batch, still_open)
 
     def broke(self, partition: TopicPartition) -> None:
         """A number of this partition will never be seen by the broker: its next batch starts anew."""
@@ -80,3 +75,13 @@ class Sequences:
             numbers.epoch += 1
         numbers.next_sequence = 0
         numbers.is_broken = False
+
+
+def is_next(batch: Batch, still_open: list[Batch]) -> bool:
+    """Whether no other batch of the same epoch has a lower number."""
+    return not any(
+        other is not batch
+        and other.producer_epoch == batch.producer_epoch
+        and ((batch.base_sequence - other.base_sequence) & 0x7FFFFFFF) < 0x40000000
+        for other in still_open
+    )

@@ -41,6 +41,9 @@ class ProducerSettings:
     ignores_keys: bool
     is_adaptive: bool
     metadata_max_idle_ms: int
+    transactional_id: str | None
+    transaction_timeout_ms: int
+    is_two_phase: bool
     key_serializer: Serializer | None
     value_serializer: Serializer | None
     partitioner: Partitioner | None
@@ -58,9 +61,10 @@ def parse(
     compression = values.text("compression.type")
     level_name = f"compression.{compression}.level"
     level = values.integer(level_name) if level_name in values else None
+    is_idempotent = _is_idempotent(parsed, acks)
     return parsed, ProducerSettings(
         acks=acks,
-        is_idempotent=_is_idempotent(parsed, acks),
+        is_idempotent=is_idempotent,
         retries=values.integer("retries"),
         max_in_flight=values.integer("max.in.flight.requests.per.connection"),
         delivery_timeout_ms=_delivery_timeout_ms(parsed, linger_ms + request_timeout_ms),
@@ -77,6 +81,9 @@ def parse(
         ignores_keys=values.boolean("partitioner.ignore.keys"),
         is_adaptive=values.boolean("partitioner.adaptive.partitioning.enable"),
         metadata_max_idle_ms=values.integer("metadata.max.idle.ms"),
+        transactional_id=_transactional_id(parsed, is_idempotent),
+        transaction_timeout_ms=values.integer("transaction.timeout.ms"),
+        is_two_phase=_is_two_phase(parsed),
         key_serializer=parsed.objects.get("key.serializer"),
         value_serializer=parsed.objects.get("value.serializer"),
         partitioner=parsed.objects.get("partitioner.class"),
@@ -110,6 +117,41 @@ def _is_idempotent(parsed: ClientConfig, acks: int) -> bool:
         )
     log.info("idempotence is off: %s=%s, and it needs %s", name, value, needed)
     return False
+
+
+def _transactional_id(parsed: ClientConfig, is_idempotent: bool) -> str | None:
+    transactional_id = parsed.values.optional_text("transactional.id")
+    if transactional_id is None:
+        return None
+    if not transactional_id:
+        raise ConfigError("transactional.id", "transactional.id is empty: write a name, or leave it out")
+    if not is_idempotent:
+        name = next(
+            (name for name in ("enable.idempotence", "acks", "retries") if name in parsed.given),
+            "enable.idempotence",
+        )
+        raise ConfigError(
+            name,
+            f"transactional.id={transactional_id} needs idempotence, and {name}={parsed.values[name]} "
+            "turns it off: leave out enable.idempotence, acks and retries, or write true, all and above 0",
+        )
+    return transactional_id
+
+
+def _is_two_phase(parsed: ClientConfig) -> bool:
+    if not parsed.values.boolean("transaction.two.phase.commit.enable"):
+        return False
+    if "transaction.timeout.ms" in parsed.given:
+        raise ConfigError(
+            "transaction.timeout.ms",
+            "transaction.timeout.ms cannot be set with transaction.two.phase.commit.enable=true: a prepared "
+            "transaction does not time out",
+        )
+    if parsed.values.optional_text("transactional.id") is None:
+        raise ConfigError(
+            "transactional.id", "transaction.two.phase.commit.enable=true needs a transactional.id: write one"
+        )
+    return True
 
 
 def _delivery_timeout_ms(parsed: ClientConfig, least_ms: int) -> int:

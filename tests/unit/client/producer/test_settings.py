@@ -67,3 +67,30 @@ def test_a_compression_has_its_level(name: str, codec: Codec) -> None:
 def test_a_wrong_value_or_name_says_what_to_write(given: dict[str, Any], hint: str) -> None:
     with pytest.raises(ConfigError, match=hint):
         settings(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"enable_idempotence": False}, "enable.idempotence"),
+        ({"acks": "1"}, "acks"),
+        ({"retries": 0}, "retries"),
+    ],
+)
+def test_transactions_need_idempotence(given: dict[str, object], named: str) -> None:
+    with pytest.raises(ConfigError, match=rf"transactional.id=t needs idempotence, and {named}="):
+        settings(transactional_id="t", **given)
+
+
+def test_a_transactional_id_must_not_be_empty() -> None:
+    with pytest.raises(ConfigError, match=r"transactional.id is empty"):
+        settings(transactional_id="")
+    assert settings().transactional_id is None
+
+
+def test_a_prepared_transaction_has_no_time_out_to_set() -> None:
+    with pytest.raises(ConfigError, match=r"transaction.timeout.ms cannot be set"):
+        settings(transactional_id="t", transaction_two_phase_commit_enable=True, transaction_timeout_ms=1000)
+    with pytest.raises(ConfigError, match=r"needs a transactional.id"):
+        settings(transaction_two_phase_commit_enable=True)
+    assert settings(transactional_id="t", transaction_two_phase_commit_enable=True).is_two_phase

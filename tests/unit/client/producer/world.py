@@ -55,11 +55,14 @@ class World:
         self.wakes = 0
         sticky = StickyPartitioner(self.settings.batch_size, is_adaptive=True, random=Random(3))
         self.accumulator = Accumulator(self.settings, self.clock, self._wake, sticky)
-        self.sender = Sender(self.core, self.settings, self.accumulator)
+        self.sender = self.make_sender()
         self.core.components.append(self.sender)
         self.core.metadata.want(["t"])
         self.next_producer_id = 4001
         self.run()
+
+    def make_sender(self) -> Sender:
+        return Sender(self.core, self.settings, self.accumulator)
 
     def _wake(self) -> None:
         self.wakes += 1
@@ -73,13 +76,19 @@ class World:
                 waiting = next(item for item in self.transport.asked if item.link is asked.link)
                 if waiting is not asked:
                     continue  # a connection answers in order
-                if asked.api_key is ApiKey.METADATA:
+                if self.answers_itself(asked):
+                    self.transport.asked.remove(asked)
+                elif asked.api_key is ApiKey.METADATA:
                     self.transport.asked.remove(asked)
                     asked.answer(metadata())
                 elif asked.api_key is ApiKey.INIT_PRODUCER_ID:
                     self.transport.asked.remove(asked)
                     asked.answer(InitProducerIdResponse(producer_id=self.next_producer_id))
                     self.next_producer_id += 1
+
+    def answers_itself(self, asked: Asked) -> bool:
+        """Whether somebody else than the test has answered."""
+        return False
 
     def advance(self, duration_ms: int) -> None:
         self.clock.advance(duration_ms)
