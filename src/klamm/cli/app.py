@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "cluster": "brokers",
     "health": "health",
     "dump": "dump",
+    "audit": "audit",
     "demo": "demo.command",
 }
 
@@ -39,6 +40,7 @@ A broker that speaks Kafka's protocol, one install away.
   klamm consume TOPIC...      print records as they come
   klamm groups explain GROUP  why a consumer group rebalanced
   klamm dump FILE...          what a log's files hold
+  klamm audit                 what groups and transactions did, as tables and a report
 
 `klamm COMMAND --help` tells more, with examples.
 """

@@ -16,7 +16,7 @@ import klamm
 from klamm.client.admin.model import NewTopic
 from klamm.protocol.types import TopicPartition
 from klamm.spark.read.batch_reader import BatchReader
-from klamm.spark.read.reading import RangePartition
+from klamm.spark.read.reading import RangePartition, RangesPartition
 from klamm.spark.read.splitting import OffsetRange
 from klamm.spark.read.stream_reader import StreamReader
 from klamm.spark.source import KlammDataSource
@@ -110,7 +110,13 @@ def rows_of(reader: BatchReader | StreamReader, tasks: Sequence[InputPartition])
 
 
 def ranges_of(tasks: Sequence[InputPartition]) -> list[OffsetRange]:
-    return [task.offsets for task in tasks if isinstance(task, RangePartition)]
+    return [item.offsets for task in tasks for item in _parts(task)]
+
+
+def _parts(task: InputPartition) -> Sequence[RangePartition]:
+    if isinstance(task, RangesPartition):
+        return task.ranges
+    return [task] if isinstance(task, RangePartition) else []
 
 
 class Query:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
+from heapq import heappop, heappush
+from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
@@ -13,11 +14,13 @@ from pyspark.sql.types import StructType
 from klamm.protocol.types import ZERO_ID
 from klamm.spark.options.options import SourceOptions
 from klamm.spark.read.lookup import ClusterLookup, Topics
-from klamm.spark.read.reading import RangePartition, read_range
+from klamm.spark.read.reading import RangePartition, RangesPartition, read_range
 from klamm.spark.read.resolution import batch_ranges
 from klamm.spark.read.splitting import OffsetRange, split
 
 log = logging.getLogger(__name__)
+# A task costs some 30 ms; a coordinator's topic has 50 partitions, most of them small.
+MAX_DECODE_TASKS: Final = 16
 
 
 class BatchReader(DataSourceReader):
@@ -51,8 +54,22 @@ def planned(options: SourceOptions, ranges: Sequence[OffsetRange], topics: Topic
         min_partitions=options.min_partitions,
         max_records_per_partition=options.max_records_per_partition,
     )
+    found = [RangePartition(task, topics.ids.get(task.partition.topic, ZERO_ID)) for task in tasks]
+    if options.decode is not None:
+        return list(gathered(found, MAX_DECODE_TASKS))
     warn_of_small_tasks(tasks)
-    return [RangePartition(task, topics.ids.get(task.partition.topic, ZERO_ID)) for task in tasks]
+    return list(found)
+
+
+def gathered(ranges: Sequence[RangePartition], most: int) -> list[RangesPartition]:
+    """The ranges in at most so many tasks of similar size: a pure function of the ranges."""
+    bins: list[list[RangePartition]] = [[] for _ in range(min(most, len(ranges)))]
+    sizes = [(0, number) for number in range(len(bins))]
+    for item in sorted(ranges, key=lambda each: (-each.offsets.size, each.offsets)):
+        size, number = heappop(sizes)
+        bins[number].append(item)
+        heappush(sizes, (size + item.offsets.size, number))
+    return [RangesPartition(tuple(item)) for item in bins]
 
 
 def warn_of_small_tasks(tasks: Sequence[OffsetRange]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import InputPartition
@@ -43,11 +43,25 @@ class RangePartition(InputPartition):
         self.topic_id = topic_id
 
 
+class RangesPartition(InputPartition):
+    """Several ranges for one task: a coordinator's topic has many partitions, most of them small."""
+
+    def __init__(self, ranges: Sequence[RangePartition]) -> None:
+        super().__init__(ranges)
+        self.ranges = ranges
+
+
 def read_range(options: SourceOptions, schema: StructType, task: InputPartition) -> Iterator[Any]:
     """The rows of one task. Spark has a partition of its own for a query that found nothing to read."""
-    if not isinstance(task, RangePartition):
-        return
     freeze_once()
+    if isinstance(task, RangesPartition):
+        for item in task.ranges:
+            yield from _read_one(options, schema, item)
+    elif isinstance(task, RangePartition):
+        yield from _read_one(options, schema, task)
+
+
+def _read_one(options: SourceOptions, schema: StructType, task: RangePartition) -> Iterator[Any]:
     settings, checks_crcs = _settings(options)
     rows = _row_maker(options, schema, task.offsets, checks_crcs)
     position = task.offsets.start_offset

@@ -18,6 +18,8 @@ from klamm.records.markers import ControlType, encode_marker
 from klamm.records.record import Record, encode_batch
 from klamm.spark.decode.rows import TableRows, table_rows
 from klamm.spark.decode.tables import COLUMNS, CONSUMER_OFFSETS, TRANSACTION_STATE, table_schema
+from klamm.spark.read.batch_reader import gathered
+from klamm.spark.read.reading import RangePartition
 from klamm.spark.read.splitting import OffsetRange
 from unit.spark.world import Query, World
 
@@ -324,3 +326,19 @@ def test_options_that_do_not_fit_are_refused(world: World, options: dict[str, st
 
 def test_the_only_table_of_a_format_needs_no_name(world: World) -> None:
     assert "transactional_id" in world.source(decode=TRANSACTION_STATE).schema().fieldNames()
+
+
+def test_many_small_partitions_share_a_few_tasks() -> None:
+    sizes = [1000, *range(1, 50)]
+    ranges = [
+        RangePartition(OffsetRange(TopicPartition("__log", number), 0, size))
+        for number, size in enumerate(sizes)
+    ]
+    tasks = gathered(ranges, 16)
+    assert len(tasks) == 16
+    assert sorted(item.offsets for task in tasks for item in task.ranges) == [item.offsets for item in ranges]
+    loads = sorted(sum(item.offsets.size for item in task.ranges) for task in tasks)
+    assert loads[-1] == 1000  # the largest is alone
+    assert loads[-2] - loads[0] <= 49
+    assert [item.ranges for item in gathered(list(reversed(ranges)), 16)] == [item.ranges for item in tasks]
+    assert gathered([], 16) == []
