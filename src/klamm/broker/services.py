@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Protocol, TypeVar, TypeVarTuple
 
+from klamm.broker.partitions.verification import NoCoordinator, TransactionVerifier
 from klamm.clock import Clock
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Services:
     deadlines: Deadlines
     meter: RequestMeter | None  # told of every request, while somebody wants to know
     validation: Validation  # how closely produced batches are looked at; follows `config`
+    transactions: TransactionVerifier = field(default_factory=NoCoordinator)
     _groups: Groups | None = None
     _events: EventWriter | None = None
 

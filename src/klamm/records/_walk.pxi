@@ -4,6 +4,7 @@ cdef Py_ssize_t HEADER_BYTES = _layout.HEADER_BYTES
 cdef Py_ssize_t LENGTH_OVERHEAD_BYTES = _layout.LENGTH_OVERHEAD_BYTES
 cdef int32_t MIN_BATCH_LENGTH = _layout.MIN_BATCH_LENGTH
 cdef int CODEC_MASK = _layout.CODEC_MASK
+cdef int TRANSACTIONAL_BIT = _layout.TRANSACTIONAL_BIT
 cdef object Scan = _layout.Scan
 cdef object ScanEnd = _layout.ScanEnd
 
@@ -88,8 +89,8 @@ def sound_header(buffer, int64_t max_bytes, int max_codec):
             or klamm_i32(at + 57) <= 0
             or klamm_i32(at + 57) - 1 != klamm_i32(at + 23)
             or (klamm_i64(at + 43) >= 0 and klamm_i32(at + 53) < 0)
-            or attributes & ~CODEC_MASK
-            or attributes > max_codec
+            or attributes & ~(CODEC_MASK | TRANSACTIONAL_BIT)
+            or (attributes & CODEC_MASK) > max_codec
             or klamm_crc32c(0, at + 21, view.len - 21) != klamm_u32(at + 17)
         ):
             return None

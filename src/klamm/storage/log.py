@@ -135,6 +135,7 @@ class PartitionLog(Protocol):
         timestamp_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         marker_bumps_epoch: bool = False,
+        guard: int | None = None,
         header: BatchHeader | None = None,
         write_later: bool = False,
     ) -> AppendResult:
@@ -148,7 +149,23 @@ class PartitionLog(Protocol):
 
         A control batch comes from a coordinator and ends its producer's transaction. Where each end also
         raises the epoch (transaction.version 2), `marker_bumps_epoch` refuses one that comes too late.
+
+        A batch that begins a transaction must show the guard of its verification; None asks for none.
         """
+        ...
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool: ...
+    def begin_verification(self, header: BatchHeader, *, begins_at_zero: bool) -> int:
+        """A batch would begin a transaction here: the guard to append it with, once that is confirmed.
+
+        Whoever asks for a guard gives it back with `end_verification`. A marker makes it worthless.
+        """
+        ...
+
+    def is_verified(self, producer_id: int, guard: int) -> bool: ...
+    def end_verification(self, producer_id: int, guard: int) -> None: ...
+    def verification_failed(self, header: BatchHeader) -> None:
+        """Nobody could confirm a batch: those sent behind it must not take its place."""
         ...
 
     def read(self, offset: int, *, until_offset: int, max_bytes: int, at_least_one: bool) -> bytes:

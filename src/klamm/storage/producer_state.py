@@ -19,6 +19,8 @@ from klamm.storage.log import AppendOrigin, LogError, ProducerStatus
 WINDOW_BATCHES: Final = 5
 MAX_SEQUENCE: Final = (1 << 31) - 1
 NONE: Final = -1
+NO_GUARD: Final = 0
+MAX_AWAITED: Final = 10_000  # a broken disk and many producers must not cost the memory too
 
 
 class BatchSummary(NamedTuple):
@@ -53,6 +55,10 @@ class ProducerEntry:
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NONE
 
+    def has_open(self, epoch: int) -> bool:
+        """Whether a transaction of this epoch is open."""
+        return self.txn_first_offset >= 0 and self.epoch == epoch
+
     def remember(self, batch: BatchSummary) -> None:
         """Keep the newest batches: as many as a producer may have in flight."""
         self.batches.append(batch)
@@ -80,10 +86,21 @@ class CompletedTransaction(NamedTuple):
     last_stable_offset: int  # the first offset of the oldest one still open, else behind the marker
 
 
+@dataclass(slots=True)
+class _Verification:
+    """Batches that would begin a transaction here, and wait until the coordinator confirms it."""
+
+    guard: int
+    epoch: int
+    lowest_sequence: int
+    begins_at_zero: bool  # each transaction has an epoch of its own, so its sequences begin at 0
+    requests: int = 0  # that wait
+
+
 class ProducerState:
     """The producers of one partition."""
 
-    __slots__ = ("_awaited", "_completed", "_entries", "_open")
+    __slots__ = ("_awaited", "_completed", "_entries", "_last_guard", "_open", "_verifications")
 
     def __init__(self, entries: Iterable[ProducerEntry] = ()) -> None:
         self._entries = {entry.producer_id: entry for entry in entries}
@@ -97,6 +114,8 @@ class ProducerState:
         self._completed: deque[CompletedTransaction] = deque()
         # (epoch, sequence) that unknown producers must come with: their first batches did not get in.
         self._awaited: dict[int, tuple[int, int]] = {}
+        self._verifications: dict[int, _Verification] = {}
+        self._last_guard = NO_GUARD
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -109,19 +128,29 @@ class ProducerState:
 
     # -- deciding
 
-    def check(self, header: BatchHeader, origin: AppendOrigin) -> BatchSummary | None:
+    def check(
+        self, header: BatchHeader, origin: AppendOrigin, guard: int | None = None
+    ) -> BatchSummary | None:
         """Whether a batch of data may be appended; the batch that it repeats, if it is a repeat.
 
-        Raises LogError: a stale epoch, a sequence out of order, or a batch outside its open transaction.
+        With a guard, the first batch of a transaction must present the one that its verification began with.
+        Raises LogError: a transaction that is not verified, a stale epoch, a sequence out of order, or a
+        batch outside its open transaction.
         """
         entry = self._entries.get(header.producer_id)
+        if (
+            entry is not None
+            and origin is AppendOrigin.CLIENT
+            and (duplicate := entry.duplicate_of(header)) is not None
+        ):
+            return duplicate
+        if guard is not None and header.attributes & TRANSACTIONAL_BIT:
+            self._check_guard(header, entry, guard)
         if entry is None:
             # Never seen, or forgotten: any sequence will do, unless one before it has just been lost.
             if self._awaited and origin is AppendOrigin.CLIENT:
                 self._check_awaited(header)
             return None
-        if origin is AppendOrigin.CLIENT and (duplicate := entry.duplicate_of(header)) is not None:
-            return duplicate
         if header.producer_epoch < entry.epoch:
             raise _stale_epoch(header, entry)
         if origin is AppendOrigin.CLIENT:
@@ -133,6 +162,27 @@ class ProducerState:
                 "and sent a batch outside it",
             )
         return None
+
+    def _check_guard(self, header: BatchHeader, entry: ProducerEntry | None, guard: int) -> None:
+        if entry is not None and entry.has_open(header.producer_epoch):
+            return
+        verification = self._verifications.get(header.producer_id)
+        if verification is None or verification.guard != guard:
+            raise LogError(
+                ErrorCode.invalid_txn_state,
+                f"producer {header.producer_id} has no verified transaction here: a marker ended it, or the "
+                "partition was never added to it",
+            )
+        is_unknown = entry is None or not entry.batches
+        lowest_sequence = verification.lowest_sequence
+        if is_unknown and verification.begins_at_zero:
+            lowest_sequence = 0
+        if header.producer_epoch == verification.epoch and header.base_sequence > lowest_sequence:
+            raise LogError(
+                ErrorCode.out_of_order_sequence_number,
+                f"producer {header.producer_id} epoch {header.producer_epoch} began a transaction at "
+                f"sequence {header.base_sequence}, {lowest_sequence} comes first",
+            )
 
     def _check_awaited(self, header: BatchHeader) -> None:
         epoch, sequence = self._awaited.get(header.producer_id, (NONE, NONE))
@@ -163,16 +213,52 @@ class ProducerState:
                 f"{header.producer_id}, whose last marker came from epoch {entry.coordinator_epoch}",
             )
 
+    # -- transactions that the coordinator has yet to confirm
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        entry = self._entries.get(producer_id)
+        return entry is not None and entry.has_open(producer_epoch)
+
+    def begin_verification(self, header: BatchHeader, *, begins_at_zero: bool) -> int:
+        """The guard that the batch must be appended with once the coordinator has confirmed it."""
+        verification = self._verifications.get(header.producer_id)
+        epoch, sequence = header.producer_epoch, header.base_sequence
+        if verification is None:
+            self._last_guard += 1
+            verification = _Verification(self._last_guard, epoch, sequence, begins_at_zero)
+            self._verifications[header.producer_id] = verification
+        elif epoch > verification.epoch:
+            verification.epoch, verification.lowest_sequence = epoch, sequence
+        elif epoch == verification.epoch:
+            verification.lowest_sequence = min(verification.lowest_sequence, sequence)
+        verification.requests += 1
+        return verification.guard
+
+    def is_verified(self, producer_id: int, guard: int) -> bool:
+        """Whether nothing has ended the transaction since its verification began."""
+        verification = self._verifications.get(producer_id)
+        return verification is not None and verification.guard == guard
+
+    def end_verification(self, producer_id: int, guard: int) -> None:
+        """The request that began it is done, whatever came of it."""
+        verification = self._verifications.get(producer_id)
+        if verification is not None and verification.guard == guard:
+            verification.requests -= 1
+            if not verification.requests:
+                del self._verifications[producer_id]
+
     # -- what did not get in
 
     def refused(self, header: BatchHeader) -> None:
         """A batch could not be stored. Those sent behind it must not take its place."""
-        if header.producer_id >= 0 and header.producer_id not in self._entries:
+        is_unknown = header.producer_id >= 0 and header.producer_id not in self._entries
+        if is_unknown and len(self._awaited) < MAX_AWAITED:
             self._awaited.setdefault(header.producer_id, (header.producer_epoch, header.base_sequence))
 
     def inherit(self, before: ProducerState) -> None:
         """The log was cut: producers of whom nothing is left begin again where they began."""
         self._awaited = before._awaited
+        self._last_guard = before._last_guard  # what was being verified is to be asked for again
         for entry in before:
             if entry.producer_id not in self._entries and entry.batches:
                 self._awaited[entry.producer_id] = (entry.epoch, entry.batches[0].first_sequence)
@@ -202,6 +288,7 @@ class ProducerState:
         if header.attributes & TRANSACTIONAL_BIT and entry.txn_first_offset < 0:
             entry.txn_first_offset = base_offset
             self._open[base_offset] = header.producer_id
+            self._verifications.pop(header.producer_id, None)
         return None
 
     def _end(self, header: BatchHeader, base_offset: int, marker: EndMarker) -> CompletedTransaction | None:
@@ -213,6 +300,7 @@ class ProducerState:
         elif entry.epoch != header.producer_epoch:
             entry.epoch = header.producer_epoch
             entry.batches.clear()
+        self._verifications.pop(header.producer_id, None)  # confirmed before the end, not after it
         first_offset, entry.txn_first_offset = entry.txn_first_offset, NONE
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp_ms = header.max_timestamp_ms

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klamm.protocol.errors import ErrorCode
-from klamm.records.batch import CODEC_MASK, BatchHeader, parse_header, reseal, stamp
+from klamm.records.batch import CODEC_MASK, TRANSACTIONAL_BIT, BatchHeader, parse_header, reseal, stamp
 from klamm.records.compression import Codec
 from klamm.records.produced import ProducedError, append_error, single_batch
 from klamm.records.record import Record, encode_batch
@@ -131,7 +131,7 @@ def judged_closely(batch: bytes, max_bytes: int, max_codec: int) -> BatchHeader 
         header = single_batch(batch, zstd_allowed=max_codec == Codec.ZSTD)
     except ProducedError:
         return None
-    is_plain = not header.attributes & ~CODEC_MASK
+    is_plain = not header.attributes & ~(CODEC_MASK | TRANSACTIONAL_BIT)
     return header if is_plain and append_error(batch, header, max_bytes) is ErrorCode.none else None
 
 

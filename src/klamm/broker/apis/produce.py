@@ -1,20 +1,21 @@
 """Produce: check each partition's batch, append it, answer when it is as safe as the client asked.
 
-Transactional batches need a transaction coordinator to vouch for them. There is none yet, so they are
-refused like by a coordinator that cannot be reached.
+A batch that begins a transaction in its partition is appended when the transaction coordinator has confirmed
+that the partition is part of it, or has added it (KIP-890).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from klamm.broker.cluster.topic_names import INTERNAL_TOPICS
-from klamm.broker.net.context import Answer, CloseConnectionError, RequestContext
+from klamm.broker.net.context import Answer, CloseConnectionError, Promise, RequestContext
 from klamm.broker.partitions.produce_wait import Appended, ProduceWait, SingleWait, refuse
 from klamm.broker.partitions.registry import Partition
 from klamm.broker.partitions.validation import BatchRefusedError, checked_batch
+from klamm.broker.partitions.verification import UNCONFIRMED, kept, verification_error, verified
 from klamm.broker.services import Services
 from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.produce import (
@@ -28,12 +29,13 @@ from klamm.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from klamm.protocol.types import Buffer
+from klamm.protocol.types import Buffer, TopicPartition
 from klamm.records.batch import TRANSACTIONAL_BIT, BatchHeader
 from klamm.records.compression import Codec
 from klamm.records.core import sound_header
 from klamm.records.produced import ProducedError, first_header, is_no_batch, single_batch
-from klamm.storage.log import LogError
+from klamm.storage.log import LogError, PartitionLog
+from klamm.storage.producer_state import NO_GUARD
 
 ADMIN_CLIENT_ID: Final = "__admin_client"
 _ACKS: Final = (-1, 0, 1)
@@ -59,6 +61,7 @@ class Item:
     batch: Buffer = b""
     header: BatchHeader | None = None  # also of a batch that is refused, if there is a whole one
     is_corrupt: bool = False  # no batch can be made out
+    guard: int | None = None  # of a transaction: what its first batch is appended with
 
     def refuse(self, error_code: int, message: str | None = None) -> None:
         self.response.error_code = int(error_code)
@@ -77,6 +80,93 @@ def handle(services: Services, context: RequestContext, request: ProduceRequest)
                 return answer
     response, items = _items(services, request)
     _check_request(request, items)
+    unverified = _unverified(services, request, items)
+    if unverified:
+        return _verify_and_append(services, context, request, response, items, unverified)
+    return _append_all(services, context, request, response, items)
+
+
+def _unverified(services: Services, request: ProduceRequest, items: Iterable[Item]) -> list[Item]:
+    """Those that would begin a transaction in their partition, and need the coordinator's word for it."""
+    is_checked = services.config.transaction_partition_verification_enable or request.adds_partitions
+    unverified = []
+    for item in items:
+        header, partition = item.header, item.partition
+        if item.response.error_code or header is None or not header.attributes & TRANSACTIONAL_BIT:
+            continue
+        if not is_checked or partition is None or partition.error_code is not NO_ERROR:
+            continue
+        item.guard = NO_GUARD
+        if item.topic not in INTERNAL_TOPICS and not partition.log.has_open_transaction(
+            header.producer_id, header.producer_epoch
+        ):
+            unverified.append(item)
+    return unverified
+
+
+async def _verify_and_append(
+    services: Services,
+    context: RequestContext,
+    request: ProduceRequest,
+    response: ProduceResponse,
+    items: Sequence[Item],
+    unverified: Sequence[Item],
+) -> ProduceResponse | None:
+    """Nothing of the request is appended before the coordinator has answered, as in Kafka."""
+    begun: list[tuple[Item, PartitionLog, BatchHeader, int]] = []
+    for item in unverified:
+        assert item.partition is not None
+        assert item.header is not None
+        log = item.partition.log
+        item.guard = log.begin_verification(item.header, begins_at_zero=request.adds_partitions)
+        begun.append((item, log, item.header, item.guard))
+    try:
+        error_codes = await verified(
+            services,
+            request.transactional_id or "",
+            (begun[0][2].producer_id, begun[0][2].producer_epoch),
+            [item.partition.name for item in unverified if item.partition is not None],
+            add=request.adds_partitions,
+            retry=request.adds_partitions,
+        )
+        for item, log, header, _ in begun:
+            error_code = error_codes.get(TopicPartition(item.topic, item.response.index), NO_ERROR)
+            if error_code is not NO_ERROR:
+                _refuse_unverified(request, item, log, header, error_code)
+        answer = _append_all(services, context, request, response, items)
+    finally:
+        for _, log, header, guard in begun:
+            log.end_verification(header.producer_id, guard)
+    if isinstance(answer, Promise):
+        return await kept(services.loop, answer)
+    return answer
+
+
+def _refuse_unverified(
+    request: ProduceRequest, item: Item, log: PartitionLog, header: BatchHeader, cause: ErrorCode
+) -> None:
+    error_code = verification_error(
+        cause,
+        knows_abortable=request.knows_transaction_abortable,
+        knows_concurrent=request.adds_partitions,
+    )
+    if error_code in UNCONFIRMED:
+        log.verification_failed(header)
+    if error_code is ErrorCode.not_enough_replicas:
+        message = f"The transaction could not be verified: {cause.name}. Try again."
+    else:
+        message = f"The transaction coordinator refused the partition: {cause.name}."
+    item.refuse(error_code, message)
+
+
+def _append_all(
+    services: Services,
+    context: RequestContext,
+    request: ProduceRequest,
+    response: ProduceResponse,
+    items: Sequence[Item],
+) -> ProduceResponse | Promise[ProduceResponse] | None:
+    acks = request.acks
     waiting: list[Appended] = []
     for item in items:
         if not item.response.error_code:
@@ -126,6 +216,11 @@ def _handle_one(
     if header is None or not 0 <= header.base_timestamp_ms <= header.max_timestamp_ms <= latest_ms:
         return None
     assert batch is not None
+    if header.attributes & TRANSACTIONAL_BIT and (
+        request.transactional_id is None
+        or not log.has_open_transaction(header.producer_id, header.producer_epoch)
+    ):
+        return None
     now_ms = clock.now_ms()
     line = PartitionProduceResponse(data.index)
     response = ProduceResponse([TopicProduceResponse(topic.topic_id, topic.name, [line])])
@@ -230,8 +325,6 @@ def _check_request(request: ProduceRequest, items: Iterable[Item]) -> None:
         if len({(item.header.producer_id, item.header.producer_epoch) for item in good if item.header}) > 1:
             _refuse_all(items, ErrorCode.invalid_producer_id_mapping)
             return
-        for item in good:
-            item.refuse(ErrorCode.not_enough_replicas)
     if request.acks not in _ACKS:
         for item in items:
             if not item.response.error_code:
@@ -260,7 +353,7 @@ def _append(services: Services, context: RequestContext, item: Item) -> Appended
     log = partition.log
     try:
         batch = checked_batch(item.batch, item.header, log.config, services.validation, timestamp_ms)
-        result = log.append(batch, now_ms=now_ms, timestamp_ms=timestamp_ms)
+        result = log.append(batch, now_ms=now_ms, timestamp_ms=timestamp_ms, guard=item.guard)
     except LogError as error:
         _tell_refusal(answer, partition, error)
         return None

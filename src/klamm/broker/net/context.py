@@ -82,5 +82,5 @@ class Parked(Promise[Response]):
 
 # What a handler gives back: an answer to be sent at once; an awaitable, which is parked; a promise, held or
 # parked; or None, when the client wants no answer.
-Answer: TypeAlias = Response | Awaitable[Response] | Promise[Response] | None
+Answer: TypeAlias = Response | Awaitable[Response | None] | Promise[Response] | None
 Handler: TypeAlias = Callable[["Services", RequestContext, Any], Answer[Any]]

@@ -10,6 +10,7 @@ from klamm.protocol.types import Buffer
 from klamm.records._pure import hashes
 from klamm.records.layout import (
     ATTRIBUTES_AT,
+    CODEC_MASK,
     HEADER,
     HEADER_BYTES,
     LENGTH_AT,
@@ -18,6 +19,7 @@ from klamm.records.layout import (
     MAGIC_AT,
     MAX_INT64,
     MIN_BATCH_LENGTH,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     OldFormatError,
     Scan,
@@ -46,7 +48,7 @@ def sound_header(buffer: Buffer | None, max_bytes: int, max_codec: int) -> Batch
     """The header of a produced batch to which nobody could object; None when somebody has to look closer.
 
     One whole batch of at most so many bytes, at offset 0, with a true checksum and count, whose producer (if
-    it has an id) gives a sequence: no transaction, no marker, the client's own timestamps.
+    it has an id) gives a sequence: perhaps part of a transaction, no marker, the client's own timestamps.
     """
     if buffer is None or not HEADER_BYTES <= len(buffer) <= max_bytes:
         return None
@@ -59,7 +61,8 @@ def sound_header(buffer: Buffer | None, max_bytes: int, max_codec: int) -> Batch
         and header.record_count > 0
         and header.record_count - 1 == header.last_offset_delta
         and not (header.producer_id >= 0 and header.base_sequence < 0)
-        and 0 <= header.attributes <= max_codec
+        and not header.attributes & ~(CODEC_MASK | TRANSACTIONAL_BIT)
+        and header.attributes & CODEC_MASK <= max_codec
         and hashes.quick_crc32c(memoryview(buffer)[ATTRIBUTES_AT:], 0) == header.crc
     )
     return header if is_sound else None

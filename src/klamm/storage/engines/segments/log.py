@@ -94,6 +94,7 @@ class SegmentLog(ReadableLog):
         timestamp_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         marker_bumps_epoch: bool = False,
+        guard: int | None = None,
         header: BatchHeader | None = None,
         write_later: bool = False,
     ) -> AppendResult:
@@ -118,7 +119,7 @@ class SegmentLog(ReadableLog):
         if header.producer_id >= 0:
             if header.attributes & CONTROL_BIT:
                 marker = self._checked_marker(batch, header, marker_bumps_epoch)
-            elif (duplicate := self._producers.check(header, origin)) is not None:
+            elif (duplicate := self._producers.check(header, origin, guard)) is not None:
                 return AppendResult(
                     duplicate.first_offset, duplicate.last_offset, duplicate.timestamp_ms, is_duplicate=True
                 )
@@ -208,6 +209,23 @@ class SegmentLog(ReadableLog):
         self._chain.add(self.log_end_offset, now_ms)
         self._flushing.names_changed(self.directory)
         _logger.info("%s-%d: rolled a segment at %d", self.topic, self.partition, self.log_end_offset)
+
+    # -- transactions that are to be confirmed
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        return self._producers.has_open_transaction(producer_id, producer_epoch)
+
+    def begin_verification(self, header: BatchHeader, *, begins_at_zero: bool) -> int:
+        return self._producers.begin_verification(header, begins_at_zero=begins_at_zero)
+
+    def is_verified(self, producer_id: int, guard: int) -> bool:
+        return self._producers.is_verified(producer_id, guard)
+
+    def end_verification(self, producer_id: int, guard: int) -> None:
+        self._producers.end_verification(producer_id, guard)
+
+    def verification_failed(self, header: BatchHeader) -> None:
+        self._producers.refused(header)
 
     # -- flushing
 

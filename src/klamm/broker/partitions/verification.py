@@ -1,0 +1,118 @@
+"""Verification of transactions (KIP-890): the coordinator confirms the first batch of one in each partition.
+
+Producers of transactions v1 add partitions themselves, and the coordinator only confirms it. For those of v2
+the request is the addition.
+"""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop, Future, sleep
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
+
+from klamm.broker.net.context import Promise
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.types import TopicPartition
+
+if TYPE_CHECKING:
+    from klamm.broker.services import Services
+
+Result = TypeVar("Result")
+ErrorCodes: TypeAlias = Mapping[TopicPartition, ErrorCode]
+
+# Of Kafka's retriable errors the one that no client answers with a new search for the leader.
+_TRY_AGAIN: Final = ErrorCode.not_enough_replicas
+_UNREACHABLE: Final = frozenset(
+    {
+        ErrorCode.network_exception,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+    }
+)
+# The client sends the same batch again; batches behind it are not to take its place.
+UNCONFIRMED: Final = frozenset({_TRY_AGAIN, ErrorCode.concurrent_transactions})
+
+
+class TransactionVerifier(Protocol):
+    """The transaction coordinator as partitions see it, on this broker or on another."""
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        add: bool,
+    ) -> Promise[ErrorCodes]:
+        """Whether the partitions are part of the ongoing transaction; with `add` they become part of it."""
+        ...
+
+
+class NoCoordinator:
+    """Stands in where no transaction coordinator runs."""
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        add: bool,
+    ) -> Promise[ErrorCodes]:
+        answer: Promise[ErrorCodes] = Promise()
+        answer.keep(dict.fromkeys(partitions, ErrorCode.coordinator_not_available))
+        return answer
+
+
+async def verified(
+    services: Services,
+    transactional_id: str,
+    producer: tuple[int, int],
+    partitions: Sequence[TopicPartition],
+    *,
+    add: bool,
+    retry: bool,
+) -> ErrorCodes:
+    """What the coordinator says of each partition. With `retry` it is asked again while it is busy."""
+    if add and services.image.transaction_version == 0:
+        return dict.fromkeys(partitions, ErrorCode.unsupported_version)
+    config = services.config
+    give_up_at_ms = services.clock.now_ms() + config.add_partitions_to_txn_retry_backoff_max_ms
+    while True:
+        error_codes = await kept(
+            services.loop, services.transactions.verify(transactional_id, *producer, partitions, add=add)
+        )
+        is_busy = ErrorCode.concurrent_transactions in error_codes.values()
+        if not (retry and is_busy) or services.clock.now_ms() >= give_up_at_ms:
+            return error_codes
+        await sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
+
+
+def verification_error(cause: ErrorCode, *, knows_abortable: bool, knows_concurrent: bool) -> ErrorCode:
+    """What a Produce is told of the coordinator's answer."""
+    if cause is ErrorCode.transaction_abortable and not knows_abortable:
+        return ErrorCode.invalid_txn_state
+    if cause is ErrorCode.producer_fenced:
+        return ErrorCode.invalid_producer_epoch  # which an older client can recover from
+    if cause in _UNREACHABLE or (cause is ErrorCode.concurrent_transactions and not knows_concurrent):
+        return _TRY_AGAIN
+    return cause
+
+
+def kept(loop: AbstractEventLoop, promise: Promise[Result]) -> Future[Result]:
+    """A promise's answer as a future. A promise that is dropped never answers."""
+    future: Future[Result] = loop.create_future()
+
+    def tell() -> None:
+        outcome = promise.outcome()
+        if outcome is not None and not future.done():
+            future.set_result(outcome)
+
+    if promise.done():
+        tell()
+    else:
+        promise.listen(tell)
+    return future
