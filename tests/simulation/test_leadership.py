@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from klamm.coordinator.group.placement import partition_for
+from klamm.coordinator.runtime.placement import partition_for
 from klamm.coordinator.runtime.shard import Status
 from klamm.protocol.errors import ErrorCode
 from simulation.admins import committed

@@ -8,13 +8,12 @@ from functools import partial
 from typing import Any
 
 from klamm.coordinator.group.config import GroupConfig
-from klamm.coordinator.group.gathering import Gathering, Part
 from klamm.coordinator.group.machine import GroupMachine
 from klamm.coordinator.group.notes import Note
 from klamm.coordinator.group.offsets.fetching import merge_fetch, split_fetch
 from klamm.coordinator.group.offsets.signals import TopicDeleted
 from klamm.coordinator.group.offsets.txn_offset_commit import refused_txn_commit, unverified_txn_commit
-from klamm.coordinator.group.placement import OFFSETS_TOPIC, partition_for
+from klamm.coordinator.group.placement import OFFSETS_TOPIC
 from klamm.coordinator.group.refusals import error_response
 from klamm.coordinator.group.remembered import GroupRecord
 from klamm.coordinator.group.state import Group
@@ -27,7 +26,9 @@ from klamm.coordinator.group.topics import (
     with_refused_deletes,
     with_refused_txn_commits,
 )
+from klamm.coordinator.runtime.gathering import Gathering, Part
 from klamm.coordinator.runtime.outcome import Context
+from klamm.coordinator.runtime.placement import Places
 from klamm.coordinator.runtime.shard import ACTIVE, Host, Shard, Status
 from klamm.coordinator.runtime.shards import Shards
 from klamm.protocol.errors import ErrorCode
@@ -44,25 +45,6 @@ from klamm.protocol.messages.sync_group import SyncGroupRequest
 from klamm.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 GroupShard = Shard[GroupRecord, Note]
-
-_PLACES_KEPT = 1 << 18  # the hash of a long id costs more than all that a heartbeat does
-
-
-class _Places(dict[str, int]):
-    """Which partition a group lives in, looked up once.
-
-    A plain dictionary: one that knows which entry was used last writes to several of them at each use, and
-    with many groups none of them is in the processor's cache.
-    """
-
-    def __init__(self, partition_count: int) -> None:
-        self._partition_count = partition_count
-
-    def __missing__(self, group_id: str) -> int:
-        if len(self) >= _PLACES_KEPT:
-            self.clear()
-        partition = self[group_id] = partition_for(group_id, self._partition_count)
-        return partition
 
 
 class GroupCoordinator:
@@ -88,7 +70,7 @@ class GroupCoordinator:
             host=host,
             patience_ms=config.offsets_commit_timeout_ms,
         )
-        self.partition_for = _Places(partition_count).__getitem__
+        self.partition_for = Places(partition_count).__getitem__
         # Any: each handler takes the type under which it stands here.
         self._handlers: dict[type, Callable[[Any, Context], None]] = {
             HeartbeatRequest: self._member_request,

@@ -1,4 +1,4 @@
-"""One answer from several: requests about many groups are decided group by group."""
+"""One response from several: a request about many keys is decided key by key."""
 
 from __future__ import annotations
 
@@ -17,16 +17,13 @@ class Part(NamedTuple):
 
 
 class Gathering:
-    """Collects the answers to the parts, in the order of the parts."""
+    """Collects the responses to the parts, in the order of the parts."""
 
     __slots__ = ("_answers", "_deliver", "_merge", "_missing")
 
     # Any: the parts of one gathering are of one type, which only whoever merges them knows.
     def __init__(
-        self,
-        deliver: Callable[[object], None],
-        size: int,
-        merge: Callable[[Sequence[Any]], object],
+        self, deliver: Callable[[object], None], size: int, merge: Callable[[Sequence[Any]], object]
     ) -> None:
         self._deliver = deliver
         self._answers: list[object] = [None] * size
@@ -34,7 +31,7 @@ class Gathering:
         self._merge = merge
 
     def add(self, place: int, answer: object) -> None:
-        """Take one answer, the first to its part; deliver the merged one after the last."""
+        """Take one response, the first to its part; deliver the merged one after the last."""
         if self._answers[place] is None:
             self._answers[place] = answer
             self._missing -= 1

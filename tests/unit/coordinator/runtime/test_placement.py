@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.coordinator.group.placement import java_hash, partition_for
+from klamm.coordinator.runtime.placement import java_hash, partition_for
 
 
 @pytest.mark.parametrize(

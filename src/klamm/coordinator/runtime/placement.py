@@ -1,0 +1,40 @@
+"""Which partition of an internal topic a key lives in: the same for every client and broker."""
+
+from __future__ import annotations
+
+from struct import unpack
+from typing import Final
+
+_PLACES_KEPT: Final = 1 << 18  # the hash of a long id costs more than the rest of a short request
+
+
+def java_hash(text: str) -> int:
+    """Java's `String.hashCode`: over UTF-16 units, wrapping to signed 32 bits."""
+    raw = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for unit in unpack(f">{len(raw) // 2}H", raw):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def partition_for(key: str, partition_count: int) -> int:
+    """The partition of a key. The most negative hash has no absolute value and counts as 0, as in Kafka."""
+    value = abs(java_hash(key))
+    return 0 if value == 1 << 31 else value % partition_count
+
+
+class Places(dict[str, int]):
+    """Which partition each key lives in, computed once.
+
+    A plain dictionary: one that tracks which entry was used last writes to several of them at each use, and
+    with many keys none of them is in the processor's cache.
+    """
+
+    def __init__(self, partition_count: int) -> None:
+        self._partition_count = partition_count
+
+    def __missing__(self, key: str) -> int:
+        if len(self) >= _PLACES_KEPT:
+            self.clear()
+        partition = self[key] = partition_for(key, self._partition_count)
+        return partition

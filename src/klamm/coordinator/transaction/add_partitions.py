@@ -1,0 +1,78 @@
+"""AddPartitionsToTxn and AddOffsetsToTxn: partitions join a transaction, or are asked whether they did."""
+
+from __future__ import annotations
+
+from klamm.coordinator.runtime.outcome import Context, Outcome
+from klamm.coordinator.transaction.ending import answered, client_identity
+from klamm.coordinator.transaction.remembered import EPOCH_BUMP_VERSION, TransactionStored
+from klamm.coordinator.transaction.requests import AddPartitions, PartitionErrors
+from klamm.coordinator.transaction.state import (
+    Transaction,
+    TransactionOutcome,
+    TransactionState,
+    reply,
+)
+from klamm.coordinator.transaction.states import IDLE, PREPARED, State
+from klamm.protocol.errors import NO_ERROR, ErrorCode
+
+
+def add_partitions(state: TransactionState, request: AddPartitions, context: Context) -> TransactionOutcome:
+    """Add, or verify; the first partition begins the transaction."""
+    transaction = state.transactions.get(request.transactional_id)
+    if transaction is None:
+        return reply(context, all_refused(request, ErrorCode.invalid_producer_id_mapping))
+    if request.is_verify_only:
+        return reply(context, _verified(transaction.stored, request), transaction)
+    error_code = _refusal(state, transaction, request)
+    if error_code is not NO_ERROR:
+        return reply(context, all_refused(request, error_code), transaction)
+    stored = transaction.stored
+    if stored.state is State.ONGOING and request.partitions <= stored.partitions:
+        return reply(context, all_refused(request, NO_ERROR), transaction)
+    begins = stored.state in IDLE
+    added = stored.moved(
+        State.ONGOING,
+        context.timestamp_ms,
+        partitions=request.partitions if begins else stored.partitions | request.partitions,
+        started_timestamp_ms=context.timestamp_ms if begins else stored.started_timestamp_ms,
+        client_version=request.client_version,
+    )
+    response = all_refused(request, NO_ERROR)
+    return answered(Outcome(records=(added,)), stored.transactional_id, request, context, response)
+
+
+def all_refused(request: AddPartitions, error_code: ErrorCode) -> PartitionErrors:
+    """The same error code for every partition."""
+    return PartitionErrors(dict.fromkeys(request.partitions, error_code))
+
+
+def _refusal(state: TransactionState, transaction: Transaction, request: AddPartitions) -> ErrorCode:
+    stored = transaction.stored
+    # Pending comes first: a client that has its next producer id already is not to be fenced for it.
+    if stored.state in PREPARED or stored.transactional_id in state.parked:
+        return ErrorCode.concurrent_transactions
+    if request.client_version >= EPOCH_BUMP_VERSION and state.version() == 0:
+        return ErrorCode.unsupported_version
+    if stored.is_kept and (request.producer_id, request.producer_epoch) == client_identity(stored):
+        return ErrorCode.invalid_txn_state  # it may only end the transaction that it was given
+    if request.producer_id != stored.producer_id:
+        return ErrorCode.invalid_producer_id_mapping
+    if request.producer_epoch != stored.producer_epoch or stored.is_kept:
+        return ErrorCode.producer_fenced
+    return NO_ERROR
+
+
+def _verified(stored: TransactionStored, request: AddPartitions) -> PartitionErrors:
+    if request.producer_id != stored.producer_id:
+        return all_refused(request, ErrorCode.invalid_producer_id_mapping)
+    if request.producer_epoch != stored.producer_epoch or stored.is_kept:
+        return all_refused(request, ErrorCode.producer_fenced)
+    if stored.state in PREPARED:
+        return all_refused(request, ErrorCode.concurrent_transactions)
+    known = stored.partitions
+    return PartitionErrors(
+        {
+            partition: NO_ERROR if partition in known else ErrorCode.transaction_abortable
+            for partition in request.partitions
+        }
+    )

@@ -1,0 +1,286 @@
+"""The transaction coordinator of one broker: finds the shard of an id, or answers why there is none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final, Protocol
+
+from klamm.coordinator.runtime.gathering import Gathering, Part
+from klamm.coordinator.runtime.outcome import Context
+from klamm.coordinator.runtime.placement import Places
+from klamm.coordinator.runtime.shard import ACTIVE, Host, Shard, Status
+from klamm.coordinator.runtime.shards import Shards
+from klamm.coordinator.transaction.config import TransactionConfig
+from klamm.coordinator.transaction.machine import TransactionMachine
+from klamm.coordinator.transaction.refusals import error_response
+from klamm.coordinator.transaction.remembered import (
+    EPOCH_BUMP_VERSION,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    TransactionRecord,
+)
+from klamm.coordinator.transaction.requests import AddPartitions, PartitionErrors
+from klamm.coordinator.transaction.state import Note, Transaction
+from klamm.coordinator.transaction.states import KNOWN_LABELS
+from klamm.coordinator.transaction.wire import (
+    add_partitions_parts,
+    added_response,
+    as_older_client_knows,
+    batch_response,
+    missing_partitions,
+    partitions_of,
+)
+from klamm.protocol.errors import NO_ERROR, ErrorCode
+from klamm.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from klamm.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from klamm.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from klamm.protocol.messages.end_txn import EndTxnRequest
+from klamm.protocol.messages.init_producer_id import InitProducerIdRequest
+from klamm.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from klamm.protocol.types import TopicPartition
+
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+
+TransactionShard = Shard[TransactionRecord, Note]
+
+
+class PartitionDirectory(Protocol):
+    """What the coordinator needs to know of topics."""
+
+    def has_partition(self, partition: TopicPartition) -> bool: ...
+
+    def offsets_partition(self, group_id: str) -> TopicPartition:
+        """The partition of `__consumer_offsets` that has a group's offsets."""
+        ...
+
+
+class TransactionCoordinator:
+    """Takes requests about transactional ids, whatever shard they are in; responses go to the host."""
+
+    def __init__(
+        self,
+        config: TransactionConfig,
+        *,
+        partition_count: int,
+        topics: PartitionDirectory,
+        version: Callable[[], int],
+        host: Host,
+        make_machine: Callable[[TransactionConfig, Callable[[], int]], TransactionMachine] = (
+            TransactionMachine
+        ),
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._version = version
+        self._send = host.send
+        self._make_machine = make_machine
+        self.shards: Shards[TransactionRecord, Note] = Shards(
+            TRANSACTIONS_TOPIC, make_machine=self._machine, host=host
+        )
+        self.partition_for = Places(partition_count).__getitem__
+        # Any: each handler takes the type under which it is listed.
+        self._handlers: dict[type, Callable[[Any, Context], None]] = {
+            AddPartitions: self._add,
+            EndTxnRequest: self._end,
+            InitProducerIdRequest: self._init,
+            AddPartitionsToTxnRequest: self._add_partitions,
+            AddOffsetsToTxnRequest: self._add_offsets,
+            DescribeTransactionsRequest: self._describe,
+            ListTransactionsRequest: self._list,
+        }
+
+    def _machine(self, partition: int) -> TransactionMachine:
+        return self._make_machine(self._config, self._version)
+
+    def transactions(self) -> Iterator[Transaction]:
+        """Every transactional id of the shards that are served."""
+        for shard in self.shards:
+            if shard.status is ACTIVE and isinstance(shard.machine, TransactionMachine):
+                yield from shard.machine.state.transactions.values()
+
+    def handle(self, request: object, context: Context) -> None:
+        """Decide a request; the response goes to `Host.send` with the context's token, now or later."""
+        self._handlers[type(request)](request, context)
+
+    # --- one transactional id ------------------------------------------------------------------------
+
+    def _init(self, request: InitProducerIdRequest, context: Context) -> None:
+        if not request.knows_producer_fenced:
+            context = self._merged(context, as_older_client_knows)
+        error_code = self._init_refusal(request)
+        if error_code is not NO_ERROR:
+            self._refuse(request, error_code, context)
+        else:
+            assert request.transactional_id is not None
+            self._to_shard(request.transactional_id, request, context)
+
+    def _init_refusal(self, request: InitProducerIdRequest) -> ErrorCode:
+        if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_EPOCH):
+            return ErrorCode.invalid_request
+        if not request.transactional_id:
+            return ErrorCode.invalid_request
+        config = self._config
+        if not config.transaction_two_phase_commit_enable:
+            if request.enable2_pc:
+                return ErrorCode.transactional_id_authorization_failed
+            if request.keep_prepared_txn:
+                return ErrorCode.unsupported_version
+        if not request.enable2_pc:
+            timeout_ms = request.transaction_timeout_ms
+            if not 0 < timeout_ms <= config.transaction_max_timeout_ms:
+                return ErrorCode.invalid_transaction_timeout
+        return NO_ERROR
+
+    def _end(self, request: EndTxnRequest, context: Context) -> None:
+        if not request.knows_producer_fenced:
+            context = self._merged(context, as_older_client_knows)
+        if not request.transactional_id:
+            self._refuse(request, ErrorCode.invalid_request, context)
+        else:
+            self._to_shard(request.transactional_id, request, context)
+
+    def _add(self, request: AddPartitions, context: Context) -> None:
+        if not request.transactional_id:
+            self._refuse(request, ErrorCode.invalid_request, context)
+            return
+        missing = missing_partitions(request, self._topics.has_partition)
+        if missing is not None:
+            self._send(context.token, missing)
+        elif not request.partitions:
+            self._send(context.token, PartitionErrors({}))
+        else:
+            self._to_shard(request.transactional_id, request, context)
+
+    def _add_offsets(self, request: AddOffsetsToTxnRequest, context: Context) -> None:
+        partition = self._topics.offsets_partition(request.group_id)
+
+        def merged(response: PartitionErrors) -> AddOffsetsToTxnResponse:
+            answer = AddOffsetsToTxnResponse(error_code=response.errors[partition])
+            return answer if request.knows_producer_fenced else as_older_client_knows(answer)
+
+        context = self._merged(context, merged)
+        added = AddPartitions(
+            transactional_id=request.transactional_id,
+            producer_id=request.producer_id,
+            producer_epoch=request.producer_epoch,
+            partitions=frozenset((partition,)),
+        )
+        if not request.transactional_id:
+            self._refuse(added, ErrorCode.invalid_request, context)
+        else:
+            self._to_shard(request.transactional_id, added, context)
+
+    def _to_shard(self, transactional_id: str, request: object, context: Context) -> None:
+        number = self.partition_for(transactional_id)
+        shard = self.shards.by_partition.get(number)
+        if shard is not None and shard.status is ACTIVE:
+            shard.handle(request, context)
+        else:
+            self._refuse(request, self.shards.why_not(number), context)
+
+    def _refuse(self, request: object, error_code: ErrorCode, context: Context) -> None:
+        self._send(context.token, error_response(request, error_code))
+
+    # --- many ----------------------------------------------------------------------------------------
+
+    def _add_partitions(self, request: AddPartitionsToTxnRequest, context: Context) -> None:
+        if not request.is_batched:
+            added = AddPartitions(
+                transactional_id=request.v3_and_below_transactional_id,
+                producer_id=request.v3_and_below_producer_id,
+                producer_epoch=request.v3_and_below_producer_epoch,
+                partitions=partitions_of(request.v3_and_below_topics),
+            )
+            self._add(added, self._merged(context, partial(added_response, request)))
+            return
+        parts = add_partitions_parts(request, client_version=EPOCH_BUMP_VERSION)
+        merge = partial(batch_response, request)
+        if not parts:
+            self._send(context.token, merge(()))
+            return
+        gathering = self._gathering(context, len(parts), merge)
+        for index, part in enumerate(parts):
+            self._add(part, _part_of(context, gathering, index))
+
+    def _describe(self, request: DescribeTransactionsRequest, context: Context) -> None:
+        names = request.transactional_ids
+        if not names:
+            self._send(context.token, DescribeTransactionsResponse())
+            return
+        gathering = self._gathering(context, len(names), _merge_described)
+        for index, name in enumerate(names):
+            part = DescribeTransactionsRequest(transactional_ids=(name,))
+            part_context = _part_of(context, gathering, index)
+            if not name:
+                self._refuse(part, ErrorCode.invalid_request, part_context)
+            else:
+                self._to_shard(name, part, part_context)
+
+    def _list(self, request: ListTransactionsRequest, context: Context) -> None:
+        error_code = self._list_refusal(request)
+        if error_code is not NO_ERROR:
+            self._refuse(request, error_code, context)
+            return
+        active = [shard for shard in self.shards if shard.status is ACTIVE]
+        unknown = [label for label in request.state_filters if label not in KNOWN_LABELS]
+        merge = partial(_merge_listed, list(dict.fromkeys(unknown)))
+        if not active:
+            self._send(context.token, merge(()))
+            return
+        gathering = self._gathering(context, len(active), merge)
+        for index, shard in enumerate(active):
+            shard.handle(request, _part_of(context, gathering, index))
+
+    def _list_refusal(self, request: ListTransactionsRequest) -> ErrorCode:
+        if self.shards.is_stopped:
+            return ErrorCode.coordinator_not_available
+        if request.transactional_id_pattern:
+            try:
+                re.compile(request.transactional_id_pattern)
+            except (re.error, RecursionError, OverflowError):
+                return ErrorCode.invalid_regular_expression
+        if any(shard.status is Status.LOADING for shard in self.shards):
+            return ErrorCode.coordinator_load_in_progress
+        return NO_ERROR
+
+    # --- responses in another shape ------------------------------------------------------------------
+
+    # Any: the response's own type.
+    def _merged(self, context: Context, merge: Callable[[Any], object]) -> Context:
+        return _part_of(context, self._gathering(context, 1, lambda answers: merge(answers[0])), 0)
+
+    def _gathering(self, context: Context, size: int, merge: Callable[[Sequence[Any]], object]) -> Gathering:
+        return Gathering(partial(self._send, context.token), size, merge)
+
+
+def _part_of(context: Context, gathering: Gathering, index: int) -> Context:
+    return Context(
+        now_ms=context.now_ms,
+        timestamp_ms=context.timestamp_ms,
+        client_id=context.client_id,
+        client_host=context.client_host,
+        token=Part(gathering, index),
+    )
+
+
+def _merge_described(answers: Sequence[DescribeTransactionsResponse]) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        transaction_states=[each for answer in answers for each in answer.transaction_states]
+    )
+
+
+def _merge_listed(
+    unknown: list[str], answers: Sequence[ListTransactionsResponse]
+) -> ListTransactionsResponse:
+    for answer in answers:
+        if answer.error_code:
+            return answer
+    return ListTransactionsResponse(
+        unknown_state_filters=unknown,
+        transaction_states=[each for answer in answers for each in answer.transaction_states],
+    )

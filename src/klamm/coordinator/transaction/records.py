@@ -1,0 +1,214 @@
+"""`__transaction_state` as bytes, in Kafka's formats.
+
+Key: version 0, transactional id. Value: version 0 under `transaction.version` 0, else version 1, which is
+flexible and has the other producer ids as tags. A tag with its default value is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct, error
+from typing import Final, NamedTuple, assert_never
+
+from klamm.coordinator.runtime.log import AppendRefusedError
+from klamm.coordinator.transaction.remembered import (
+    NO_EPOCH,
+    NO_PARTITIONS,
+    NO_PRODUCER_ID,
+    TransactionForgotten,
+    TransactionRecord,
+    TransactionStored,
+)
+from klamm.coordinator.transaction.states import State
+from klamm.protocol.codec.encoding import uvarint
+from klamm.protocol.errors import DecodeError, ErrorCode
+from klamm.protocol.primitives import Reader, Writer
+from klamm.protocol.types import TopicPartition
+from klamm.records.record import Record, encode_batch
+
+KEY_VERSION: Final = 0
+HIGHEST_VALUE_VERSION: Final = 1
+
+_HEAD: Final = Struct(">hqhib")  # version, producer id, epoch, timeout, state
+_TIMES: Final = Struct(">qq")
+_INT16: Final = Struct(">h")
+_INT64: Final = Struct(">q")
+_PREVIOUS_ID_TAG, _NEXT_ID_TAG, _CLIENT_VERSION_TAG, _NEXT_EPOCH_TAG = range(4)
+_SMALLEST_TOPIC_BYTES: Final = 3
+
+
+class UnknownKey(NamedTuple):
+    """A record of a kind that this version does not know."""
+
+    version: int
+
+
+# --- writing -----------------------------------------------------------------------------------------
+
+
+def encode_records(records: Sequence[TransactionRecord], timestamp_ms: int, *, is_flexible: bool) -> bytes:
+    """Records as one batch. Raises AppendRefusedError when the format has no room for one of them."""
+    try:
+        encoded = [
+            Record(offset, timestamp_ms, *encode_record(record, is_flexible=is_flexible))
+            for offset, record in enumerate(records)
+        ]
+    except (error, OverflowError, UnicodeEncodeError) as fault:
+        raise AppendRefusedError(ErrorCode.message_too_large, f"encoding failed: {fault}") from fault
+    return encode_batch(encoded)
+
+
+def encode_record(record: TransactionRecord, *, is_flexible: bool) -> tuple[bytes, bytes | None]:
+    """Key and value of one record; None is a tombstone."""
+    match record:
+        case TransactionForgotten():
+            return encode_key(record.transactional_id), None
+        case TransactionStored():
+            return encode_key(record.transactional_id), encode_value(record, is_flexible=is_flexible)
+        case _:
+            assert_never(record)
+
+
+def encode_key(transactional_id: str) -> bytes:
+    raw = transactional_id.encode()
+    return _INT16.pack(KEY_VERSION) + _INT16.pack(len(raw)) + raw
+
+
+def encode_value(stored: TransactionStored, *, is_flexible: bool) -> bytes:
+    """Version 1 if `is_flexible`, else version 0, which has no tags."""
+    head = _HEAD.pack(
+        int(is_flexible),
+        stored.producer_id,
+        stored.producer_epoch,
+        stored.timeout_ms,
+        stored.state,
+    )
+    times = _TIMES.pack(stored.updated_timestamp_ms, stored.started_timestamp_ms)
+    topics = None if stored.state is State.EMPTY else _by_topic(stored.partitions)
+    if not is_flexible:
+        return head + _encode_topics(topics) + times
+    return head + _encode_compact_topics(topics) + times + _encode_tags(stored)
+
+
+def _by_topic(partitions: frozenset[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        topics.setdefault(topic, []).append(partition)
+    return topics
+
+
+def _encode_topics(topics: dict[str, list[int]] | None) -> bytes:
+    if topics is None:
+        return b"\xff\xff\xff\xff"
+    writer = Writer().int32(len(topics))
+    for topic, numbers in topics.items():
+        raw = topic.encode()
+        writer.int16(len(raw)).raw(raw).int32(len(numbers))
+        writer.raw(Struct(f">{len(numbers)}i").pack(*numbers))
+    return writer.getvalue()
+
+
+def _encode_compact_topics(topics: dict[str, list[int]] | None) -> bytes:
+    if topics is None:
+        return b"\x00"
+    parts = [uvarint(len(topics) + 1)]
+    for topic, numbers in topics.items():
+        raw = topic.encode()
+        parts += (
+            uvarint(len(raw) + 1),
+            raw,
+            uvarint(len(numbers) + 1),
+            Struct(f">{len(numbers)}i").pack(*numbers),
+            b"\x00",
+        )
+    return b"".join(parts)
+
+
+def _encode_tags(stored: TransactionStored) -> bytes:
+    tags: list[tuple[int, bytes]] = []
+    if stored.previous_producer_id != NO_PRODUCER_ID:
+        tags.append((_PREVIOUS_ID_TAG, _INT64.pack(stored.previous_producer_id)))
+    if stored.next_producer_id != NO_PRODUCER_ID:
+        tags.append((_NEXT_ID_TAG, _INT64.pack(stored.next_producer_id)))
+    if stored.client_version != 0:
+        tags.append((_CLIENT_VERSION_TAG, _INT16.pack(stored.client_version)))
+    if stored.next_producer_epoch != NO_EPOCH:
+        tags.append((_NEXT_EPOCH_TAG, _INT16.pack(stored.next_producer_epoch)))
+    return bytes((len(tags),)) + b"".join(bytes((tag, len(raw))) + raw for tag, raw in tags)
+
+
+# --- reading -----------------------------------------------------------------------------------------
+
+
+def decode_record(key: bytes | None, value: bytes | None) -> TransactionRecord | UnknownKey:
+    """One record. Raises DecodeError."""
+    if key is None:
+        raise DecodeError("record without a key")
+    reader = Reader(key)
+    version = reader.int16()
+    if version != KEY_VERSION:
+        return UnknownKey(version)
+    transactional_id = reader.string()
+    if value is None:
+        return TransactionForgotten(transactional_id)
+    return decode_value(transactional_id, value)
+
+
+def decode_value(transactional_id: str, value: bytes) -> TransactionStored:
+    """A value of either version. Raises DecodeError, also for a newer one: its meaning cannot be guessed."""
+    reader = Reader(value)
+    version = reader.int16()
+    if not 0 <= version <= HIGHEST_VALUE_VERSION:
+        raise DecodeError(
+            f"value of {transactional_id!r} has version {version}; known are 0 to {HIGHEST_VALUE_VERSION}"
+        )
+    is_flexible = version >= 1
+    producer_id, producer_epoch = reader.int64(), reader.int16()
+    timeout_ms, status = reader.int32(), reader.int8()
+    try:
+        state = State(status)
+    except ValueError as fault:
+        raise DecodeError(f"value of {transactional_id!r} has unknown state {status}") from fault
+    partitions = _decode_topics(reader, is_flexible=is_flexible)
+    updated_timestamp_ms, started_timestamp_ms = reader.int64(), reader.int64()
+    tags = reader.tags() if is_flexible else {}
+    return TransactionStored(
+        transactional_id,
+        producer_id,
+        producer_epoch,
+        timeout_ms,
+        state,
+        partitions,
+        updated_timestamp_ms,
+        started_timestamp_ms,
+        _tag(tags, _PREVIOUS_ID_TAG, _INT64, NO_PRODUCER_ID),
+        _tag(tags, _NEXT_ID_TAG, _INT64, NO_PRODUCER_ID),
+        _tag(tags, _CLIENT_VERSION_TAG, _INT16, 0),
+        _tag(tags, _NEXT_EPOCH_TAG, _INT16, NO_EPOCH),
+    )
+
+
+def _decode_topics(reader: Reader, *, is_flexible: bool) -> frozenset[TopicPartition]:
+    count = reader.uvarint() - 1 if is_flexible else reader.int32()
+    if count == -1:
+        return NO_PARTITIONS
+    if count < 0 or count > reader.remaining // _SMALLEST_TOPIC_BYTES:
+        raise DecodeError(f"{count} topics in {reader.remaining} bytes")
+    partitions: set[TopicPartition] = set()
+    for _ in range(count):
+        topic = reader.compact_string() if is_flexible else reader.string()
+        length = reader.compact_array_length(4) if is_flexible else reader.array_length(4)
+        partitions.update([TopicPartition(topic, reader.int32()) for _ in range(length)])
+        if is_flexible:
+            reader.tags()
+    return frozenset(partitions) if partitions else NO_PARTITIONS
+
+
+def _tag(tags: dict[int, bytes], tag: int, kind: Struct, default: int) -> int:
+    raw = tags.get(tag)
+    if raw is None:
+        return default
+    if len(raw) != kind.size:
+        raise DecodeError(f"tag {tag} has {len(raw)} bytes, expected {kind.size}")
+    value: int = kind.unpack(raw)[0]
+    return value

@@ -1,0 +1,30 @@
+"""Requests as shards see them where the message on the wire has another shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.types import TopicPartition
+
+
+class PartitionErrors(NamedTuple):
+    """What AddPartitions answers: an error code for each partition that was asked for."""
+
+    errors: dict[TopicPartition, ErrorCode]
+
+
+@dataclass(slots=True, kw_only=True)
+class AddPartitions:
+    """Add partitions to a transaction, or with `is_verify_only` ask whether they are part of it.
+
+    AddPartitionsToTxn, AddOffsetsToTxn, and what the broker asks for a Produce or a TxnOffsetCommit.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: frozenset[TopicPartition] = field(default_factory=frozenset)
+    is_verify_only: bool = False
+    client_version: int = 0  # 2 when a Produce or TxnOffsetCommit adds its partitions itself

@@ -1,0 +1,182 @@
+"""The transactional ids of one shard: what the log remembers of them, and what a restart forgets.
+
+Each half has one door: `replay` for records, `apply` for notes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias, assert_never
+
+from klamm.coordinator.runtime.outcome import Context, Outcome
+from klamm.coordinator.runtime.timers import Timer
+from klamm.coordinator.transaction.config import TransactionConfig
+from klamm.coordinator.transaction.remembered import (
+    EPOCH_BUMP_VERSION,
+    NO_EPOCH,
+    TransactionForgotten,
+    TransactionRecord,
+    TransactionStored,
+)
+from klamm.coordinator.transaction.signals import ExpiryDue, TimeoutsDue
+from klamm.coordinator.transaction.states import PREPARED, State
+from klamm.protocol.types import TopicPartition
+
+
+class Client(NamedTuple):
+    """Where a request came from."""
+
+    client_id: str
+    client_host: str
+
+
+class Parked(NamedTuple):
+    """A request or signal that waits for a new producer id."""
+
+    request: object
+    token: object
+    client: Client
+
+
+@dataclass(slots=True)
+class Transaction:
+    """One transactional id."""
+
+    stored: TransactionStored
+    stored_until: int  # the offset after its record
+    last_epoch: int = NO_EPOCH  # the client's epoch before the last bump, if that client may ask for it again
+    owner: Client | None = None  # the client that has the current identity; unknown after a restart
+    missing: set[TopicPartition] | None = None  # partitions without a marker, while it is prepared
+
+
+@dataclass(slots=True)
+class TransactionState:
+    """All transactional ids of one shard."""
+
+    config: TransactionConfig = field(default_factory=TransactionConfig)
+    version: Callable[[], int] = lambda: EPOCH_BUMP_VERSION  # the finalized level of `transaction.version`
+    transactions: dict[str, Transaction] = field(default_factory=dict)
+    ongoing: dict[str, None] = field(default_factory=dict)  # ids with an open transaction
+    parked: dict[str, Parked] = field(default_factory=dict)
+    timeout_timer: Timer = field(default_factory=lambda: Timer(TimeoutsDue()))
+    expiry_timer: Timer = field(default_factory=lambda: Timer(ExpiryDue()))
+    expiry_queue: tuple[str, ...] = ()  # ids that the current expiry pass has not visited
+
+    def remembered(self) -> dict[str, TransactionStored]:
+        """What the log says of every id: two states are the same when this is."""
+        return {name: transaction.stored for name, transaction in self.transactions.items()}
+
+
+# --- records -----------------------------------------------------------------------------------------
+
+
+def replay_all(state: TransactionState, records: Sequence[TransactionRecord], offset: int) -> None:
+    """Apply the records of one batch, the first of which is at this offset."""
+    for record in records:
+        replay(state, record, offset)
+        offset += 1
+
+
+def replay(state: TransactionState, record: TransactionRecord, offset: int) -> None:
+    """Apply one record at this offset. Nothing else changes what the log remembers."""
+    match record:
+        case TransactionStored():
+            transactional_id = record.transactional_id
+            transaction = state.transactions.get(transactional_id)
+            if transaction is None:
+                transaction = state.transactions[transactional_id] = Transaction(record, offset + 1)
+            else:
+                transaction.stored = record
+                transaction.stored_until = offset + 1
+            transaction.missing = set(record.partitions) if record.state in PREPARED else None
+            if record.state is State.ONGOING:
+                state.ongoing[transactional_id] = None
+            else:
+                state.ongoing.pop(transactional_id, None)
+        case TransactionForgotten():
+            state.transactions.pop(record.transactional_id, None)
+            state.ongoing.pop(record.transactional_id, None)
+        case _:
+            assert_never(record)
+
+
+# --- notes -------------------------------------------------------------------------------------------
+
+
+class IdentityGiven(NamedTuple):
+    """A client was given the current identity, and its former epoch if it had one."""
+
+    transactional_id: str
+    last_epoch: int
+    owner: Client
+
+
+class EpochBumped(NamedTuple):
+    """The epoch rose without InitProducerId; the client had this one before."""
+
+    transactional_id: str
+    last_epoch: int
+
+
+class MarkersNoted(NamedTuple):
+    """Partitions that need no marker any more."""
+
+    transactional_id: str
+    partitions: frozenset[TopicPartition]
+
+
+class RequestParked(NamedTuple):
+    """A request waits for a new producer id."""
+
+    transactional_id: str
+    parked: Parked
+
+
+class RequestUnparked(NamedTuple):
+    """It waits no more."""
+
+    transactional_id: str
+
+
+class ExpiryQueued(NamedTuple):
+    """What the current expiry pass has not visited."""
+
+    queue: tuple[str, ...]
+
+
+Note: TypeAlias = IdentityGiven | EpochBumped | MarkersNoted | RequestParked | RequestUnparked | ExpiryQueued
+TransactionOutcome: TypeAlias = Outcome[TransactionRecord, Note]
+
+
+def apply(state: TransactionState, note: Note) -> None:
+    """Apply one note. Nothing else changes what a restart forgets."""
+    match note:
+        case IdentityGiven():
+            transaction = state.transactions[note.transactional_id]
+            transaction.last_epoch = note.last_epoch
+            transaction.owner = note.owner
+        case EpochBumped():
+            state.transactions[note.transactional_id].last_epoch = note.last_epoch
+        case MarkersNoted():
+            missing = state.transactions[note.transactional_id].missing
+            if missing is not None:
+                missing -= note.partitions
+        case RequestParked():
+            state.parked[note.transactional_id] = note.parked
+        case RequestUnparked():
+            state.parked.pop(note.transactional_id, None)
+        case ExpiryQueued():
+            state.expiry_queue = note.queue
+        case _:
+            assert_never(note)
+
+
+# --- outcomes ----------------------------------------------------------------------------------------
+
+
+def reply(context: Context, response: object, seen: Transaction | None = None) -> TransactionOutcome:
+    """Only a response; it waits until the record of the id that it speaks of is durable."""
+    return Outcome(
+        replies=((context.token, response),), seen_offset=None if seen is None else seen.stored_until
+    )

@@ -1,0 +1,107 @@
+"""AddPartitionsToTxn as shards see it and as it is on the wire; errors that older clients do not know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from klamm.coordinator.transaction.requests import AddPartitions, PartitionErrors
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+from klamm.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+)
+from klamm.protocol.messages.end_txn import EndTxnResponse
+from klamm.protocol.messages.init_producer_id import InitProducerIdResponse
+from klamm.protocol.types import TopicPartition
+
+Answer = TypeVar("Answer", InitProducerIdResponse, EndTxnResponse, AddOffsetsToTxnResponse)
+
+
+def partitions_of(topics: Iterable[AddPartitionsToTxnTopic]) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(topic.name, number) for topic in topics for number in topic.partitions)
+
+
+def add_partitions_parts(request: AddPartitionsToTxnRequest, *, client_version: int) -> list[AddPartitions]:
+    """The transactions of a request from a broker; it verifies for an older producer, else it adds."""
+    return [
+        AddPartitions(
+            transactional_id=each.transactional_id,
+            producer_id=each.producer_id,
+            producer_epoch=each.producer_epoch,
+            partitions=partitions_of(each.topics),
+            is_verify_only=each.verify_only,
+            client_version=0 if each.verify_only else client_version,
+        )
+        for each in request.transactions
+    ]
+
+
+def missing_partitions(
+    request: AddPartitions, has_partition: Callable[[TopicPartition], bool]
+) -> PartitionErrors | None:
+    """If a partition does not exist none is added, and the response says which; None if all exist."""
+    missing = [partition for partition in request.partitions if not has_partition(partition)]
+    if not missing:
+        return None
+    errors = dict.fromkeys(request.partitions, ErrorCode.operation_not_attempted)
+    errors.update(dict.fromkeys(missing, ErrorCode.unknown_topic_or_partition))
+    return PartitionErrors(errors)
+
+
+def added_response(
+    request: AddPartitionsToTxnRequest, response: PartitionErrors
+) -> AddPartitionsToTxnResponse:
+    """The response to one producer."""
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=_topic_results(request, request.v3_and_below_topics, response)
+    )
+
+
+def batch_response(
+    request: AddPartitionsToTxnRequest, answers: Sequence[PartitionErrors]
+) -> AddPartitionsToTxnResponse:
+    """The response to a broker."""
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=[
+            AddPartitionsToTxnResult(each.transactional_id, _topic_results(request, each.topics, answer))
+            for each, answer in zip(request.transactions, answers, strict=True)
+        ]
+    )
+
+
+def _topic_results(
+    request: AddPartitionsToTxnRequest, topics: Iterable[AddPartitionsToTxnTopic], response: PartitionErrors
+) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            topic.name,
+            [
+                AddPartitionsToTxnPartitionResult(
+                    number, _known_error(request, response.errors[TopicPartition(topic.name, number)])
+                )
+                for number in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+
+
+def _known_error(request: AddPartitionsToTxnRequest, error_code: ErrorCode) -> ErrorCode:
+    if error_code is ErrorCode.producer_fenced and not request.knows_producer_fenced:
+        return ErrorCode.invalid_producer_epoch
+    if error_code is ErrorCode.transaction_abortable and not request.knows_transaction_abortable:
+        return ErrorCode.invalid_txn_state
+    return error_code
+
+
+def as_older_client_knows(response: Answer) -> Answer:
+    """Clients before PRODUCER_FENCED take INVALID_PRODUCER_EPOCH for it."""
+    if response.error_code == ErrorCode.producer_fenced:
+        response.error_code = ErrorCode.invalid_producer_epoch
+    return response
