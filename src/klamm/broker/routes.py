@@ -61,6 +61,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(ApiKey.INIT_PRODUCER_ID, 0, 5, "init_producer_id"),
     Route(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, "offset_for_leader_epoch"),
     Route(ApiKey.WRITE_TXN_MARKERS, 1, 2, "write_txn_markers"),
+    Route(ApiKey.TXN_OFFSET_COMMIT, 0, 5, "txn_offset_commit"),
     Route(ApiKey.DESCRIBE_CONFIGS, 1, 4, "describe_configs"),
     Route(ApiKey.ALTER_CONFIGS, 0, 2, "alter_configs"),
     Route(ApiKey.DESCRIBE_LOG_DIRS, 1, 4, "describe_log_dirs"),

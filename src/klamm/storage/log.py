@@ -155,7 +155,9 @@ class PartitionLog(Protocol):
         ...
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool: ...
-    def begin_verification(self, header: BatchHeader, *, begins_at_zero: bool) -> int:
+    def begin_verification(
+        self, producer_id: int, producer_epoch: int, sequence: int, *, begins_at_zero: bool
+    ) -> int:
         """A batch would begin a transaction here: the guard to append it with, once that is confirmed.
 
         Whoever asks for a guard gives it back with `end_verification`. A marker makes it worthless.

@@ -219,14 +219,13 @@ class ProducerState:
         entry = self._entries.get(producer_id)
         return entry is not None and entry.has_open(producer_epoch)
 
-    def begin_verification(self, header: BatchHeader, *, begins_at_zero: bool) -> int:
+    def begin_verification(self, producer_id: int, epoch: int, sequence: int, *, begins_at_zero: bool) -> int:
         """The guard that the batch must be appended with once the coordinator has confirmed it."""
-        verification = self._verifications.get(header.producer_id)
-        epoch, sequence = header.producer_epoch, header.base_sequence
+        verification = self._verifications.get(producer_id)
         if verification is None:
             self._last_guard += 1
             verification = _Verification(self._last_guard, epoch, sequence, begins_at_zero)
-            self._verifications[header.producer_id] = verification
+            self._verifications[producer_id] = verification
         elif epoch > verification.epoch:
             verification.epoch, verification.lowest_sequence = epoch, sequence
         elif epoch == verification.epoch:

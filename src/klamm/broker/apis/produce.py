@@ -117,9 +117,14 @@ async def _verify_and_append(
     for item in unverified:
         assert item.partition is not None
         assert item.header is not None
-        log = item.partition.log
-        item.guard = log.begin_verification(item.header, begins_at_zero=request.adds_partitions)
-        begun.append((item, log, item.header, item.guard))
+        log, header = item.partition.log, item.header
+        item.guard = log.begin_verification(
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            begins_at_zero=request.adds_partitions,
+        )
+        begun.append((item, log, header, item.guard))
     try:
         error_codes = await verified(
             services,

@@ -215,8 +215,12 @@ class SegmentLog(ReadableLog):
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         return self._producers.has_open_transaction(producer_id, producer_epoch)
 
-    def begin_verification(self, header: BatchHeader, *, begins_at_zero: bool) -> int:
-        return self._producers.begin_verification(header, begins_at_zero=begins_at_zero)
+    def begin_verification(
+        self, producer_id: int, producer_epoch: int, sequence: int, *, begins_at_zero: bool
+    ) -> int:
+        return self._producers.begin_verification(
+            producer_id, producer_epoch, sequence, begins_at_zero=begins_at_zero
+        )
 
     def is_verified(self, producer_id: int, guard: int) -> bool:
         return self._producers.is_verified(producer_id, guard)

@@ -1,0 +1,62 @@
+"""TxnOffsetCommit: offsets that a group's transaction commits.
+
+To the transaction, the group is one more partition: that of `__consumer_offsets` in which the group lives.
+The first commit of a transaction is verified with the transaction coordinator, as the first batch of any
+partition is.
+"""
+
+from __future__ import annotations
+
+from klamm.broker.cluster.topic_names import OFFSETS_TOPIC
+from klamm.broker.net.context import Answer, Promise, RequestContext
+from klamm.broker.partitions.verification import kept, verified
+from klamm.broker.services import Services
+from klamm.protocol.errors import NO_ERROR, ErrorCode
+from klamm.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from klamm.protocol.types import TopicPartition
+from klamm.storage.log import PartitionLog
+
+
+def handle(
+    services: Services, context: RequestContext, request: TxnOffsetCommitRequest
+) -> Answer[TxnOffsetCommitResponse]:
+    """The group coordinator's answer, once the transaction is known to include the group."""
+    groups = services.groups
+    refusal = groups.coordinator.txn_commit_refusal(request)
+    if refusal is not None:
+        return refusal
+    partition = services.partitions.get(OFFSETS_TOPIC, groups.coordinator.partition_for(request.group_id))
+    assert partition is not None  # a shard that is served has one
+    log = partition.log
+    is_checked = services.config.transaction_partition_verification_enable or request.adds_offsets
+    if not is_checked or log.has_open_transaction(request.producer_id, request.producer_epoch):
+        return groups.ask(request, context)
+    return _verify_and_commit(services, context, request, log, partition.name)
+
+
+async def _verify_and_commit(
+    services: Services,
+    context: RequestContext,
+    request: TxnOffsetCommitRequest,
+    log: PartitionLog,
+    name: TopicPartition,
+) -> TxnOffsetCommitResponse:
+    producer = (request.producer_id, request.producer_epoch)
+    guard = log.begin_verification(*producer, 0, begins_at_zero=request.adds_offsets)
+    try:
+        error_codes = await verified(
+            services, request.transactional_id, producer, [name], add=request.adds_offsets, retry=False
+        )
+        error_code = error_codes.get(name, NO_ERROR)
+        if error_code is NO_ERROR and not (
+            log.is_verified(request.producer_id, guard) or log.has_open_transaction(*producer)
+        ):
+            error_code = ErrorCode.invalid_txn_state  # a marker came first
+        if error_code is not NO_ERROR:
+            refusal = services.groups.coordinator.txn_commit_refusal(request, error_code)
+            assert refusal is not None
+            return refusal
+        answer = services.groups.ask(request, context)
+    finally:
+        log.end_verification(request.producer_id, guard)
+    return await kept(services.loop, answer) if isinstance(answer, Promise) else answer
