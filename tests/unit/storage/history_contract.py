@@ -233,6 +233,7 @@ class HistoryContract(EngineContract):
     def test_a_log_that_was_closed_comes_back_as_it_was(
         self, store: LogStore, open_log: Callable[..., PartitionLog]
     ) -> None:
+        # scenarios 16, 19 and 89 of transactions: another leadership finds the same producers
         log = open_log(TopicConfig(segment_bytes=1024))
         for n in range(40):
             append(log, a_batch(2, producer_id=A, producer_epoch=0, sequence=2 * n))

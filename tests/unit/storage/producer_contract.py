@@ -31,6 +31,7 @@ class ProducerContract(EngineContract):
     """Sequences, epochs, open transactions and their markers."""
 
     def test_sequences_go_on_and_a_repeat_is_found_without_being_written(self, log: PartitionLog) -> None:
+        # scenarios 1, 2 of transactions
         first = append(log, a_batch(3, producer_id=A, producer_epoch=0, sequence=0))
         second = append(log, a_batch(2, producer_id=A, producer_epoch=0, sequence=3))
         repeat = append(log, a_batch(2, producer_id=A, producer_epoch=0, sequence=3))
@@ -39,6 +40,7 @@ class ProducerContract(EngineContract):
         assert log.log_end_offset == 5
 
     def test_five_batches_are_remembered_and_not_six(self, log: PartitionLog) -> None:
+        # scenarios 3, 4 of transactions
         batches = [a_batch(2, producer_id=A, producer_epoch=0, sequence=2 * n) for n in range(6)]
         for batch in batches[:5]:
             append(log, batch)
@@ -57,6 +59,7 @@ class ProducerContract(EngineContract):
     def test_what_is_neither_next_nor_an_exact_repeat_is_out_of_order(
         self, log: PartitionLog, count: int, sequence: int
     ) -> None:
+        # scenarios 5, 6 of transactions
         append(log, a_batch(3, producer_id=A, producer_epoch=0, sequence=0))
         with pytest.raises(LogError) as refused:
             append(log, a_batch(count, producer_id=A, producer_epoch=0, sequence=sequence))
@@ -65,6 +68,7 @@ class ProducerContract(EngineContract):
         append(log, a_batch(1, producer_id=A, producer_epoch=0, sequence=3))
 
     def test_sequences_wrap_to_zero(self, log: PartitionLog) -> None:
+        # scenarios 7, 8 of transactions
         append(log, a_batch(1, producer_id=A, producer_epoch=0, sequence=MAX_SEQUENCE))
         with pytest.raises(LogError):
             append(log, a_batch(1, producer_id=A, producer_epoch=0, sequence=1))
@@ -76,6 +80,7 @@ class ProducerContract(EngineContract):
         append(log, a_batch(1, producer_id=B, producer_epoch=0, sequence=2))
 
     def test_epochs_fence_the_older_and_begin_at_zero(self, log: PartitionLog) -> None:
+        # scenarios 9, 10 of transactions
         append(log, a_batch(1, producer_id=A, producer_epoch=3, sequence=0))
         for epoch, sequence, expected in [
             (2, 1, ErrorCode.invalid_producer_epoch),
@@ -90,12 +95,15 @@ class ProducerContract(EngineContract):
         assert refused.value.error_code is ErrorCode.invalid_producer_epoch, "the window went with its epoch"
 
     def test_a_producer_never_seen_may_begin_anywhere(self, log: PartitionLog) -> None:
+        # scenario 11 of transactions
         assert append(log, a_batch(1, producer_id=A, producer_epoch=9, sequence=17)).base_offset == 0
 
     def test_equal_content_is_two_records(self, log: PartitionLog) -> None:
+        # scenario 21 of transactions
         assert [append(log, a_batch()).base_offset, append(log, a_batch()).base_offset] == [0, 1]
 
     def test_a_silent_producer_is_forgotten_but_not_within_a_transaction(self, log: PartitionLog) -> None:
+        # scenarios 12, 13 of transactions
         append(log, a_batch(1, producer_id=A, producer_epoch=0, sequence=0))
         append(log, a_batch(1, producer_id=B, producer_epoch=0, sequence=0, transactional=True))
         assert log.expire_producers(T + 999, 1000) == 0
@@ -124,6 +132,7 @@ class ProducerContract(EngineContract):
     def test_an_open_transaction_holds_the_stable_offset_until_its_marker_counts(
         self, log: PartitionLog
     ) -> None:
+        # scenarios 64, 65, 71 of transactions
         append(log)
         append(log, a_batch(3, producer_id=A, producer_epoch=0, sequence=0, transactional=True))
         append(log)
@@ -137,6 +146,7 @@ class ProducerContract(EngineContract):
         assert log.aborted_transactions(0, 6) == []
 
     def test_interleaved_transactions_hold_at_the_oldest_open_one(self, log: PartitionLog) -> None:
+        # scenarios 67, 69 of transactions
         append(log, a_batch(2, producer_id=A, producer_epoch=0, sequence=0, transactional=True))
         append(log, a_batch(2, producer_id=B, producer_epoch=0, sequence=0, transactional=True))
         append(log, a_batch(2, producer_id=A, producer_epoch=0, sequence=2, transactional=True))
@@ -153,6 +163,7 @@ class ProducerContract(EngineContract):
     def test_an_abort_in_a_later_segment_is_found_from_the_first(
         self, open_log: Callable[..., PartitionLog]
     ) -> None:
+        # scenario 70 of transactions
         log = open_log(TopicConfig(segment_bytes=1024))
         sequence = 0
         append(log, a_batch(1, producer_id=A, producer_epoch=0, sequence=0, transactional=True))
@@ -164,12 +175,14 @@ class ProducerContract(EngineContract):
         assert log.aborted_transactions(0, log.last_stable_offset) == [AbortedTransaction(A, 0)]
 
     def test_inside_its_transaction_a_producer_sends_nothing_else(self, log: PartitionLog) -> None:
+        # scenario 63 of transactions
         append(log, a_batch(1, producer_id=A, producer_epoch=0, sequence=0, transactional=True))
         with pytest.raises(LogError) as refused:
             append(log, a_batch(1, producer_id=A, producer_epoch=0, sequence=1))
         assert refused.value.error_code is ErrorCode.invalid_txn_state
 
     def test_markers_fence_by_producer_and_coordinator_epoch(self, log: PartitionLog) -> None:
+        # scenario 86 of transactions
         append_marker(log, ControlType.ABORT, producer_id=A, producer_epoch=5, coordinator_epoch=2)
         assert log.producers()[0].producer_epoch == 5, "known from the marker alone"
         for epoch, coordinator_epoch, expected in [

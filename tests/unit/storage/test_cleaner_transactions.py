@@ -23,6 +23,7 @@ def cleaned_again(world: World, after_ms: int) -> None:
 
 
 def test_nothing_at_or_above_an_open_transaction_is_cleaned() -> None:
+    # scenario 92 of transactions
     world = World()
     world.append((b"a", b"1"))
     world.append((b"a", b"2"))
@@ -40,6 +41,7 @@ def test_nothing_at_or_above_an_open_transaction_is_cleaned() -> None:
 
 
 def test_aborted_data_goes_and_supersedes_nothing() -> None:
+    # scenario 91 of transactions
     world = World()
     world.append((b"a", b"good"))
     world.append((b"a", b"bad"), producer_id=1, transactional=True)
@@ -88,6 +90,7 @@ def test_a_commit_marker_stays_while_its_data_does() -> None:
 
 
 def test_a_commit_marker_goes_after_its_data() -> None:
+    # scenario 93 of transactions
     world = World()
     world.append((b"a", b"1"), producer_id=1, transactional=True)
     world.end(1, commit=True)
@@ -102,6 +105,7 @@ def test_a_commit_marker_goes_after_its_data() -> None:
 
 
 def test_the_epoch_that_only_a_marker_tells_survives() -> None:
+    # scenario 93 of transactions
     # Given a producer of which the log knows nothing but a marker with a newer epoch
     world = World()
     world.append((b"a", b"1"), producer_id=1, transactional=True)

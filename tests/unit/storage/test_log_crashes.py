@@ -175,6 +175,7 @@ def test_a_checkpoint_that_was_held_up_replaces_none_that_came_later() -> None:
 @pytest.mark.parametrize("kind", [ControlType.COMMIT, ControlType.ABORT])
 @pytest.mark.parametrize("seed", range(5))
 def test_a_marker_that_counted_still_counts_after_a_crash(seed: int, kind: ControlType) -> None:
+    # scenario 90 of transactions
     world = World(seed)
     log = world.start()
     append(log, a_batch(2, producer_id=A, producer_epoch=0, sequence=0, transactional=True))

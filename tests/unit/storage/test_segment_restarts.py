@@ -65,6 +65,7 @@ def test_a_clean_restart_scans_nothing_and_starts_a_new_epoch_at_the_end(
 
 @pytest.mark.parametrize("tail", [b"\0" * 100, b"\x17" * 61, b"\xff" * 3000, b"half"], ids=repr)
 def test_a_torn_tail_is_cut_to_the_last_whole_batch(machine: Machine, tail: bytes) -> None:
+    # scenario 17 of transactions
     log = machine.open()
     fill(log)
     sync(log)
@@ -181,6 +182,7 @@ def test_a_checkpoint_cut_short_costs_a_scan_and_no_data(machine: Machine) -> No
 
 
 def test_damaged_snapshots_are_passed_over(machine: Machine) -> None:
+    # scenario 18 of transactions
     log = machine.open()
     fill(log)
     sync(log)

@@ -151,6 +151,7 @@ LOOKED_AT = {
 
 @pytest.mark.parametrize("shape", BAD_SHAPES)
 def test_what_is_no_good_batch_is_refused(jar: Jar, client: JarClient, shape: str) -> None:
+    # scenarios 14, 15 of transactions
     make, error_code = BAD_SHAPES[shape]
     records = make(jar)
     answer = produce_one(client, a_produce(jar, batches={("t", 0): records}))
@@ -343,6 +344,7 @@ def test_acks_1_do_not_wait_for_the_disk_and_nobody_reads_what_is_not_on_it(
 def test_a_flush_slower_than_the_timeout_is_late_and_the_retry_a_duplicate(
     jar: Jar, client: JarClient
 ) -> None:
+    # scenario 20 of transactions: the disk is the replica
     jar.disk.delay_ms = 500
     batch = a_batch(jar, producer_id=7)
     client.send(ApiKey.PRODUCE, 9, a_produce(jar, batch, timeout_ms=100))
