@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from klamm.coordinator.group.classic.draft import Draft
-from klamm.coordinator.group.classic.membership import ClassicMembership, Member, classic_of
+from klamm.coordinator.group.classic.membership import ClassicMembership, Member, Trigger, classic_of
 from klamm.coordinator.group.classic.notes import MembersRemoved, PendingForgotten
 from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.classic.rebalance import prepare_rebalance, triggered_by
@@ -17,7 +17,7 @@ from klamm.coordinator.group.events import Cause
 from klamm.coordinator.group.outcomes import GroupOutcome, reply
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
@@ -53,7 +53,9 @@ def leave_group(state: GroupState, request: LeaveGroupRequest, context: Context)
             forgotten.add(member_id)
             draft.notes.append(PendingForgotten(request.group_id, member_id))
             draft.timers.append((live.pending[member_id], None))
-    if trigger is not None:
+            if live.phase is not Phase.EMPTY:  # as in Kafka, although it was no member yet
+                trigger = trigger or _left_unused(member_id, leaver, context)
+    if removed:
         draft.notes.append(MembersRemoved(request.group_id, tuple(removed)))
     if trigger is not None and live.phase is not Phase.PREPARING:
         staying = [member for member in live.members.values() if member.member_id not in removed]
@@ -89,14 +91,25 @@ def _leave(
         if not member_id or member_id in removed:
             return ErrorCode.unknown_member_id, ""
         return ErrorCode.none, member_id
-    if member_id in removed or member_id in forgotten:
-        return ErrorCode.unknown_member_id, ""
-    if member_id in live.pending:
+    if member_id in live.pending and member_id not in forgotten:
         return ErrorCode.none, member_id
     if instance_member_id in removed:
         return ErrorCode.unknown_member_id, ""  # the instance went before, in this request
+    # The instance is checked first: an id that went before is fenced by an instance of another member.
     error_code = live.member_error(member_id, instance_id)
-    return error_code, "" if error_code is not ErrorCode.none else member_id
+    if error_code is NO_ERROR and member_id in removed:
+        error_code = ErrorCode.unknown_member_id
+    return error_code, "" if error_code is not NO_ERROR else member_id
+
+
+def _left_unused(member_id: str, leaver: MemberIdentity, context: Context) -> Trigger:
+    return Trigger(
+        cause=Cause.MEMBER_LEFT,
+        member_id=member_id,
+        client_id=context.client_id,
+        client_host=context.client_host,
+        reason=leaver.reason or "",
+    )
 
 
 def _response(

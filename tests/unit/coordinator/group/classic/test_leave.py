@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from klamm.coordinator.group.classic.phases import Phase
-from klamm.coordinator.group.events import MemberRemoved, RebalanceStarted
+from klamm.coordinator.group.events import Cause, MemberRemoved, RebalanceStarted
 from klamm.coordinator.group.remembered import GroupRegistered
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -79,6 +81,35 @@ def test_nobody_leaves_twice_in_one_request() -> None:
     response = world.leave(first_id, first_id, ("", "a"), pending_id, pending_id, ("", None))
     unknown = ErrorCode.unknown_member_id
     assert [answer.error_code for answer in response.members] == [0, unknown, unknown, 0, unknown, unknown]
+
+
+def test_an_id_that_went_before_is_fenced_by_the_instance_of_another_member() -> None:
+    world = World()
+    first_id, second_id = world.statics("a", "b")
+    response = world.leave(first_id, (first_id, "b"), (first_id, "a"), (second_id, "a"), (second_id, "b"))
+    fenced, unknown = ErrorCode.fenced_instance_id, ErrorCode.unknown_member_id
+    assert [answer.error_code for answer in response.members] == [0, fenced, unknown, unknown, 0]
+
+
+@pytest.mark.parametrize("is_stable", [True, False])
+def test_an_id_that_is_given_back_makes_a_working_group_rebalance(is_stable: bool) -> None:
+    world = World()
+    (member_id,) = world.stable(1) if is_stable else world.joined(1)
+    pending_id = world.join(version=4).response.member_id
+    assert world.leave(pending_id).members[0].error_code == ErrorCode.none
+    assert world.phase() is Phase.PREPARING
+    assert world.heartbeat(member_id, 1) is ErrorCode.rebalance_in_progress
+    started = [event for event in world.events if isinstance(event, RebalanceStarted)][-1]
+    assert (started.cause, started.member_id) == (Cause.MEMBER_LEFT, pending_id)
+    assert world.join(member_id).response.generation_id == 2
+
+
+def test_an_id_that_is_given_back_leaves_an_empty_group_empty() -> None:
+    world = World()
+    world.commit()
+    pending_id = world.join(version=4).response.member_id
+    world.leave(pending_id)
+    assert world.phase() is Phase.EMPTY
 
 
 def test_an_id_that_was_only_handed_out_may_be_given_back() -> None:
