@@ -1,8 +1,13 @@
-"""Where klamm answers otherwise than Kafka on purpose: what it looks like, and why."""
+"""Where klamm answers otherwise than Kafka on purpose: one table for comparison and documentation.
+
+`docs/differences.md` is made from it (`python -m interop.differential.deliberate > docs/differences.md`, with
+`tests` on the path), so every difference that the comparison excuses is one that users can read about.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,69 +15,278 @@ from interop.differential.sides import CLOSED
 from interop.differential.world import Question
 from klamm.protocol.api import ApiKey
 
+Shows = Callable[[Question, str, Any, Any], bool]
 
-@dataclass(frozen=True, slots=True)
+ANOTHER_LEADER: Final = "The leader leaves, or the vote for an assignor is a tie"
+
+GROUPS: Final = "Consumer groups"
+OFFSETS: Final = "Committed offsets"
+TOPICS: Final = "Topics and records"
+CONFIG: Final = "Configuration"
+WIRE: Final = "Wire protocol"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deliberate:
-    """One row: it covers a difference at a path of an answer to an API."""
+    """One difference that is meant.
 
-    api_key: ApiKey
-    path: str  # how the path ends
-    ours: Callable[[Any], bool]
-    kafkas: Callable[[Any], bool]
+    Random traffic either sees it (`shows`), or is kept from it by a function that is named here, because
+    both brokers would go on differently afterwards (`kept_out_by`), or does not reach it.
+    """
+
+    area: str
+    case: str
+    klamm: str
+    kafka: str
     why: str
-
-    def covers(self, step: Question, path: str, ours: Any, kafkas: Any) -> bool:
-        return (
-            step.api_key == self.api_key
-            and path.endswith(self.path)
-            and self.ours(ours)
-            and self.kafkas(kafkas)
-        )
-
-
-def _is(*values: Any) -> Callable[[Any], bool]:
-    return lambda value: value in values
+    shows: Shows | None = None
+    kept_out_by: str | None = None  # module.function of this package
 
 
 def reason(step: Question, path: str, ours: Any, kafkas: Any) -> str | None:
-    """Why this difference is meant, if it is."""
-    if path.endswith("error_message") and ours == "something" and kafkas in ("null", "empty"):
-        return "klamm may explain more than Kafka does"
-    if step.frame_change is not None and ours == CLOSED and step.says in ("flipped", "client id"):
-        # Kafka takes a length below -1 for -1, a bool of 7 for true, and puts U+FFFD for bad UTF-8.
-        return "bytes that nobody meant are not guessed at"
+    """The case under which a difference is documented; None if it is not meant."""
     for row in DELIBERATE:
-        if row.covers(step, path, ours, kafkas):
-            return row.why
+        if row.shows is not None and row.shows(step, path, ours, kafkas):
+            return row.case
     return None
+
+
+def _at(api_key: ApiKey, path: str, ours: Sequence[Any], kafkas: Sequence[Any] | None = None) -> Shows:
+    """At a field of an answer: one of our values, where Kafka has one of its own, or any but nothing."""
+
+    def shows(step: Question, at: str, our: Any, their: Any) -> bool:
+        is_theirs = bool(their) if kafkas is None else their in kafkas
+        return step.api_key == api_key and at.endswith(path) and our in ours and is_theirs
+
+    return shows
+
+
+def _explains_more(step: Question, path: str, ours: Any, kafkas: Any) -> bool:
+    return path.endswith("error_message") and ours == "something" and kafkas in ("null", "empty")
+
+
+def _closes(step: Question, path: str, ours: Any, kafkas: Any) -> bool:
+    return step.frame_change is not None and ours == CLOSED and step.says in ("flipped", "client id")
 
 
 DELIBERATE: Final[tuple[Deliberate, ...]] = (
     Deliberate(
-        ApiKey.DESCRIBE_GROUPS,
-        "member_assignment",
-        _is(""),
-        bool,
-        "while a group rebalances nobody has an assignment",
+        area=GROUPS,
+        case="DescribeGroups while a group rebalances",
+        klamm="members have no assignment",
+        kafka="members have that of the last generation",
+        why="Nobody owns a partition while a group rebalances.",
+        shows=_at(ApiKey.DESCRIBE_GROUPS, "member_assignment", ("",)),
     ),
     Deliberate(
-        ApiKey.METADATA, "error_code", _is(17), _is(3), "a name that collides is told, not kept waiting for"
+        area=GROUPS,
+        case=ANOTHER_LEADER,
+        klamm="the member that joined first leads; the leader's first choice wins",
+        kafka="either is decided by hash order",
+        why="The same history gives the same result.",
+        kept_out_by="group_runner.GroupHistory._disputed_leaders",
     ),
     Deliberate(
-        ApiKey.API_VERSIONS,
-        "supported_features",
-        _is("an empty list"),
-        _is("a list"),
-        "in version 3 only features with a minimum above 0 can be told, and klamm has none",
+        area=GROUPS,
+        case="A member is removed while its SyncGroup waits",
+        klamm="the SyncGroup is answered with UNKNOWN_MEMBER_ID",
+        kafka="the SyncGroup is never answered",
+        why="Every request gets an answer.",
+        kept_out_by="group_steps.leave",
     ),
     Deliberate(
-        ApiKey.PRODUCE,
-        "error_code",
-        _is(76),
-        _is(-1),
-        "an unknown codec is named, not a failure of the server",
+        area=GROUPS,
+        case="SyncGroup while the coordinator loads",
+        klamm="REBALANCE_IN_PROGRESS",
+        kafka="COORDINATOR_LOAD_IN_PROGRESS",
+        why="The Java client treats the latter as fatal here; with the former it joins again.",
     ),
     Deliberate(
-        ApiKey.PRODUCE, "error_code", _is(87), _is(-1), "undecodable records are the client's fault, not ours"
+        area=GROUPS,
+        case="SyncGroup in a stable group",
+        klamm="renews the member's session",
+        kafka="does not",
+        why="A member that asks is alive.",
+    ),
+    Deliberate(
+        area=GROUPS,
+        case="The last missing member expires during the initial rebalance delay",
+        klamm="the delay runs to its end",
+        kafka="the join phase ends at once",
+        why="More members may still arrive, which is what the delay is for.",
+    ),
+    Deliberate(
+        area=GROUPS,
+        case="A group that nobody has joined completely yet",
+        klamm="writes no record when it is created, and no tombstone when it goes",
+        kafka="writes both",
+        why="Clients that only ask for a member id leave nothing in the log.",
+    ),
+    Deliberate(
+        area=GROUPS,
+        case="JoinGroup with a bad session timeout while the coordinator loads, or is another broker",
+        klamm="COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR",
+        kafka="INVALID_SESSION_TIMEOUT",
+        why="The coordinator's own limits decide.",
+    ),
+    Deliberate(
+        area=OFFSETS,
+        case="The first commit of a group is refused whole",
+        klamm="there is no group",
+        kafka="there is an empty one, which appears with the next write to its partition",
+        why="A commit of which nothing was accepted changes nothing.",
+        kept_out_by="offset_steps.commit",
+    ),
+    Deliberate(
+        area=OFFSETS,
+        case="OffsetFetch with require_stable while a plain commit is being written",
+        klamm="UNSTABLE_OFFSET_COMMIT",
+        kafka="waits for the write",
+        why="The client repeats the request, and nothing has to be held for it.",
+    ),
+    Deliberate(
+        area=OFFSETS,
+        case="A commit that is too large for the log",
+        klamm="INVALID_COMMIT_OFFSET_SIZE",
+        kafka="UNKNOWN_SERVER_ERROR",
+        why="The client learns that its own request is at fault.",
+    ),
+    Deliberate(
+        area=OFFSETS,
+        case="Offset records under a key of version 0 that have a later value version",
+        klamm="are read",
+        kafka="stop the partition from loading",
+        why="Their meaning is clear.",
+    ),
+    Deliberate(
+        area=TOPICS,
+        case="Metadata for a topic whose name collides with another (`a.b` and `a_b`)",
+        klamm="INVALID_TOPIC_EXCEPTION",
+        kafka="UNKNOWN_TOPIC_OR_PARTITION, for as long as the client asks",
+        why="The topic will never be created, so waiting for it is of no use.",
+        shows=_at(ApiKey.METADATA, "error_code", (17,), (3,)),
+    ),
+    Deliberate(
+        area=TOPICS,
+        case="CreateTopics with two names that collide",
+        klamm="refuses the second",
+        kafka="creates both",
+        why="Metrics of the two could not be told apart.",
+        kept_out_by="admin_steps.create_topics",
+    ),
+    Deliberate(
+        area=TOPICS,
+        case="Produce with an unknown compression codec",
+        klamm="UNSUPPORTED_COMPRESSION_TYPE",
+        kafka="UNKNOWN_SERVER_ERROR",
+        why="The client learns what is wrong with its batch.",
+        shows=_at(ApiKey.PRODUCE, "error_code", (76,), (-1,)),
+    ),
+    Deliberate(
+        area=TOPICS,
+        case="Produce with records that cannot be decoded",
+        klamm="INVALID_RECORD; within a compressed batch with `klamm.record.validation=records`",
+        kafka="UNKNOWN_SERVER_ERROR, or stores them if they are compressed",
+        why="The client learns what is wrong with its batch, and no consumer meets it.",
+        shows=_at(ApiKey.PRODUCE, "error_code", (87,), (-1,)),
+        kept_out_by="batches._garbled",
+    ),
+    Deliberate(
+        area=TOPICS,
+        case="Produce that names a partition twice",
+        klamm="refuses it",
+        kafka="stores the last batch and drops the others",
+        why="No acknowledged record is dropped.",
+        kept_out_by="data_steps.produce",
+    ),
+    Deliberate(
+        area=CONFIG,
+        case="DescribeConfigs of a broker",
+        klamm="leaves out settings of what klamm does not have: security (`ssl.`, `sasl.`, …), "
+        "tiered storage (`remote.`), the newer group protocols (`group.consumer.`, `group.share.`, "
+        "`group.streams.`, `share.`), plug-in classes",
+        kafka="lists 340 names",
+        why="A setting that would protect nothing must not look as if it did.",
+        kept_out_by="config_steps.describe_configs",
+    ),
+    Deliberate(
+        area=CONFIG,
+        case="AlterConfigs with an unknown name",
+        klamm="INVALID_CONFIG that names the nearest known one",
+        kafka="accepts it",
+        why="A misspelt setting has no effect, and nothing else says so.",
+        kept_out_by="config_steps.any_resource_setting",
+    ),
+    Deliberate(
+        area=CONFIG,
+        case="`listeners` and `listener.security.protocol.map` of a running broker",
+        klamm="are read-only",
+        kafka="can be changed",
+        why="klamm opens its listeners when it starts.",
+    ),
+    Deliberate(
+        area=CONFIG,
+        case="Defaults that suppose several brokers",
+        klamm="`offsets.topic.replication.factor`, `transaction.state.log.replication.factor` and "
+        "`transaction.state.log.min.isr` are 1; `node.id` is 1, `log.dir` is `klamm-data`",
+        kafka="3, 3 and 2; no default; `/tmp/kafka-logs`",
+        why="A broker without a configuration file works, and keeps its data over a reboot.",
+    ),
+    Deliberate(
+        area=CONFIG,
+        case="Flushing",
+        klamm="what was acknowledged with acks=all, a commit and a transaction step are on disk "
+        "(`klamm.flush=commit`)",
+        kafka="relies on replicas, and lets the operating system write (`klamm.flush=os`)",
+        why="One broker has no replicas.",
+    ),
+    Deliberate(
+        area=WIRE,
+        case="Error messages",
+        klamm="are there more often",
+        kafka="are null or empty for some errors",
+        why="They say what to do next.",
+        shows=_explains_more,
+    ),
+    Deliberate(
+        area=WIRE,
+        case="Bytes that no client means: a length below -1, a boolean of 7, invalid UTF-8",
+        klamm="closes the connection",
+        kafka="takes them for -1, true and U+FFFD",
+        why="What was meant cannot be known.",
+        shows=_closes,
+    ),
+    Deliberate(
+        area=WIRE,
+        case="ApiVersions version 3",
+        klamm="names no supported features",
+        kafka="names those with a minimum above 0",
+        why="klamm has none of those.",
+        shows=_at(ApiKey.API_VERSIONS, "supported_features", ("an empty list",), ("a list",)),
     ),
 )
+
+
+def page() -> str:
+    """`docs/differences.md`."""
+    lines = [
+        "# Where klamm differs from Apache Kafka",
+        "",
+        "klamm is compared with Apache Kafka 4.3.1 by random traffic that goes to both. These are the",
+        "differences that are chosen; every other one is a fault, please report it. APIs that klamm does not",
+        "serve are not listed: `ApiVersions` tells clients which it serves.",
+        "",
+        "<!-- Made from tests/interop/differential/deliberate.py; do not edit. -->",
+    ]
+    for area in dict.fromkeys(row.area for row in DELIBERATE):
+        lines += ["", f"## {area}", "", "| case | klamm | Apache Kafka | why |", "|--|--|--|--|"]
+        lines += [
+            f"| {row.case} | {row.klamm} | {row.kafka} | {row.why} |"
+            for row in DELIBERATE
+            if row.area == area
+        ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

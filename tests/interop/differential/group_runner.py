@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from interop.differential import group_steps, offset_steps
 from interop.differential.comparing import Plain, differences
-from interop.differential.deliberate import reason
+from interop.differential.deliberate import ANOTHER_LEADER, reason
 from interop.differential.group_sides import GroupSide, collect
 from interop.differential.group_world import TOPICS, Asked, Group, GroupWorld, Member
 from interop.differential.runner import Difference
@@ -225,7 +225,7 @@ class GroupHistory:
         is_disputed = asked.group is not None and asked.group.group_id in leaders
         for path, our, their in differences(ours, kafkas):
             if is_disputed and path.startswith(("leader", "members", "skip_assignment")):
-                self.excused["another member may lead after the leader is gone"] += 1
+                self.excused[ANOTHER_LEADER] += 1
                 continue
             why = reason(asked, path, our, their)
             if why is None:

@@ -178,14 +178,12 @@ def leave(world: GroupWorld) -> Asked:
     random = world.random
     group = world.group()
     version = version_of(world, ApiKey.LEAVE_GROUP)
-    # One whose sync is parked and who is thrown out would never hear of it from Kafka. And when one who
-    # was given an id leaves before joining, Kafka lets the others rebalance for nothing.
+    # A parked sync of a member that is removed is never answered by Kafka.
     possible = [
         member
         for member in group.members
         if member.waits_for is not ApiKey.SYNC_GROUP
         and (member.member_id or not _parks_sync(group, member.instance_id))
-        and (not member.is_pending or not group.present())
     ]
     chosen = random.sample(possible, min(len(possible), random.choice((1, 1, 1, 2)) if version >= 3 else 1))
     request = LeaveGroupRequest(group.group_id, [_leaver(world, member) for member in chosen])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from klamm.broker.config.idle_settings import IDLE_SETTINGS
 from klamm.config import (
     DOUBLE_MAX,
     INT_MAX,
@@ -30,11 +31,6 @@ def _broker(name: str, kind: Kind, default: Value, check: Check | None = None, d
 
 def _dynamic(setting: Setting) -> Setting:
     return replace(setting, dynamic=True)
-
-
-def _idle(name: str, kind: Kind, default: Value, check: Check | None = None) -> Setting:
-    doc = "Accepted so that Kafka's files work; has no effect here."
-    return replace(_broker(name, kind, default, check, doc), has_effect=False)
 
 
 _SERVER: Final = (
@@ -124,9 +120,6 @@ _GROUPS: Final = (
             "How often that is looked at."),
     _broker("offsets.commit.timeout.ms", Kind.INT, 5000, at_least(1),
             "How long a commit waits for its disk."),
-    _idle("offsets.commit.required.acks", Kind.SHORT, -1),
-    _idle("group.coordinator.threads", Kind.INT, 4, at_least(1)),
-    _idle("group.coordinator.append.linger.ms", Kind.INT, -1, at_least(-1)),
 )  # fmt: skip
 
 _TRANSACTIONS: Final = (
@@ -159,25 +152,6 @@ _TRANSACTIONS: Final = (
             Check(lambda value: value is False, "false: klamm has no two-phase commit"), "Not offered."),
 )  # fmt: skip
 
-_WITHOUT_EFFECT: Final = (
-    _dynamic(_idle("num.network.threads", Kind.INT, 3, at_least(1))),
-    _dynamic(_idle("num.io.threads", Kind.INT, 8, at_least(1))),
-    _idle("queued.max.requests", Kind.INT, 500, at_least(1)),
-    _idle("queued.max.request.bytes", Kind.LONG, -1),
-    _dynamic(_idle("background.threads", Kind.INT, 10, at_least(1))),
-    _dynamic(_idle("num.recovery.threads.per.data.dir", Kind.INT, 2, at_least(1))),
-    _dynamic(_idle("num.replica.fetchers", Kind.INT, 1)),
-    _idle("socket.send.buffer.bytes", Kind.INT, 102400),
-    _idle("socket.receive.buffer.bytes", Kind.INT, 102400),
-    _idle("socket.listen.backlog.size", Kind.INT, 50, at_least(1)),
-    _idle("process.roles", Kind.LIST, ()),
-    _idle("inter.broker.listener.name", Kind.STRING, None),
-    _idle("auto.leader.rebalance.enable", Kind.BOOLEAN, True),
-    _idle("controlled.shutdown.enable", Kind.BOOLEAN, True),
-    _dynamic(_idle("log.cleaner.io.buffer.size", Kind.INT, 524288, at_least(0))),
-    _idle("metadata.log.dir", Kind.STRING, None),
-)
-
 # Families of other parts of Kafka: quorum, share groups, the consumer protocol's own groups, replication.
 _OTHER_FAMILIES: Final = (
     "controller.",
@@ -197,7 +171,7 @@ BROKER_SETTINGS: Final = Definition(
         *_LOG,
         *_GROUPS,
         *_TRANSACTIONS,
-        *_WITHOUT_EFFECT,
+        *IDLE_SETTINGS,
     ),
     ignored_prefixes=_OTHER_FAMILIES,
 )
