@@ -31,6 +31,7 @@ def dump(
     \b
       klamm dump klamm-data/orders-0/*.log
       klamm dump --records --json klamm-data/orders-0/00000000000000000000.log
+      klamm dump --records klamm-data/__transaction_state-*/*.log
       klamm dump klamm-data/orders-0/*.index klamm-data/orders-0/*.timeindex
       klamm dump klamm-data/*checkpoint klamm-data/orders-0/leader-epoch-checkpoint
     """

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from klamm.cli.dump_records import Decode, decoder_for
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.types import id_to_text
 from klamm.records.compression import Codec
@@ -58,10 +59,14 @@ def _reader(path: Path) -> Callable[[Path, bool], Iterator[Fact]]:
 
 
 def _log(path: Path, with_records: bool) -> Iterator[Fact]:
+    decode = decoder_for(path) if with_records else None
     for found in walk(OsFiles(), str(path), check_crc=True):
         fact = _batch(found)
         if with_records:
-            fact["records"] = [_record(each) for each in decode_records(found.buffer, found.at)]
+            is_data = not found.header.is_control
+            fact["records"] = [
+                _record(each, decode if is_data else None) for each in decode_records(found.buffer, found.at)
+            ]
         yield fact
 
 
@@ -96,14 +101,26 @@ def _batch(found: FoundBatch) -> Fact:
     return fact
 
 
-def _record(record: Record) -> Fact:
+def _record(record: Record, decode: Decode | None) -> Fact:
     return {
         "offset": record.offset,
         "timestamp_ms": record.timestamp_ms,
-        **_text("key", record.key),
-        **_text("value", record.value),
+        **(_content(record) if decode is None else _decoded(record, decode)),
         "headers": [{"name": name, **_text("value", value)} for name, value in record.headers],
     }
+
+
+def _content(record: Record) -> Fact:
+    return {**_text("key", record.key), **_text("value", record.value)}
+
+
+def _decoded(record: Record, decode: Decode) -> Fact:
+    """A record of a coordinator; as bytes, with the reason, if it cannot be decoded."""
+    try:
+        fact = decode(record.key, record.value)
+    except DecodeError as error:
+        return {**_content(record), "error": str(error)}
+    return fact or {"record": "unknown", **_content(record)}
 
 
 def _text(name: str, content: bytes | None) -> Fact:

@@ -10,9 +10,28 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from klamm.cli.dump import app
-from klamm.protocol.types import id_to_text
+from klamm.coordinator.group.records import encode_records as encode_group_records
+from klamm.coordinator.group.remembered import (
+    GroupForgotten,
+    GroupRegistered,
+    OffsetCommitted,
+    OffsetForgotten,
+    OffsetPended,
+    RegisteredMember,
+)
+from klamm.coordinator.transaction.records import encode_records as encode_transaction_records
+from klamm.coordinator.transaction.remembered import TransactionForgotten, TransactionStored
+from klamm.coordinator.transaction.states import State
+from klamm.protocol.consumer_protocol import (
+    Assignment,
+    Subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from klamm.protocol.types import ZERO_ID, TopicPartition, id_to_text
+from klamm.records.batch import parse_header
 from klamm.records.compression import Codec
-from klamm.records.layout import Record
+from klamm.records.layout import CommittedOffset, Record
 from klamm.records.markers import ControlType, encode_marker
 from klamm.records.record import encode_batch
 from klamm.storage.engines.segments.checkpoints import MetaProperties, encode_meta, encode_partition_metadata
@@ -175,3 +194,109 @@ def test_a_missing_file_does_not_hide_the_others(log: Path) -> None:
     assert result.exit_code == 1
     assert "cannot read" in result.stderr
     assert "offsets 100-101" in result.stdout
+
+
+def a_segment(tmp_path: Path, folder: str, *batches: bytes) -> Path:
+    """A segment file of one partition, by the name that its folder has."""
+    (tmp_path / folder).mkdir()
+    path = tmp_path / folder / "00000000000000000000.log"
+    path.write_bytes(b"".join(stamped(batches)))
+    return path
+
+
+def stamped(batches: tuple[bytes, ...]) -> list[bytes]:
+    stamped_batches, offset = [], 0
+    for batch in batches:
+        raw = bytearray(batch)
+        raw[:8] = offset.to_bytes(8, "big")
+        offset = parse_header(raw).next_offset
+        stamped_batches.append(bytes(raw))
+    return stamped_batches
+
+
+def test_records_of_committed_offsets_are_decoded(tmp_path: Path) -> None:
+    committed = CommittedOffset(50, 3, "note", TIME_MS, -1, b"i" * 16)
+    member = RegisteredMember(
+        "m-1",
+        None,
+        "client",
+        "/10.0.0.1",
+        300_000,
+        45_000,
+        encode_subscription(Subscription(("t",))),
+        encode_assignment(Assignment((TopicPartition("t", 0), TopicPartition("t", 1)))),
+    )
+    group = GroupRegistered("g", "consumer", 4, "range", "m-1", TIME_MS, (member,))
+    pended = OffsetPended("g", "t", 1, CommittedOffset(60, -1, "", TIME_MS, -1, ZERO_ID), 7, 1)
+    path = a_segment(
+        tmp_path,
+        "__consumer_offsets-3",
+        encode_group_records([OffsetCommitted("g", "t", 0, committed), group], TIME_MS),
+        encode_group_records([pended], TIME_MS),
+        encode_marker(
+            ControlType.COMMIT, producer_id=7, producer_epoch=1, coordinator_epoch=0, timestamp_ms=TIME_MS
+        ),
+        encode_group_records([OffsetForgotten("g", "t", 0), GroupForgotten("g")], TIME_MS),
+        encode_batch([Record(0, TIME_MS, b"\x00\x03rest", b"x"), Record(1, TIME_MS, b"\x00", b"x")]),
+    )
+    plain, pending, marker, gone, strange = [fact["records"] for fact in facts("--records", path)]
+    assert plain[0]["record"] == "offset_commit"
+    assert {name: plain[0][name] for name in ("group", "topic", "partition", "committed_offset")} == {
+        "group": "g",
+        "topic": "t",
+        "partition": 0,
+        "committed_offset": 50,
+    }
+    assert (plain[0]["metadata"], plain[0]["topic_id"]) == ("note", id_to_text(b"i" * 16))
+    assert (plain[1]["record"], plain[1]["generation"], plain[1]["leader"]) == ("group_metadata", 4, "m-1")
+    (shown,) = plain[1]["members"]
+    assert (shown["subscription"], shown["assignment"]) == (["t"], ["t-0", "t-1"])
+    assert (pending[0]["committed_offset"], "topic_id" in pending[0]) == (60, False)
+    assert "record" not in marker[0]  # its batch says what it is
+    assert [each["record"] for each in gone] == ["offset_tombstone", "group_tombstone"]
+    assert strange[0]["record"] == "unknown"
+    assert "error" in strange[1]
+
+
+def test_records_of_transactions_are_decoded(tmp_path: Path) -> None:
+    stored = TransactionStored(
+        "pay",
+        7,
+        1,
+        60_000,
+        State.PREPARE_COMMIT,
+        frozenset({TopicPartition("t", 1), TopicPartition("t", 0)}),
+        TIME_MS + 5,
+        TIME_MS,
+        previous_producer_id=7,
+        client_version=2,
+    )
+    path = a_segment(
+        tmp_path,
+        "__transaction_state-26",
+        encode_transaction_records([stored, TransactionForgotten("pay")], TIME_MS, is_flexible=True),
+    )
+    (batch,) = facts("--records", path)
+    first, second = batch["records"]
+    del first["offset"], first["timestamp_ms"], first["headers"]
+    assert first == {
+        "record": "transaction",
+        "transactional_id": "pay",
+        "producer_id": 7,
+        "producer_epoch": 1,
+        "state": "PrepareCommit",
+        "timeout_ms": 60_000,
+        "partitions": ["t-0", "t-1"],
+        "update_timestamp_ms": TIME_MS + 5,
+        "start_timestamp_ms": TIME_MS,
+        "previous_producer_id": 7,
+        "client_transaction_version": 2,
+    }
+    assert (second["record"], second["transactional_id"]) == ("transaction_tombstone", "pay")
+    assert 'state "PrepareCommit"' in dump("--records", path).stdout
+
+
+def test_a_users_records_are_not_decoded(tmp_path: Path) -> None:
+    path = a_segment(tmp_path, "orders-0", encode_batch([Record(0, TIME_MS, b"\x00\x00", b"x")]))
+    (batch,) = facts("--records", path)
+    assert batch["records"][0]["key"] == "\0\0"

@@ -1,0 +1,130 @@
+"""Records of the coordinators' topics as `klamm dump` shows them: decoded, not as bytes.
+
+Which topic a file belongs to is known from its folder. A record that cannot be decoded, or is of an unknown
+kind, is shown as bytes with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from klamm.coordinator.group import records as group_records
+from klamm.coordinator.group.remembered import (
+    GroupForgotten,
+    GroupRegistered,
+    OffsetCommitted,
+    OffsetForgotten,
+    RegisteredMember,
+)
+from klamm.coordinator.transaction import records as transaction_records
+from klamm.coordinator.transaction.remembered import TransactionForgotten, TransactionStored
+from klamm.protocol.consumer_protocol import decode_assignment, subscribed_topics
+from klamm.protocol.errors import DecodeError
+from klamm.protocol.types import ZERO_ID, id_to_text
+
+Fact: TypeAlias = dict[str, Any]
+# A record's key and value as facts; DecodeError when they make no sense, None for an unknown kind.
+Decode: TypeAlias = Callable[[bytes | None, bytes | None], Fact | None]
+
+
+def decoder_for(path: Path) -> Decode | None:
+    """How the records of a segment file are decoded; None when they are a user's own."""
+    return _DECODERS.get(path.absolute().parent.name.rpartition("-")[0])
+
+
+def _offsets_topic(key: bytes | None, value: bytes | None) -> Fact | None:
+    match group_records.decode_record(key, value):
+        case OffsetCommitted(group_id, topic, partition, committed):
+            fact: Fact = {
+                "record": "offset_commit",
+                "group": group_id,
+                "topic": topic,
+                "partition": partition,
+                "committed_offset": committed.offset,
+                "leader_epoch": committed.leader_epoch,
+                "metadata": committed.metadata,
+                "commit_timestamp_ms": committed.commit_timestamp_ms,
+            }
+            if committed.expire_timestamp_ms != -1:
+                fact["expire_timestamp_ms"] = committed.expire_timestamp_ms
+            if committed.topic_id != ZERO_ID:
+                fact["topic_id"] = id_to_text(committed.topic_id)
+            return fact
+        case OffsetForgotten(group_id, topic, partition):
+            return {
+                "record": "offset_tombstone",
+                "group": group_id,
+                "topic": topic,
+                "partition": partition,
+            }
+        case GroupRegistered() as group:
+            return {
+                "record": "group_metadata",
+                "group": group.group_id,
+                "protocol_type": group.protocol_type,
+                "generation": group.generation,
+                "protocol": group.protocol_name,
+                "leader": group.leader_id,
+                "state_timestamp_ms": group.state_timestamp_ms,
+                "members": [_member(member) for member in group.members],
+            }
+        case GroupForgotten(group_id):
+            return {"record": "group_tombstone", "group": group_id}
+        case _:
+            return None
+
+
+def _member(member: RegisteredMember) -> Fact:
+    fact: Fact = {
+        "member_id": member.member_id,
+        "instance_id": member.group_instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "session_timeout_ms": member.session_timeout_ms,
+    }
+    topics = subscribed_topics(member.subscription)
+    if topics is not None:
+        fact["subscription"] = sorted(topics)
+    try:
+        fact["assignment"] = [str(each) for each in decode_assignment(member.assignment).partitions]
+    except DecodeError:
+        fact["assignment_bytes"] = len(member.assignment)  # of another protocol than a consumer's
+    return fact
+
+
+def _transactions_topic(key: bytes | None, value: bytes | None) -> Fact | None:
+    match transaction_records.decode_record(key, value):
+        case TransactionStored() as stored:
+            fact: Fact = {
+                "record": "transaction",
+                "transactional_id": stored.transactional_id,
+                "producer_id": stored.producer_id,
+                "producer_epoch": stored.producer_epoch,
+                "state": stored.state.label,
+                "timeout_ms": stored.timeout_ms,
+                "partitions": [str(each) for each in sorted(stored.partitions)],
+                "update_timestamp_ms": stored.updated_timestamp_ms,
+                "start_timestamp_ms": stored.started_timestamp_ms,
+            }
+            tags = {
+                "previous_producer_id": stored.previous_producer_id,
+                "next_producer_id": stored.next_producer_id,
+                "next_producer_epoch": stored.next_producer_epoch,
+            }
+            fact |= {name: number for name, number in tags.items() if number != -1}
+            if stored.client_version:
+                fact["client_transaction_version"] = stored.client_version
+            return fact
+        case TransactionForgotten(transactional_id):
+            return {"record": "transaction_tombstone", "transactional_id": transactional_id}
+        case _:
+            return None
+
+
+_DECODERS: Final[Mapping[str, Decode]] = {
+    "__consumer_offsets": _offsets_topic,
+    "__transaction_state": _transactions_topic,
+}
