@@ -325,7 +325,7 @@ def wire(core: ModuleType, random: Random) -> None:
         found = outcome(module.read_commits, has_epoch, is_flexible, buffer, position, asked)
         if isinstance(found, tuple):
             commits, end = found
-            copied = module.Commits(commits)
+            copied = module.TopicCommits(commits)
             assert list(copied) == list(commits)
             found = (list(commits), commits.lowest, commits.highest, commits.has_metadata, end)
         results.append(found)
@@ -340,7 +340,7 @@ def _length(text: bytes, is_flexible: bool) -> bytes:
 
 
 def commits(module: ModuleType, rows: list[tuple[int, int, int, str | None]]) -> Any:
-    return module.Commits([PartitionCommit(*row) for row in rows])  # type: ignore[arg-type]
+    return module.TopicCommits([PartitionCommit(*row) for row in rows])  # type: ignore[arg-type]
 
 
 def offset_tables(core: ModuleType, random: Random) -> None:

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, Final, TypeVar, TypeVarTuple
 
 from klamm.clock import ManualClock
-from klamm.storage.cluster import BrokerRegistration, PartitionState, ResourceType, TopicState
+from klamm.storage.cluster import BrokerRegistration, PartitionRegistration, ResourceType, TopicState
 from klamm.storage.engines.memory_cluster import MemoryCluster
 from klamm.storage.engines.segments.files import Chunk
 from klamm.storage.engines.simulated_disk import Fault, Operation, PowerLossError, SimulatedFiles
@@ -146,7 +146,7 @@ class DurableCluster(MemoryCluster):
         with self._changing():
             super().delete_topic(name, topic_id)
 
-    def add_partitions(self, name: str, topic_id: bytes, added: Sequence[PartitionState]) -> None:
+    def add_partitions(self, name: str, topic_id: bytes, added: Sequence[PartitionRegistration]) -> None:
         with self._changing():
             super().add_partitions(name, topic_id, added)
 

@@ -16,7 +16,7 @@ from klamm.coordinator.group.topics import KnownTopic, TopicDirectory
 from klamm.protocol.api import ApiKey
 from klamm.protocol.codec import request_decoder, request_encoder, response_decoder, response_encoder
 from klamm.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
-from klamm.storage.cluster import PartitionState, TopicState
+from klamm.storage.cluster import PartitionRegistration, TopicState
 from klamm.storage.engines.memory_cluster import MemoryCluster
 from simulation.admins import committed
 from simulation.clients import Client
@@ -120,7 +120,9 @@ class Realm:
         self.logs = {0: SharedLog(), 1: SharedLog()}
         self.cluster = MemoryCluster(random=self.random)
         self.cluster.create_topic(
-            TopicState(OFFSETS_TOPIC, bytes(16), tuple(PartitionState(p, (1, 2), -1, -1) for p in self.logs)),
+            TopicState(
+                OFFSETS_TOPIC, bytes(16), tuple(PartitionRegistration(p, (1, 2), -1, -1) for p in self.logs)
+            ),
             {},
         )
         self.partition_counts = {TOPIC.name: TOPIC.partition_count}

@@ -19,7 +19,7 @@ def read_commits(
     cdef const uint8_t *metadata = NULL
     cdef int32_t metadata_size = 0
     cdef Py_ssize_t done
-    cdef Commits commits = Commits.__new__(Commits, ())
+    cdef TopicCommits commits = TopicCommits.__new__(TopicCommits, ())
     if not 0 <= position <= len(buffer) or not 0 <= count <= (len(buffer) - position) // MIN_COMMIT_BYTES:
         raise DecodeError(f"{count} partitions cannot be in {len(buffer) - position} bytes")
     at += position

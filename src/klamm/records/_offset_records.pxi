@@ -11,7 +11,7 @@ def encode_commits(blocks, int64_t timestamp_ms):
     """Blocks as one uncompressed batch of records; what is newest of Kafka's formats that holds each."""
     cdef tuple listed = tuple(blocks)
     cdef klamm_block block
-    cdef Commits commits
+    cdef TopicCommits commits
     cdef const char *metadata
     cdef Py_ssize_t metadata_size = 0
     cdef Py_ssize_t size = HEADER_BYTES
@@ -57,7 +57,7 @@ cdef uint8_t *put_header(uint8_t *out, Py_ssize_t size, int64_t count, int64_t t
     return klamm_put_32(out + 14, <uint32_t>count)
 
 
-cdef Commits read_block(object fields, klamm_block *block):
+cdef TopicCommits read_block(object fields, klamm_block *block):
     """What a block's records have in common; pointers into the texts that it holds."""
     cdef bytes topic_id
     if not isinstance(fields, tuple) or len(<tuple>fields) != 6:
@@ -72,7 +72,7 @@ cdef Commits read_block(object fields, klamm_block *block):
         block.topic_id = <const uint8_t *>PyBytes_AS_STRING(topic_id)
     block.commit_ms = (<tuple>fields)[4]
     block.expire_ms = (<tuple>fields)[5]
-    return <Commits?>(<tuple>fields)[3]
+    return <TopicCommits?>(<tuple>fields)[3]
 
 
 cdef inline const char *text_of(object text, Py_ssize_t max_bytes, Py_ssize_t *size) except NULL:
@@ -83,7 +83,7 @@ cdef inline const char *text_of(object text, Py_ssize_t max_bytes, Py_ssize_t *s
 
 
 cdef inline const char *metadata_of(
-    Commits commits, Py_ssize_t at, const klamm_block *block, Py_ssize_t *size
+    TopicCommits commits, Py_ssize_t at, const klamm_block *block, Py_ssize_t *size
 ) except NULL:
     cdef PyObject *text = metadata_at(commits, at)
     if text == NULL:

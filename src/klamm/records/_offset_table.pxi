@@ -77,7 +77,7 @@ cdef bytes ZERO_ID = _layout.ZERO_ID
 
 @cython.final
 @cython.freelist(8)
-cdef class Commits:
+cdef class TopicCommits:
     """What is committed for the partitions of one topic, in the order in which it was asked.
 
     Raises OverflowError for a number that the wire has no room for.
@@ -94,7 +94,7 @@ cdef class Commits:
         cdef Py_ssize_t at
         cdef klamm_commit *row
         self.highest = -1
-        if type(asked) is Commits:
+        if type(asked) is TopicCommits:
             self.copy(asked)
             return
         listed = tuple(asked)
@@ -118,7 +118,7 @@ cdef class Commits:
             self.count = count
         return 0
 
-    cdef int copy(self, Commits other) except -1:
+    cdef int copy(self, TopicCommits other) except -1:
         cdef Py_ssize_t at
         self.make_rows(other.count)
         if other.count:
@@ -177,7 +177,7 @@ cdef class Commits:
         return [self.rows[at].partition for at in range(self.count)]
 
 
-cdef inline PyObject *metadata_at(Commits commits, Py_ssize_t at):
+cdef inline PyObject *metadata_at(TopicCommits commits, Py_ssize_t at):
     return NULL if commits.metadata == NULL else commits.metadata[at]
 
 
@@ -185,7 +185,7 @@ cdef inline object text_or_empty(PyObject *text):
     return "" if text == NULL else <object>text
 
 
-cdef object new_commit(Commits commits, Py_ssize_t at):
+cdef object new_commit(TopicCommits commits, Py_ssize_t at):
     cdef object commit = klamm_new_tuple(<PyTypeObject *>PartitionCommit, 4)
     put(commit, 0, commits.rows[at].partition)
     put(commit, 1, commits.rows[at].offset)
@@ -295,7 +295,7 @@ cdef class OffsetTable:
         """Whether there was something to remove."""
         return partition == <int32_t>partition and klamm_remove(&self.table, <int32_t>partition) != 0
 
-    def replaced_by(self, Commits commits not None):
+    def replaced_by(self, TopicCommits commits not None):
         """What these commits will replace."""
         cdef Replaced replaced = Replaced.__new__(Replaced)
         cdef klamm_entry *before
@@ -319,7 +319,7 @@ cdef class OffsetTable:
         return replaced
 
     def store(
-        self, Commits commits not None, int64_t log_offset, int64_t commit_ms, int64_t expire_ms,
+        self, TopicCommits commits not None, int64_t log_offset, int64_t commit_ms, int64_t expire_ms,
         bytes topic_id not None,
     ):
         """Remember commits whose records stand in the log one after the other, from this offset on."""

@@ -27,9 +27,9 @@ else:
 __all__ = [
     "COMPILED",
     "BatchBuilder",
-    "Commits",
     "OffsetTable",
     "Replaced",
+    "TopicCommits",
     "crc32c",
     "decode_columns",
     "decode_offset_commits",
@@ -67,7 +67,7 @@ partition_rows = _chosen.partition_rows
 encode_columns = _chosen.encode_columns
 decode_offset_commits = _chosen.decode_offset_commits
 BatchBuilder = _chosen.BatchBuilder
-Commits = _chosen.Commits
+TopicCommits = _chosen.TopicCommits
 OffsetTable = _chosen.OffsetTable
 Replaced = _chosen.Replaced
 encode_commits = _chosen.encode_commits

@@ -10,7 +10,7 @@ from klamm.protocol.errors import DecodeError
 from klamm.protocol.types import ZERO_ID
 
 if TYPE_CHECKING:
-    from klamm.records._pure.offset_table import Commits
+    from klamm.records._pure.offset_table import TopicCommits
 
 Header = tuple[str, bytes | None]
 
@@ -106,7 +106,7 @@ class CommitBlock(NamedTuple):
     group_id: str
     topic: str
     topic_id: bytes
-    commits: Commits
+    commits: TopicCommits
     commit_ms: int
     expire_ms: int
 

@@ -43,7 +43,7 @@ class BrokerRegistration:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionState:
+class PartitionRegistration:
     """Who keeps a partition, who leads it, since which leadership."""
 
     partition: int
@@ -58,7 +58,7 @@ class TopicState:
 
     name: str
     topic_id: bytes
-    partitions: tuple[PartitionState, ...]
+    partitions: tuple[PartitionRegistration, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class ClusterStore(Protocol):
         """Topic and its configuration; ConflictError when this id does not hold the name."""
         ...
 
-    def add_partitions(self, name: str, topic_id: bytes, added: Sequence[PartitionState]) -> None:
+    def add_partitions(self, name: str, topic_id: bytes, added: Sequence[PartitionRegistration]) -> None:
         """Partitions that follow the last one; ConflictError when they no longer do."""
         ...
 
@@ -146,6 +146,6 @@ def set_levels(levels: Mapping[str, int]) -> dict[str, int]:
     return {name: level for name, level in sorted(levels.items()) if level}
 
 
-def follow_on(present: int, added: Sequence[PartitionState]) -> bool:
+def follow_on(present: int, added: Sequence[PartitionRegistration]) -> bool:
     """Whether these partitions continue the numbers 0 to present - 1."""
     return [state.partition for state in added] == list(range(present, present + len(added)))

@@ -23,7 +23,7 @@ class Asked:
 
 
 def commits_of(core: ModuleType, *asked: Asked) -> Any:
-    return core.Commits(list(asked))
+    return core.TopicCommits(list(asked))
 
 
 partitions = st.integers(-2, 40) | st.integers(-(2**31), 2**31 - 1)

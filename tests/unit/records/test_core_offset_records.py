@@ -102,7 +102,7 @@ class TestEncode:
         told = [
             core.encode_commits(
                 [
-                    CommitBlock(group, topic, topic_id, core.Commits(asked), *times)
+                    CommitBlock(group, topic, topic_id, core.TopicCommits(asked), *times)
                     for group, topic, topic_id, asked, *times in blocks
                 ],
                 timestamp_ms,
@@ -272,7 +272,7 @@ class TestBothStore:
     def test_what_is_encoded_is_stored(self, several: list[Any]) -> None:
         core = compiled_core()
         blocks = [
-            CommitBlock(group, "t", topic_id, core.Commits(asked), TIME_MS, -1)
+            CommitBlock(group, "t", topic_id, core.TopicCommits(asked), TIME_MS, -1)
             for group, asked, topic_id in several
         ]
         batch = core.encode_commits(blocks, TIME_MS)

@@ -38,7 +38,7 @@ class TestCommits:
         assert (len(commits), commits.lowest, commits.highest) == (3, 2, 7)
 
     def test_none_of_them_have_no_range(self, core: ModuleType) -> None:
-        commits = core.Commits(())
+        commits = core.TopicCommits(())
         assert (len(commits), list(commits), commits.partitions()) == (0, [], [])
         assert (commits.lowest, commits.highest, commits.has_metadata) == (0, -1, False)
 
@@ -49,7 +49,7 @@ class TestCommits:
         self, core: ModuleType, metadata: Sequence[str | None], expected: bool
     ) -> None:
         asked = [Asked(committed_metadata=each) for each in metadata]
-        assert core.Commits(asked).has_metadata is expected
+        assert core.TopicCommits(asked).has_metadata is expected
 
     @pytest.mark.parametrize(
         "asked", [Asked(2**31), Asked(0, 2**63), Asked(0, 0, -(2**31) - 1), Asked(0, -(2**63) - 1)]
@@ -161,7 +161,7 @@ class TestBothTables:
             told = []
             touched = [each.partition_index for each in step.asked] + step.removed
             for core, table in zip((compiled, pure), tables, strict=True):
-                commits = core.Commits(step.asked)
+                commits = core.TopicCommits(step.asked)
                 replaced = table.replaced_by(commits)
                 table.store(commits, *step[1:5])
                 middle = seen(table, touched)

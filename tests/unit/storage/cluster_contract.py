@@ -11,7 +11,7 @@ from klamm.storage.cluster import (
     ClusterStore,
     ConflictError,
     FinalizedFeatures,
-    PartitionState,
+    PartitionRegistration,
     ResourceType,
     TopicState,
 )
@@ -20,7 +20,7 @@ TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
 
 
 def a_topic(name: str = "orders", *, topic_id: bytes = b"i" * 16, partitions: int = 2) -> TopicState:
-    states = tuple(PartitionState(partition, (1,), 1, 0) for partition in range(partitions))
+    states = tuple(PartitionRegistration(partition, (1,), 1, 0) for partition in range(partitions))
     return TopicState(name, topic_id, states)
 
 
@@ -78,7 +78,7 @@ class ClusterContract:
 
     def test_partitions_are_numbered_from_zero(self, store: ClusterStore) -> None:
         with pytest.raises(ValueError, match="from 0"):
-            store.create_topic(TopicState("t", b"i" * 16, (PartitionState(1, (1,), 1, 0),)), {})
+            store.create_topic(TopicState("t", b"i" * 16, (PartitionRegistration(1, (1,), 1, 0),)), {})
 
     def test_only_the_id_that_holds_a_name_can_be_deleted(self, store: ClusterStore) -> None:
         store.create_topic(a_topic(), {"retention.ms": "5"})
@@ -94,14 +94,14 @@ class ClusterContract:
 
     def test_partitions_are_added_behind_the_last_one_or_not_at_all(self, store: ClusterStore) -> None:
         store.create_topic(a_topic(), {})
-        third = PartitionState(2, (1,), 1, 0)
+        third = PartitionRegistration(2, (1,), 1, 0)
         store.add_partitions("orders", b"i" * 16, [third])
         assert store.topics()["orders"].partitions == (*a_topic().partitions, third)
         for name, topic_id, state in (
             ("orders", b"i" * 16, third),
-            ("orders", b"i" * 16, PartitionState(4, (1,), 1, 0)),
-            ("orders", b"j" * 16, PartitionState(3, (1,), 1, 0)),
-            ("other", b"i" * 16, PartitionState(0, (1,), 1, 0)),
+            ("orders", b"i" * 16, PartitionRegistration(4, (1,), 1, 0)),
+            ("orders", b"j" * 16, PartitionRegistration(3, (1,), 1, 0)),
+            ("other", b"i" * 16, PartitionRegistration(0, (1,), 1, 0)),
         ):
             with pytest.raises(ConflictError):
                 store.add_partitions(name, topic_id, [state])
@@ -117,7 +117,9 @@ class ClusterContract:
         ]
 
     def test_a_broker_leads_only_what_it_keeps(self, store: ClusterStore) -> None:
-        topic = TopicState("t", b"i" * 16, (PartitionState(0, (1, 2), 1, 4), PartitionState(1, (1,), -1, 7)))
+        topic = TopicState(
+            "t", b"i" * 16, (PartitionRegistration(0, (1, 2), 1, 4), PartitionRegistration(1, (1,), -1, 7))
+        )
         store.create_topic(topic, {})
         assert store.lead(2) == {("t", 0): 5}
         with pytest.raises(ConflictError):
@@ -157,7 +159,7 @@ class ClusterContract:
         for change in (
             lambda: store.register_broker(BrokerRegistration(1, None, {})),
             lambda: store.create_topic(a_topic(), {}),
-            lambda: store.add_partitions("orders", b"i" * 16, [PartitionState(2, (1,), 1, 0)]),
+            lambda: store.add_partitions("orders", b"i" * 16, [PartitionRegistration(2, (1,), 1, 0)]),
             lambda: store.lead(1),
             lambda: store.replace_configs(TOPIC, "orders", {"segment.ms": "7"}),
             lambda: store.delete_topic("orders", b"i" * 16),

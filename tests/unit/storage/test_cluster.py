@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klamm.protocol.types import id_to_text
-from klamm.storage.cluster import PartitionState, follow_on, new_topic_id
+from klamm.storage.cluster import PartitionRegistration, follow_on, new_topic_id
 
 
 @given(st.integers())
@@ -31,7 +31,7 @@ def test_an_id_that_would_start_with_a_dash_is_drawn_again() -> None:
 
 
 def test_new_partitions_follow_the_old_ones() -> None:
-    states = [PartitionState(partition, (1,), 1, 0) for partition in (2, 3)]
+    states = [PartitionRegistration(partition, (1,), 1, 0) for partition in (2, 3)]
     assert follow_on(2, states)
     assert not follow_on(1, states)
     assert follow_on(5, [])

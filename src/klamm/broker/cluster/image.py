@@ -15,7 +15,7 @@ from klamm.storage.cluster import (
     BrokerRegistration,
     ClusterStore,
     FinalizedFeatures,
-    PartitionState,
+    PartitionRegistration,
     ResourceType,
     TopicState,
 )
@@ -48,7 +48,7 @@ class PartitionsAdded:
     """A topic grew; `added` follows its last partition."""
 
     name: str
-    added: Sequence[PartitionState]
+    added: Sequence[PartitionRegistration]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +145,11 @@ class ClusterImage:
         name = self._names_by_id.get(topic_id)
         return None if name is None else self._topics[name]
 
-    def partition(self, topic: str, partition: int) -> PartitionState | None:
+    def partition(self, topic: str, partition: int) -> PartitionRegistration | None:
         state = self._topics.get(topic)
         return state.partitions[partition] if state and 0 <= partition < len(state.partitions) else None
 
-    def led_here(self) -> Sequence[tuple[TopicState, PartitionState]]:
+    def led_here(self) -> Sequence[tuple[TopicState, PartitionRegistration]]:
         """Every partition that this broker leads, with its topic."""
         return [
             (topic, partition)

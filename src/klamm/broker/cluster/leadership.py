@@ -7,7 +7,7 @@ from typing import NamedTuple
 from klamm.broker.cluster.image import ClusterImage
 from klamm.broker.partitions.registry import PartitionRegistry
 from klamm.protocol.errors import ErrorCode
-from klamm.storage.cluster import PartitionState
+from klamm.storage.cluster import PartitionRegistration
 
 
 class Leadership(NamedTuple):
@@ -29,7 +29,7 @@ class LeadershipView:
             broker_id for broker_id, each in image.brokers.items() if listener in each.listeners
         }
 
-    def of(self, topic: str, partition: PartitionState) -> Leadership:
+    def of(self, topic: str, partition: PartitionRegistration) -> Leadership:
         """The leader of one partition.
 
         A log that its broker cannot read has no leader, as on a Kafka without another replica.

@@ -24,7 +24,7 @@ from klamm.config import ConfigError
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.create_partitions import CreatePartitionsTopic
 from klamm.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic
-from klamm.storage.cluster import PartitionState, TopicState, new_topic_id
+from klamm.storage.cluster import PartitionRegistration, TopicState, new_topic_id
 from klamm.storage.topic_config import TopicConfig
 
 Name = TypeVar("Name", str, bytes)
@@ -60,7 +60,7 @@ class GrowthPlan:
     """Partitions that passed every check."""
 
     topic: TopicState
-    added: tuple[PartitionState, ...]
+    added: tuple[PartitionRegistration, ...]
 
 
 def plan_topics(
@@ -278,9 +278,9 @@ def spread(broker_ids: Sequence[int], count: int, factor: int, random: Random) -
     ]
 
 
-def _first_leaders(first: int, replicas: Sequence[tuple[int, ...]]) -> tuple[PartitionState, ...]:
+def _first_leaders(first: int, replicas: Sequence[tuple[int, ...]]) -> tuple[PartitionRegistration, ...]:
     return tuple(
-        PartitionState(first + index, row, leader_id=row[0], leader_epoch=0)
+        PartitionRegistration(first + index, row, leader_id=row[0], leader_epoch=0)
         for index, row in enumerate(replicas)
     )
 

@@ -27,7 +27,7 @@ from klamm.storage.cluster import (
     ClusterStore,
     ClusterStoreError,
     ConflictError,
-    PartitionState,
+    PartitionRegistration,
     ResourceType,
     TopicState,
 )
@@ -209,7 +209,7 @@ class TopicManager:
         return None
 
     async def _open_logs(
-        self, topic: TopicState, partitions: Sequence[PartitionState], config: TopicConfig
+        self, topic: TopicState, partitions: Sequence[PartitionRegistration], config: TopicConfig
     ) -> bool:
         """Open what this broker leads; whether all of it serves."""
         led_here = [each for each in partitions if each.leader_id == self._image.broker_id]

@@ -28,7 +28,7 @@ from klamm.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from klamm.records.core import Commits
+from klamm.records.core import TopicCommits
 from klamm.records.layout import AskedPartition
 
 
@@ -83,7 +83,7 @@ def screen_commit(
 
 
 def _are_below(count: int, partitions: Iterable[AskedPartition]) -> bool:
-    if isinstance(partitions, Commits):
+    if isinstance(partitions, TopicCommits):
         return partitions.lowest >= 0 and partitions.highest < count
     return all(0 <= each.partition_index < count for each in partitions)
 

@@ -8,9 +8,9 @@ from klamm.records._pure.columns_out import encode_columns, partition_rows
 from klamm.records._pure.commit_wire import read_commits, write_commit_answers
 from klamm.records._pure.hashes import crc32c, murmur2
 from klamm.records._pure.offset_table import (
-    Commits,
     OffsetTable,
     Replaced,
+    TopicCommits,
     encode_commits,
     store_batches,
     store_records,
@@ -21,9 +21,9 @@ from klamm.records._pure.walk import find_batch, last_whole_batch_end, parse_hea
 
 __all__ = [
     "BatchBuilder",
-    "Commits",
     "OffsetTable",
     "Replaced",
+    "TopicCommits",
     "crc32c",
     "decode_columns",
     "decode_offset_commits",

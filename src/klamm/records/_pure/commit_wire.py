@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.primitives import Reader
-from klamm.records._pure.offset_table import Commits
+from klamm.records._pure.offset_table import TopicCommits
 from klamm.records.layout import MIN_COMMIT_BYTES, PartitionCommit
 
 _MAX_STRING_BYTES: Final = 0x7FFF
@@ -25,7 +25,7 @@ class CommitAnswer(Protocol):
 
 def read_commits(
     has_leader_epoch: bool, is_flexible: bool, buffer: bytes, position: int, count: int
-) -> tuple[Commits, int]:
+) -> tuple[TopicCommits, int]:
     """So many partitions of an OffsetCommit request, and the position behind them; DecodeError."""
     reader = Reader(buffer, position)
     if position < 0 or not 0 <= count <= reader.remaining // MIN_COMMIT_BYTES:
@@ -40,7 +40,7 @@ def read_commits(
         if is_flexible:
             reader.tags()
         rows.append(PartitionCommit(partition, offset, leader_epoch, metadata or ""))
-    return Commits(rows), reader.position
+    return TopicCommits(rows), reader.position
 
 
 def write_commit_answers(is_flexible: bool, answers: Iterable[CommitAnswer]) -> bytes:

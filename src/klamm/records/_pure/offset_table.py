@@ -39,7 +39,7 @@ _PARTITION_BYTES: Final = 4  # at the end of a key
 _MIN_KEY_BYTES: Final = len(_OFFSET_KEY) + _PARTITION_BYTES
 
 
-class Commits:
+class TopicCommits:
     """What is committed for the partitions of one topic, in the order in which it was asked.
 
     Raises OverflowError for a number that the wire has no room for.
@@ -134,12 +134,12 @@ class OffsetTable:
         """Whether there was something to remove."""
         return self._stored.pop(partition, None) is not None
 
-    def replaced_by(self, commits: Commits) -> Replaced:
+    def replaced_by(self, commits: TopicCommits) -> Replaced:
         """What these commits will replace."""
         return Replaced({partition: self._stored.get(partition) for partition in commits.partitions()})
 
     def store(
-        self, commits: Commits, log_offset: int, commit_ms: int, expire_ms: int, topic_id: bytes
+        self, commits: TopicCommits, log_offset: int, commit_ms: int, expire_ms: int, topic_id: bytes
     ) -> None:
         """Remember commits whose records stand in the log one after the other, from this offset on."""
         if log_offset > MAX_INT64 - len(commits):

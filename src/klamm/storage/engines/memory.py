@@ -11,9 +11,8 @@ from errno import EEXIST, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY
 from itertools import count
 from os import strerror
 
-from klamm.clock import Clock, SystemClock
+from klamm.clock import Clock
 from klamm.storage.engines.segments.files import AlreadyLockedError, Chunk, DirectoryEntry, DiskSpace
-from klamm.storage.engines.segments.store import SegmentStore
 
 
 class MemoryFile:
@@ -188,30 +187,6 @@ class MemoryFiles:
 
     def handle_limit(self) -> int:
         return sys.maxsize
-
-
-class MemoryStore(SegmentStore):
-    """A LogStore that forgets everything when the process ends."""
-
-    def __init__(
-        self,
-        *,
-        cluster_id: str = "memory",
-        node_id: int = 1,
-        clock: Clock | None = None,
-        flush_on_commit: bool = False,
-        producer_id_expiration_ms: int = 86_400_000,
-    ) -> None:
-        clock = clock or SystemClock()
-        super().__init__(
-            "/memory",
-            cluster_id=cluster_id,
-            node_id=node_id,
-            clock=clock,
-            flush_on_commit=flush_on_commit,
-            files=MemoryFiles(clock),
-            producer_id_expiration_ms=producer_id_expiration_ms,
-        )
 
 
 def parent(path: str) -> str:

@@ -14,7 +14,7 @@ from klamm.storage.cluster import (
     BrokerRegistration,
     ConflictError,
     FinalizedFeatures,
-    PartitionState,
+    PartitionRegistration,
     ResourceType,
     TopicState,
     follow_on,
@@ -77,7 +77,7 @@ class MemoryCluster:
             self._configs.pop((ResourceType.TOPIC, name), None)
             self._version += 1
 
-    def add_partitions(self, name: str, topic_id: bytes, added: Sequence[PartitionState]) -> None:
+    def add_partitions(self, name: str, topic_id: bytes, added: Sequence[PartitionRegistration]) -> None:
         with self._lock:
             topic = self._topic(name, topic_id)
             if not follow_on(len(topic.partitions), added):

@@ -24,7 +24,7 @@ from klamm.storage.cluster import (
     ClusterStoreError,
     ConflictError,
     FinalizedFeatures,
-    PartitionState,
+    PartitionRegistration,
     ResourceType,
     TopicState,
     follow_on,
@@ -135,7 +135,7 @@ class SqliteCluster:
         with self._reading() as connection:
             topics = connection.execute("SELECT name, topic_id FROM topics").fetchall()
             rows = connection.execute("SELECT * FROM partitions ORDER BY topic, partition").fetchall()
-        partitions: dict[str, list[PartitionState]] = {name: [] for name, _ in topics}
+        partitions: dict[str, list[PartitionRegistration]] = {name: [] for name, _ in topics}
         for topic, *state in rows:
             partitions[topic].append(_partition_state(*state))
         return {name: TopicState(name, topic_id, tuple(partitions[name])) for name, topic_id in topics}
@@ -157,7 +157,7 @@ class SqliteCluster:
             connection.execute("DELETE FROM topics WHERE name = ?", (name,))
             _set_configs(connection, ResourceType.TOPIC, name, {})
 
-    def add_partitions(self, name: str, topic_id: bytes, added: Sequence[PartitionState]) -> None:
+    def add_partitions(self, name: str, topic_id: bytes, added: Sequence[PartitionRegistration]) -> None:
         with self._changing() as connection:
             _require_topic(connection, name, topic_id)
             (present,) = connection.execute(
@@ -298,11 +298,15 @@ def _features(connection: sqlite3.Connection) -> FinalizedFeatures:
     return FinalizedFeatures() if row is None else FinalizedFeatures(**json.loads(row[0]))
 
 
-def _partition_state(partition: int, replicas: str, leader_id: int, leader_epoch: int) -> PartitionState:
-    return PartitionState(partition, tuple(json.loads(replicas)), leader_id, leader_epoch)
+def _partition_state(
+    partition: int, replicas: str, leader_id: int, leader_epoch: int
+) -> PartitionRegistration:
+    return PartitionRegistration(partition, tuple(json.loads(replicas)), leader_id, leader_epoch)
 
 
-def _insert_partitions(connection: sqlite3.Connection, topic: str, added: Sequence[PartitionState]) -> None:
+def _insert_partitions(
+    connection: sqlite3.Connection, topic: str, added: Sequence[PartitionRegistration]
+) -> None:
     connection.executemany(
         "INSERT INTO partitions VALUES (?, ?, ?, ?, ?)",
         [

@@ -11,10 +11,12 @@ from klamm.broker.cluster.image import (
     TopicCreated,
     TopicDeleted,
 )
-from klamm.storage.cluster import BrokerRegistration, PartitionState, ResourceType, TopicState
+from klamm.storage.cluster import BrokerRegistration, PartitionRegistration, ResourceType, TopicState
 from klamm.storage.engines.memory_cluster import MemoryCluster
 
-TOPIC = TopicState("t", b"t" * 16, (PartitionState(0, (1,), 1, 0), PartitionState(1, (2, 1), 2, 4)))
+TOPIC = TopicState(
+    "t", b"t" * 16, (PartitionRegistration(0, (1,), 1, 0), PartitionRegistration(1, (2, 1), 2, 4))
+)
 REGISTRATION = BrokerRegistration(1, "north", {"PLAINTEXT": ("localhost", 9092)})
 
 
@@ -33,15 +35,15 @@ def test_partitions_are_found_within_their_range_only() -> None:
     image.apply(TopicCreated(TOPIC, {}))
     assert image.partition("t", 1) == TOPIC.partitions[1]
     assert image.partition("t", 2) is image.partition("t", -1) is image.partition("u", 0) is None
-    image.apply(PartitionsAdded("t", [PartitionState(2, (1,), 1, 0)]))
-    assert image.partition("t", 2) == PartitionState(2, (1,), 1, 0)
+    image.apply(PartitionsAdded("t", [PartitionRegistration(2, (1,), 1, 0)]))
+    assert image.partition("t", 2) == PartitionRegistration(2, (1,), 1, 0)
 
 
 def test_leadership_moves_with_its_epoch() -> None:
     image = ClusterImage("c", 1)
     image.apply(TopicCreated(TOPIC, {}))
     image.apply(LeadershipTaken(1, {("t", 1): 5}))
-    assert image.partition("t", 1) == PartitionState(1, (2, 1), 1, 5)
+    assert image.partition("t", 1) == PartitionRegistration(1, (2, 1), 1, 5)
     assert [partition.partition for _, partition in image.led_here()] == [0, 1]
 
 

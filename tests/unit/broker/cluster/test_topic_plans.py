@@ -26,7 +26,7 @@ from klamm.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
 )
-from klamm.storage.cluster import BrokerRegistration, PartitionState, TopicState
+from klamm.storage.cluster import BrokerRegistration, PartitionRegistration, TopicState
 
 Rows = Sequence[tuple[int, Sequence[int]]]
 
@@ -36,7 +36,7 @@ def an_image(*topics: str, brokers: Sequence[int] = (1,), partitions: int = 2) -
     for broker_id in brokers:
         image.apply(BrokerRegistered(BrokerRegistration(broker_id, None, {"PLAINTEXT": ("localhost", 9092)})))
     for number, name in enumerate(topics, start=1):
-        states = tuple(PartitionState(index, (1,), 1, 0) for index in range(partitions))
+        states = tuple(PartitionRegistration(index, (1,), 1, 0) for index in range(partitions))
         image.apply(TopicCreated(TopicState(name, bytes([number]) * 16, states), {}))
     return image
 

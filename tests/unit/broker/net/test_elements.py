@@ -21,7 +21,7 @@ from klamm.protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from klamm.protocol.schema import load_struct, schema_versions
-from klamm.records.core import Commits
+from klamm.records.core import TopicCommits
 
 VERSIONS = list(schema_versions(ApiKey.OFFSET_COMMIT))
 int32s, int64s = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
@@ -75,7 +75,7 @@ def test_partitions_of_a_commit_come_as_a_whole(version: int) -> None:
     )
     frame = b"".join(request_encoder(ApiKey.OFFSET_COMMIT, version)(request))
     [topic] = request_decoder(ApiKey.OFFSET_COMMIT, version, reader_of)(frame, 0).topics
-    assert isinstance(topic.partitions, Commits)
+    assert isinstance(topic.partitions, TopicCommits)
     assert topic.partitions.partitions() == [3]
 
 

@@ -26,7 +26,7 @@ from klamm.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from klamm.records.core import Commits, OffsetTable, Replaced
+from klamm.records.core import OffsetTable, Replaced, TopicCommits
 from klamm.records.layout import CommitBlock
 
 # Nobody changes an answer, so one for each of the usual partitions serves every commit.
@@ -96,9 +96,9 @@ def _staged(
 
 def _screened(
     asked: Sequence[OffsetCommitRequestPartition], max_metadata: int
-) -> tuple[Commits, list[OffsetCommitResponsePartition]]:
+) -> tuple[TopicCommits, list[OffsetCommitResponsePartition]]:
     """What can be committed of one topic, and the answers for all of it."""
-    commits = Commits(asked)
+    commits = TopicCommits(asked)
     if commits.has_metadata:
         too_long = [is_too_long(each.committed_metadata or "", max_metadata) for each in asked]
         if any(too_long):
@@ -108,7 +108,7 @@ def _screened(
                 )
                 for each, is_refused in zip(asked, too_long, strict=True)
             ]
-            return Commits([each for each, no in zip(asked, too_long, strict=True) if not no]), answers
+            return TopicCommits([each for each, no in zip(asked, too_long, strict=True) if not no]), answers
     if commits.lowest >= 0 and commits.highest < len(_ACCEPTED):
         return commits, [_ACCEPTED[partition] for partition in commits.partitions()]
     return commits, [OffsetCommitResponsePartition(partition) for partition in commits.partitions()]
