@@ -1,1 +1,1 @@
-"""Partition logs and the cluster's memory, behind two small interfaces."""
+"""Partition logs and cluster metadata, behind two small interfaces."""

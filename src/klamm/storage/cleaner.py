@@ -1,7 +1,7 @@
-"""Compaction: which log is cleaned next, and how a finished pass becomes part of it.
+"""Compaction: choosing the log to clean next, and installing the result.
 
 A pass has three steps. `Cleaner.plan` picks the dirtiest log (owner's thread, quick), `CleaningJob.run` reads
-and writes (any thread, long), `Cleaner.finish` puts the cleaned segments in place (owner's thread, quick).
+and writes (any thread, long), `Cleaner.finish` installs the cleaned segments (owner's thread, quick).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BREATH_BYTES: Final = 64 * 1024
 
 
 class CleanableLog(Protocol):
-    """What the cleaner asks of a log in segment files."""
+    """What the cleaner needs from a log in segment files."""
 
     topic: str
     topic_id: bytes
@@ -62,7 +62,7 @@ class CleanableLog(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerSettings:
-    """The `log.cleaner.*` settings that a pass obeys."""
+    """The `log.cleaner.*` settings of a pass."""
 
     dedupe_buffer_bytes: int = 134_217_728
     load_factor: float = 0.9
@@ -72,7 +72,7 @@ class CleanerSettings:
 
 @dataclass(frozen=True, slots=True)
 class CleaningReport:
-    """How a pass went, for the log and the metrics."""
+    """The result of a pass, for the log and the metrics."""
 
     topic_partition: TopicPartition
     first_dirty_offset: int
@@ -81,11 +81,11 @@ class CleaningReport:
     bytes_read: int
     bytes_written: int
     keys: int
-    reason: str = ""  # why it came to nothing
+    reason: str = ""  # why nothing was replaced
 
 
 class Throttle:
-    """Slows reading and writing down to a rate, and lets other threads in between."""
+    """Limits reading and writing to a rate, and yields to other threads."""
 
     def __init__(self, bytes_per_second: float, clock: Clock, sleep: Callable[[float], None]) -> None:
         self._bytes_per_second = bytes_per_second
@@ -103,7 +103,7 @@ class Throttle:
         self._unheard_bytes = 0
         due_ms = self._bytes / self._bytes_per_second * 1000
         ahead_ms = due_ms - (self._clock.now_ms() - self._since_ms)
-        # Even a sleep of no time at all lets another thread go first.
+        # Even a sleep of zero seconds yields to another thread.
         self._sleep(ahead_ms / 1000 if ahead_ms >= 1 else 0)
 
 
@@ -119,19 +119,19 @@ class Cleaner:
         sleep: Callable[[float], None],
         settings: CleanerSettings | None = None,
     ) -> None:
-        """`logs` gives every open log, whatever its policy."""
+        """`logs` returns every open log, whatever its policy."""
         self.settings = settings or CleanerSettings()
         self._files = files
         self._logs = logs
         self._clock = clock
         self._sleep = sleep
-        self._offsets: dict[str, dict[TopicPartition, int]] = {}  # by log directory: where passes ended
+        self._offsets: dict[str, dict[TopicPartition, int]] = {}  # by log directory
         self._running: dict[TopicPartition, tuple[CleaningJob, CleanableLog]] = {}
         self._uncleanable: dict[TopicPartition, tuple[bytes, str]] = {}
 
     @property
     def uncleanable(self) -> Mapping[TopicPartition, str]:
-        """Logs that no pass will touch again until a restart, and why."""
+        """Logs that are not compacted until a restart, and why."""
         return {partition: reason for partition, (_, reason) in self._uncleanable.items()}
 
     @property
@@ -146,7 +146,7 @@ class Cleaner:
             try:
                 dirtiness = measure(log, self.first_dirty_offset(log), timestamp_ms)
             except (LogError, OSError) as error:
-                self._give_up(log, f"it cannot be measured: {error}")
+                self._give_up(log, f"measuring it failed: {error}")
                 continue
             if dirtiness.is_due(log.config) and (found is None or dirtiness.ratio > found[0].ratio):
                 found = dirtiness, log
@@ -155,17 +155,17 @@ class Cleaner:
         try:
             return self._begin(found[1], found[0], timestamp_ms)
         except (LogError, OSError) as error:
-            self._give_up(found[1], f"it cannot be read: {error}")
+            self._give_up(found[1], f"reading it failed: {error}")
             return None
 
     def dirtiest_ratio(self) -> float:
-        """The share of dirt in the dirtiest log, whether it is due or not."""
+        """The dirty ratio of the dirtiest log, whether it is due or not."""
         timestamp_ms = self._clock.timestamp_ms()
         ratios = [measure(log, self.first_dirty_offset(log), timestamp_ms).ratio for log in self._cleanable()]
         return max(ratios, default=0.0)
 
     def finish(self, job: CleaningJob) -> CleaningReport:
-        """Put a job's segments in place and remember how far it came. The job has run."""
+        """Install the segments of a job that has run, and checkpoint its end."""
         _, log = self._running.pop(job.topic_partition)
         reason = self._replace(job, log)
         if not reason:
@@ -181,15 +181,15 @@ class Cleaner:
             reason=reason,
         )
         _logger.info(
-            "%s: cleaned %d to %d, %.0f%% dirty, %d bytes became %d%s",
+            "%s: compacted offsets %d to %d (%.0f%% dirty), %d bytes to %d%s",
             job.topic_partition, job.first_dirty_offset, job.end_offset, 100 * job.dirty_ratio,
             sum(segment.size_bytes for segment in job.segments), job.counts.bytes_written,
-            f", in vain: {reason}" if reason else "",
+            f"; result discarded: {reason}" if reason else "",
         )  # fmt: skip
         return report
 
     def first_dirty_offset(self, log: CleanableLog) -> int | None:
-        """Where the last finished pass over a log ended; None before the first."""
+        """The end offset of the last pass over a log; None before the first."""
         return self._offsets_of(_log_dir(log)).get(TopicPartition(log.topic, log.partition))
 
     def _cleanable(self) -> Iterable[CleanableLog]:
@@ -237,18 +237,18 @@ class Cleaner:
         return job
 
     def _replace(self, job: CleaningJob, log: CleanableLog) -> str:
-        """Put the cleaned segments in place; why not, if not."""
+        """Install the cleaned segments; the reason when that is not possible."""
         present = set(map(id, log.segments)) if any(log is each for each in self._logs()) else set()
         if not all(id(segment.segment) in present for segment in job.segments):
             job.discard()
-            return "its segments went meanwhile"
+            return "its segments were deleted in the meantime"
         if job.error is not None:
             if not isinstance(job.error, CleaningCancelledError):
                 self._give_up(log, str(job.error))
-            return str(job.error) or "it was called back"
+            return str(job.error) or "it was cancelled"
         if job.end_offset <= job.first_dirty_offset:
-            self._give_up(log, "not one key of it fits into log.cleaner.dedupe.buffer.size")
-            return "not one key fitted"
+            self._give_up(log, "log.cleaner.dedupe.buffer.size holds not a single key: raise it")
+            return "no key fits"
         try:
             for group in job.groups:
                 log.replace_segments(group.old, (group.new,))
@@ -260,7 +260,7 @@ class Cleaner:
     def _give_up(self, log: CleanableLog, reason: str) -> None:
         partition = TopicPartition(log.topic, log.partition)
         self._uncleanable[partition] = log.topic_id, reason
-        _logger.error("%s is no longer compacted until a restart: %s", partition, reason)
+        _logger.error("%s: compaction is disabled until a restart: %s", partition, reason)
 
     def _remember(self, log: CleanableLog, end_offset: int) -> None:
         log_dir = _log_dir(log)
@@ -273,25 +273,25 @@ class Cleaner:
         offsets[TopicPartition(log.topic, log.partition)] = end_offset
         self._offsets[log_dir] = offsets
         try:
-            # Not synced: losing it costs one pass more, waiting for the disk here would cost everybody.
+            # Not synced: losing it costs one more pass, waiting for the disk here would delay every request.
             write_aside(self._files, _checkpoint_path(log_dir), encode_offsets(offsets), sync=False)
         except OSError as error:
-            _logger.warning("cannot write %s: %s", _checkpoint_path(log_dir), error)
+            _logger.warning("writing %s failed: %s", _checkpoint_path(log_dir), error)
 
     def _offsets_of(self, log_dir: str) -> dict[TopicPartition, int]:
         if log_dir not in self._offsets:
             try:
                 self._offsets[log_dir] = OffsetCheckpoint(self._files, _checkpoint_path(log_dir)).read()
             except (DecodeError, OSError) as error:
-                _logger.warning("%s counts as absent: %s", _checkpoint_path(log_dir), error)
+                _logger.warning("%s: ignoring damaged checkpoint: %s", _checkpoint_path(log_dir), error)
                 self._offsets[log_dir] = {}
         return self._offsets[log_dir]
 
 
 def live_producers(entries: Iterable[ProducerEntry], high_watermark: int) -> dict[int, LiveProducer]:
-    """What must stay in the log so that it tells the state of these producers.
+    """The offsets that must stay in the log to preserve the state of these producers.
 
-    Beside each one's last batch, the last one that is sure to stay: a failed flush may take the other.
+    The last batch of each, and its last flushed batch: a failed flush may remove the former.
     """
     live = {}
     for entry in entries:

@@ -1,4 +1,4 @@
-"""What compaction makes of one batch: the same bytes, fewer records, a header alone, or nothing."""
+"""Compaction of one batch: unchanged, with fewer records, only its header, or removed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from klamm.storage.cleaning_transactions import TransactionFilter
 
 @dataclass(frozen=True, slots=True)
 class LiveProducer:
-    """A producer whose state must survive: where its last data stands, or the epoch a marker gave it."""
+    """A producer whose state must be preserved: the offset of its last data, or the epoch of its marker."""
 
     epoch: int
     last_data_offsets: tuple[int, ...]  # last offsets of batches; none: only markers are known
@@ -22,9 +22,9 @@ class LiveProducer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningRules:
-    """What holds for a whole pass over one log."""
+    """The parameters of a pass over one log."""
 
-    timestamp_ms: int  # wall clock: horizons at or before it have passed
+    timestamp_ms: int  # wall clock: delete horizons at or before it have passed
     delete_retention_ms: int
     live_producers: Mapping[int, LiveProducer]
     max_decompressed_bytes: int
@@ -39,7 +39,7 @@ class BatchCleaner:
         self._transactions = transactions
 
     def clean(self, buffer: Buffer, position: int, header: BatchHeader) -> Buffer | None:
-        """The batch as it goes on; None when nothing of it does. Raises DecodeError."""
+        """The compacted batch; None when it is removed. Raises DecodeError."""
         if header.is_control:
             return self._clean_marker(buffer, position, header)
         if self._transactions.on_data(header):
@@ -77,12 +77,12 @@ class BatchCleaner:
         return horizon_ms is not None and horizon_ms <= self._rules.timestamp_ms
 
     def _tells_an_epoch(self, header: BatchHeader) -> bool:
-        """Whether this marker is all the log knows of a live producer; emptied it would not tell."""
+        """Whether this marker alone holds a live producer's epoch, which an empty batch would lose."""
         live = self._rules.live_producers.get(header.producer_id)
         return live is not None and not live.last_data_offsets and live.epoch == header.producer_epoch
 
     def _emptied_if_needed(self, header: BatchHeader) -> bytes | None:
-        """A header alone, where it tells a live producer's sequence."""
+        """Only the header, where it holds a live producer's sequence."""
         live = self._rules.live_producers.get(header.producer_id)
         if live is None or header.is_control or header.last_offset not in live.last_data_offsets:
             return None
@@ -94,7 +94,7 @@ def _unchanged(buffer: Buffer, position: int, header: BatchHeader) -> Buffer:
 
 
 def rewritten(header: BatchHeader, records: Sequence[Record], delete_horizon_ms: int | None) -> bytes:
-    """A batch with fewer records or a horizon; first and last offset, producer and codec stay."""
+    """A batch with fewer records or a delete horizon; first and last offset, producer and codec stay."""
     return encode_batch(
         records,
         codec=header.codec,

@@ -1,7 +1,7 @@
 """One pass over one log: map its keys, write cleaned segments beside the old ones.
 
-A job reads closed segments only and writes files of its own, so it may run on any thread while its log is
-appended to. Nothing of the log changes until the owner puts the cleaned segments in place.
+A job reads only closed segments and writes its own files, so it may run on any thread while the log is
+appended to. The log does not change until its owner installs the cleaned segments.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _HANDLES: Final = 8
 
 
 class CleaningCancelledError(Exception):
-    """The job was called back."""
+    """The job was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentFiles:
-    """A closed segment as the job sees it: its file, and how much of it there is."""
+    """A closed segment as the job sees it: its file and size."""
 
     segment: Segment
     log_path: str
@@ -51,7 +51,7 @@ class SegmentFiles:
 
 @dataclass(frozen=True, slots=True)
 class CleanedGroup:
-    """Old segments and the one that takes their place, complete and on disk."""
+    """Old segments and the one that replaces them, complete and durable."""
 
     old: tuple[Segment, ...]
     new: Segment
@@ -68,7 +68,7 @@ class CleaningCounts:
 
 @dataclass(slots=True)
 class CleaningJob:
-    """A planned pass. `run` does the work, anywhere; `error` says what stopped it."""
+    """A planned pass. `run` executes it on any thread; `error` is what stopped it."""
 
     topic_partition: TopicPartition
     directory: str
@@ -79,7 +79,7 @@ class CleaningJob:
     aborted: Sequence[AbortedEntry]  # every one that begins below the bound
     mapped: OffsetMap
     files: Files
-    throttle: Callable[[int], None]  # told of bytes read and written; may wait
+    throttle: Callable[[int], None]  # called with bytes read and written; may sleep
     dirty_ratio: float = 0.0
     groups: list[CleanedGroup] = field(default_factory=list)
     error: Exception | None = None
@@ -92,11 +92,11 @@ class CleaningJob:
         return self.mapped.last_offset + 1
 
     def cancel(self) -> None:
-        """Stop at the next batch; for whoever has no time to wait."""
+        """Stop at the next batch."""
         self.is_cancelled = True
 
     def run(self) -> None:
-        """Do the whole pass. Never raises: `error` holds what went wrong, and no output is left then."""
+        """Execute the pass. Never raises: on failure `error` is set and all output is removed."""
         try:
             self._map_keys()
             self._clean()
@@ -104,10 +104,10 @@ class CleaningJob:
             self.error = error
             self.discard()
         finally:
-            self.mapped.clear()  # here, not where the last reference goes: that may be the owner's thread
+            self.mapped.clear()  # freed here, not with the last reference, which may be on the owner's thread
 
     def discard(self) -> None:
-        """Remove what was written; the log is as it was."""
+        """Remove what was written; the log is unchanged."""
         groups, self.groups = self.groups, []
         for group in groups:
             self._remove(group.new)
@@ -130,13 +130,13 @@ class CleaningJob:
                     if not self.mapped.add(records, self.first_dirty_offset):
                         return
                 self.mapped.advance(header.last_offset)
-            # Where compaction left a gap there is nothing to map.
+            # Gaps of earlier compactions hold nothing to map.
             self.mapped.advance(segment.next_offset - 1)
 
     def _clean(self) -> None:
         self.counts.keys = len(self.mapped)
         if self.end_offset <= self.first_dirty_offset:
-            return  # not one key fitted
+            return  # no key fits
         touched = [segment for segment in self.segments if segment.base_offset < self.end_offset]
         transactions = TransactionFilter(self.aborted)
         cleaner = BatchCleaner(self.rules, self.mapped, transactions)
@@ -147,8 +147,8 @@ class CleaningJob:
     def _clean_group(
         self, group: Sequence[SegmentFiles], cleaner: BatchCleaner, transactions: TransactionFilter
     ) -> None:
-        """Write one segment in place of a group, complete and durable."""
-        pool = HandlePool(self.files, _HANDLES)  # the log's own belongs to another thread
+        """Write one durable segment that replaces a group."""
+        pool = HandlePool(self.files, _HANDLES)  # the log's configuration belongs to another thread
         cleaned = Segment.create(
             self.files,
             pool,
@@ -176,8 +176,8 @@ class CleaningJob:
                 dropped = batch.header if kept is None else None
                 if kept is not None:
                     self._write(kept, cleaned)
-        # The last batch stays at least as a header. So the log still ends where it did, and a restart in
-        # the middle of the swap knows by it how far this segment reaches, and which old ones it replaces.
+        # The last batch is kept at least as a header. So the log end stays, and a restart in the middle of
+        # the swap knows up to where this segment reaches, and which old ones it replaces.
         if dropped is not None:
             self._write(emptied(dropped), cleaned)
 
@@ -194,7 +194,7 @@ class CleaningJob:
         self.throttle(len(kept))
 
     def _walk(self, segment: SegmentFiles) -> Iterator[FoundBatch]:
-        """Every batch of a segment, its checksum checked: what is rewritten gets a new one."""
+        """Every batch of a segment, its checksum checked, because a rewritten batch gets a new one."""
         for batch in walk(self.files, segment.log_path, end=segment.size_bytes, check_crc=True):
             if self.is_cancelled:
                 raise CleaningCancelledError
@@ -207,20 +207,20 @@ class CleaningJob:
         for path in cleaned.paths():
             if self.files.exists(path):
                 sync_path(self.files, path)
-        # Retention by time goes by the file's own date where records have none.
+        # Retention by time uses the file's modification time where records have no timestamp.
         self.files.set_modified_at(cleaned.log_path, modified_at_ms)
         cleaned.modified_at_ms = modified_at_ms
         cleaned.is_unsynced = False
 
     def _newest_date_ms(self, group: Sequence[SegmentFiles]) -> int:
-        """When the youngest file of a group was written."""
+        """The latest modification time in a group."""
         paths = {segment.log_path for segment in group}
         dates_ms = [
             entry.modified_at_ms
             for entry in self.files.scan(self.directory)
             if f"{self.directory}/{entry.name}" in paths
         ]
-        return max(dates_ms, default=0)  # none are left when the log was deleted meanwhile
+        return max(dates_ms, default=0)  # none are left when the log was deleted in the meantime
 
     def _remove(self, cleaned: Segment) -> None:
         cleaned.close_handle()

@@ -1,4 +1,4 @@
-"""The last offset of each key: what a pass of the cleaner compares records with."""
+"""The last offset of each key, which a pass compares records with."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from klamm.records.record import Record
 
 # What Kafka counts for a key: it sizes its table by this, and users size the buffer by it.
 _KAFKA_ENTRY_BYTES: Final = 24
-# What a key costs here beside its own bytes: its share of a dictionary, the offset, the bytes object.
+# What a key costs besides its own bytes: its share of a dictionary, the offset, the bytes object.
 _ENTRY_OVERHEAD_BYTES: Final = 130
 _LONGEST_KEY_KEPT: Final = 32
-_DIGEST_BYTES: Final = _LONGEST_KEY_KEPT + 1  # longer than any key kept as it is, so the two never meet
-# A dictionary that grows stops every thread while it moves its entries: many small ones stop them shortly.
+_DIGEST_BYTES: Final = _LONGEST_KEY_KEPT + 1  # longer than any key kept as it is, so the two never collide
+# Growing a dictionary stops every thread while entries move: many small ones stop them briefly.
 _SHARDS: Final = 256
 _SHARD_MASK: Final = _SHARDS - 1
 
@@ -25,7 +25,7 @@ class OffsetMap:
     __slots__ = ("_bytes_left", "_keys_left", "_shards", "last_offset")
 
     def __init__(self, buffer_bytes: int, load_factor: float = 0.9) -> None:
-        """At most as many keys as Kafka takes into such a buffer, and never more memory than it."""
+        """At most as many keys as Kafka holds in such a buffer, and never more memory than it."""
         self._shards: tuple[dict[bytes, int], ...] = tuple({} for _ in range(_SHARDS))
         self._keys_left = int(buffer_bytes / _KAFKA_ENTRY_BYTES * load_factor)
         self._bytes_left = int(buffer_bytes * load_factor)
@@ -53,11 +53,11 @@ class OffsetMap:
         return True
 
     def advance(self, last_offset: int) -> None:
-        """Everything up to an offset is mapped, also where there was nothing to map."""
+        """Mark everything up to an offset as mapped, including gaps."""
         self.last_offset = max(self.last_offset, last_offset)
 
     def kept(self, records: Iterable[Record], *, with_tombstones: bool) -> list[Record]:
-        """The records that stay: each key's last one, and all behind the last that is mapped."""
+        """The records to keep: the last of each key, and all after the mapped range."""
         last_offset, shards = self.last_offset, self._shards
         kept = []
         for record in records:
@@ -72,7 +72,7 @@ class OffsetMap:
         return kept
 
     def clear(self) -> None:
-        """Give the memory back, little by little: so much at once would stop every thread for long."""
+        """Free the memory in small steps: freeing it at once would stop every thread for long."""
         for shard in self._shards:
             shard.clear()
 

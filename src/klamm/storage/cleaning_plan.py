@@ -1,4 +1,4 @@
-"""How dirty a log is, how far it may be cleaned, and which segments become one."""
+"""How dirty a log is, up to where it may be cleaned, and which segments are merged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LARGEST_ENTRY_BYTES: Final = 12  # of the two indexes, the time index has the l
 
 
 class PlannedSegment(Protocol):
-    """What a plan needs to know of a segment."""
+    """What a plan needs to know about a segment."""
 
     @property
     def base_offset(self) -> int: ...
@@ -29,7 +29,7 @@ class PlannedSegment(Protocol):
 
 
 class PlannedLog(Protocol):
-    """What a plan needs to know of a log."""
+    """What a plan needs to know about a log."""
 
     @property
     def config(self) -> TopicConfig: ...
@@ -47,13 +47,13 @@ class PlannedLog(Protocol):
 
 
 class Dirtiness(NamedTuple):
-    """What a cleaning of a log would find now."""
+    """The cleanable range of a log."""
 
-    first_dirty_offset: int  # everything before was cleaned by earlier passes
-    bound_offset: int  # the base of the first segment that is left alone
+    first_dirty_offset: int  # cleaned by earlier passes up to here
+    bound_offset: int  # the base offset of the first segment that is not cleaned
     clean_bytes: int
     dirty_bytes: int  # up to the bound
-    is_overdue: bool  # something waits longer than max.compaction.lag.ms
+    is_overdue: bool  # a record is older than max.compaction.lag.ms
 
     @property
     def ratio(self) -> float:
@@ -61,14 +61,14 @@ class Dirtiness(NamedTuple):
         return self.dirty_bytes / total_bytes if total_bytes else 0.0
 
     def is_due(self, config: TopicConfig) -> bool:
-        """Whether a pass should run: some dirt is overdue, or there is more of it than allowed."""
+        """Whether a pass should run: by max.compaction.lag.ms or by min.cleanable.dirty.ratio."""
         if not self.dirty_bytes:
             return False
         return self.is_overdue or self.ratio > config.min_cleanable_dirty_ratio
 
 
 def measure(log: PlannedLog, checkpoint: int | None, timestamp_ms: int) -> Dirtiness:
-    """How dirty a log is at a time of the wall clock; `checkpoint` is where the last pass ended."""
+    """How dirty a log is at a wall-clock time; `checkpoint` is where the last pass ended."""
     *closed, active = log.segments
     first_dirty = checkpoint
     if first_dirty is None or not log.log_start_offset <= first_dirty <= log.log_end_offset:
@@ -77,7 +77,7 @@ def measure(log: PlannedLog, checkpoint: int | None, timestamp_ms: int) -> Dirti
     dirty = [
         segment
         for segment, next_base in zip(closed, next_bases, strict=True)
-        if next_base > first_dirty  # it ends behind the clean part
+        if next_base > first_dirty  # it ends after the clean part
     ]
     bound = _bound(log, closed, dirty, active, timestamp_ms)
     cleanable = [segment for segment in dirty if segment.base_offset < bound]
@@ -97,10 +97,10 @@ def _bound(
     active: PlannedSegment,
     timestamp_ms: int,
 ) -> int:
-    """The base of the first segment that is active, undecided, or too young."""
+    """The base offset of the first segment that is active, undecided, or too young."""
     stable = log.last_stable_offset
     candidates = [active.base_offset]
-    # Only whole segments are cleaned: one that holds undecided transactions stays as it is.
+    # Only whole segments are cleaned: one with undecided transactions is skipped.
     for index, segment in enumerate(closed):
         following = closed[index + 1] if index + 1 < len(closed) else active
         if following.base_offset > stable:
@@ -118,12 +118,12 @@ def _bound(
 def _is_overdue(config: TopicConfig, dirty: Sequence[PlannedSegment], timestamp_ms: int) -> bool:
     latest_ms = timestamp_ms - config.max_compaction_lag_ms
     if latest_ms <= 0:
-        return False  # nothing is older than time itself: spare the reading
+        return False  # no lag configured: save the reads
     return any(0 < segment.first_timestamp_ms() < latest_ms for segment in dirty)
 
 
 def group_segments(segments: Sequence[PlannedSegment], config: TopicConfig, end_offset: int) -> list[range]:
-    """Which neighbours become one segment, by index: files and indexes of the result keep their limits.
+    """Which adjacent segments to merge, by index: files and indexes of the result keep their limits.
 
     `end_offset` is where the last of these segments ends.
     """
@@ -149,5 +149,5 @@ def group_segments(segments: Sequence[PlannedSegment], config: TopicConfig, end_
 
 
 def _index_bytes(size_bytes: int, config: TopicConfig) -> int:
-    """What an index of so many bytes of batches takes at most."""
+    """The maximal index size for so many bytes of batches."""
     return size_bytes // max(config.index_interval_bytes, HEADER_BYTES) * _LARGEST_ENTRY_BYTES

@@ -1,4 +1,4 @@
-"""Which batches belong to aborted transactions, and which markers have nothing left to mark."""
+"""Which batches belong to aborted transactions, and which markers can be removed."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from klamm.storage.engines.segments.txn_index import AbortedEntry
 
 @dataclass(slots=True)
 class _Aborted:
-    """An aborted transaction on the way to its marker."""
+    """An aborted transaction whose marker was not reached yet."""
 
     entry: AbortedEntry
-    was_met: bool = False  # some batch of it is still in the log
+    was_met: bool = False  # a batch of it is still in the log
 
 
 class TransactionFilter:
-    """Follows transactions over one walk through the log, in order."""
+    """Tracks transactions while the log is read in order."""
 
     def __init__(self, aborted: Iterable[AbortedEntry]) -> None:
         self._upcoming = deque(sorted(aborted, key=lambda entry: entry.first_offset))
         self._aborted: dict[int, _Aborted] = {}  # by producer, from first batch to marker
-        self._committed: set[int] = set()  # producers of which a batch was met since their last marker
+        self._committed: set[int] = set()  # producers with a batch since their last marker
         self._still_needed: list[AbortedEntry] = []
 
     def on_data(self, header: BatchHeader) -> bool:
-        """A batch of data came: whether it was aborted."""
+        """Whether a data batch belongs to an aborted transaction."""
         self._begin(header)
         if not header.is_transactional:
             return False
@@ -41,16 +41,16 @@ class TransactionFilter:
         return False
 
     def on_marker(self, buffer: Buffer, position: int, header: BatchHeader) -> bool:
-        """A control batch came: whether nothing that it speaks of is left in the log.
+        """Whether the transaction of a control batch has no batch left in the log.
 
-        An abort that still has batches keeps its entry of the transaction index.
+        An abort that still has batches keeps its entry in the transaction index.
         """
         self._begin(header)
         if not header.record_count:
             return True  # emptied by an earlier pass
         marker = decode_marker(buffer, position)
         if marker is None:
-            return False  # not a transaction's: not ours to remove
+            return False  # not a transaction marker: kept
         if marker.is_commit:
             was_met = header.producer_id in self._committed
             self._committed.discard(header.producer_id)
@@ -62,13 +62,13 @@ class TransactionFilter:
         return False
 
     def take_still_needed(self) -> list[AbortedEntry]:
-        """The entries for the transaction index of the segment that was walked."""
+        """The entries for the transaction index of the segment that was read."""
         needed, self._still_needed = self._still_needed, []
         return needed
 
     def _begin(self, header: BatchHeader) -> None:
         while self._upcoming and self._upcoming[0].first_offset <= header.last_offset:
             entry = self._upcoming.popleft()
-            # One that ended before the walk began must not condemn the producer's later batches.
+            # One that ended before the first batch read must not affect the producer's later batches.
             if entry.last_offset >= header.base_offset:
                 self._aborted[entry.producer_id] = _Aborted(entry)

@@ -1,4 +1,4 @@
-"""What a cluster knows of itself: brokers, topics, configurations, and who leads what at which epoch.
+"""Cluster metadata: brokers, topics, configurations, and partition leaders with their epochs.
 
 Methods block (they are durable when they return): a broker calls them off its event loop and keeps a
 snapshot for its hot paths.
@@ -19,7 +19,7 @@ LAST_PRODUCER_ID: Final = 2**63 - 1
 
 
 class ConflictError(Exception):
-    """Somebody else changed this first: read again and decide again."""
+    """Another writer changed this first: read again and decide again."""
 
 
 class ClusterStoreError(Exception):
@@ -27,7 +27,7 @@ class ClusterStoreError(Exception):
 
 
 class ResourceType(IntEnum):
-    """Whose configuration; the numbers are the protocol's."""
+    """The owner of a configuration; the numbers are the protocol's."""
 
     TOPIC = 2
     BROKER = 4
@@ -44,11 +44,11 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRegistration:
-    """Who keeps a partition, who leads it, since which leadership."""
+    """The replicas of a partition, its leader, and the leader's epoch."""
 
     partition: int
     replicas: tuple[int, ...]
-    leader_id: int  # -1: nobody
+    leader_id: int  # -1: none
     leader_epoch: int
 
 
@@ -70,15 +70,15 @@ class FinalizedFeatures:
 
 
 class ClusterStore(Protocol):
-    """The cluster's memory. Every change is a compare-and-set: a lost race raises ConflictError."""
+    """Cluster metadata. Every change is a compare-and-set: a lost race raises ConflictError."""
 
     @property
     def cluster_id(self) -> str:
-        """A base64url UUID of 22 characters, made once."""
+        """A base64url UUID of 22 characters, generated once."""
         ...
 
     def version(self) -> int:
-        """Rises with every change, by whomever: a snapshot taken at another version is stale."""
+        """Increases with every change by any broker: a snapshot of another version is stale."""
         ...
 
     def register_broker(self, registration: BrokerRegistration) -> None: ...
@@ -89,19 +89,19 @@ class ClusterStore(Protocol):
         ...
 
     def delete_topic(self, name: str, topic_id: bytes) -> None:
-        """Topic and its configuration; ConflictError when this id does not hold the name."""
+        """Delete a topic and its configuration; ConflictError when the name has another id."""
         ...
 
     def add_partitions(self, name: str, topic_id: bytes, added: Sequence[PartitionRegistration]) -> None:
-        """Partitions that follow the last one; ConflictError when they no longer do."""
+        """Add partitions that follow the last one; ConflictError when they no longer do."""
         ...
 
     def lead(
         self, broker_id: int, partitions: Sequence[tuple[str, int]] | None = None
     ) -> Mapping[tuple[str, int], int]:
-        """Take leadership at last epoch + 1, of these or of all that the broker keeps; the new epochs.
+        """Lead at last epoch + 1 these partitions or all that the broker is a replica of; the new epochs.
 
-        Raises ConflictError, and takes none, when the broker does not keep one of these.
+        Raises ConflictError, and changes nothing, when the broker is not a replica of one of these.
         """
         ...
 
@@ -115,7 +115,7 @@ class ClusterStore(Protocol):
         *,
         expected: Mapping[str, str] | None = None,
     ) -> None:
-        """Raises ConflictError when the topic is gone, or another set than `expected` is found."""
+        """Raises ConflictError when the topic does not exist, or its configuration is not `expected`."""
         ...
 
     def features(self) -> FinalizedFeatures: ...
@@ -124,14 +124,14 @@ class ClusterStore(Protocol):
         ...
 
     def allocate_producer_ids(self, count: int) -> range:
-        """Ids that nobody ever got and nobody else will get. Raises OverflowError when none are left."""
+        """The first of `count` new ids. Raises OverflowError when none are left."""
         ...
 
     def close(self) -> None: ...
 
 
 def new_topic_id(random: Random) -> bytes:
-    """A random UUID as Kafka makes them: not 0 or 1, and its text does not look like an option."""
+    """A random UUID as Kafka generates them: not 0 or 1, and its text does not begin with a dash."""
     while True:
         drawn = random.getrandbits(128)
         drawn = drawn & ~(0xF << 76) | (4 << 76)  # version 4

@@ -1,4 +1,4 @@
-"""The two faces of log storage: a store of partition logs, and one partition's log.
+"""The interfaces of log storage: a store of partition logs, and one partition's log.
 
 All methods are called from the owner's thread (the event loop), except `SyncTicket.run`, which blocks on
 the disk and may run anywhere, as may `Work`. Reads and appends touch the page cache only.
@@ -17,7 +17,7 @@ from klamm.storage.topic_config import TopicConfig
 
 
 class LogError(Exception):
-    """A log refused a request; `error_code` is what the client is told."""
+    """A log rejected a request; `error_code` goes into the response."""
 
     def __init__(self, error_code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -25,14 +25,14 @@ class LogError(Exception):
 
 
 class AppendOrigin(Enum):
-    """Who appends decides which checks of the producer state apply."""
+    """The origin of an append, which decides which checks of the producer state apply."""
 
     CLIENT = "client"  # sequences and epochs
     COORDINATOR = "coordinator"  # epochs only: offset commits and transaction markers
 
 
 class AppendResult(NamedTuple):
-    """Where a batch went. A duplicate went nowhere: these are the offsets of its original."""
+    """The offsets of an appended batch; for a duplicate, those of its original."""
 
     base_offset: int
     last_offset: int
@@ -50,7 +50,7 @@ class AbortedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class ProducerStatus:
-    """What DescribeProducers tells of one producer."""
+    """What DescribeProducers returns for one producer."""
 
     producer_id: int
     producer_epoch: int
@@ -62,7 +62,7 @@ class ProducerStatus:
 
 @dataclass(frozen=True, slots=True)
 class TimestampedOffset:
-    """The answer to a lookup by time; -1, -1, -1 when nothing matches."""
+    """The result of a lookup by timestamp; -1, -1, -1 when nothing matches."""
 
     offset: int = -1
     timestamp_ms: int = -1
@@ -71,32 +71,32 @@ class TimestampedOffset:
 
 @dataclass(frozen=True, slots=True)
 class EpochEnd:
-    """Where a leader epoch ended in this log; -1, -1 when the log cannot tell."""
+    """Where a leader epoch ended in this log; -1, -1 when unknown."""
 
     leader_epoch: int = -1
     end_offset: int = -1
 
 
-# What there is to do on a disk. It blocks, runs on any thread, and raises LogError when the disk refuses. Two
-# may run in any order, or at once: what is older never replaces what is newer.
+# Work for a disk. It blocks, runs on any thread, and raises LogError when the disk fails. Two of them may run
+# in any order, or at once: older content never replaces newer content.
 Work: TypeAlias = Callable[[], None]
 
 
 class SyncTicket(Protocol):
-    """Everything appended up to `end_offset`, on its way to the disk."""
+    """A flush of everything appended up to `end_offset`."""
 
     end_offset: int
 
     def run(self) -> None:
-        """Flush; blocks. Raises OSError when the disk refuses."""
+        """Flush; blocks. Raises OSError when the disk fails."""
         ...
 
     def files_only(self) -> Sequence[int] | None:
-        """The files whose fdatasync is all that `run` would do; None when there is more to it."""
+        """The files to fdatasync instead of calling `run`; None when `run` does more than that."""
         ...
 
     def keep_open(self) -> None:
-        """To be called where it is made when it does not run at once: else the log may close its files."""
+        """Must be called by its creator if it does not run at once: else the log may close its files."""
         ...
 
 
@@ -106,7 +106,7 @@ class PartitionLog(Protocol):
     topic: str
     topic_id: bytes
     partition: int
-    config: TopicConfig  # replaced when the topic's configuration changes; holds from the next call on
+    config: TopicConfig  # replaced when the topic's configuration changes; applies from the next call on
     leader_epoch: int
     on_change: Callable[[], None]  # called after the high watermark, stable offset or log start moved
 
@@ -124,7 +124,7 @@ class PartitionLog(Protocol):
     def segment_count(self) -> int: ...
     @property
     def is_dirty(self) -> bool:
-        """Whether something appended is not known to be on disk."""
+        """Whether something appended is not yet durable."""
         ...
 
     def append(
@@ -139,16 +139,16 @@ class PartitionLog(Protocol):
         header: BatchHeader | None = None,
         write_later: bool = False,
     ) -> AppendResult:
-        """Append one validated batch, or find that it is a duplicate. Who has read its header gives it along.
+        """Append one validated batch, or find that it is a duplicate. `header` saves parsing it again.
 
-        Who tells nobody before it is flushed lets it be written later, where flushes decide what is seen:
-        then it goes into its file together with others, and a disk that refuses it fails the flush.
+        A batch that is not acknowledged before its flush may be written later, where flushes decide what is
+        visible: it is then written together with others, and a write error fails the flush.
 
         Stamps base offset and leader epoch, rolls the segment when due, checks the producer's epoch and
         sequence, keeps indexes and producer state. Raises LogError; then nothing has changed.
 
-        A control batch comes from a coordinator and ends its producer's transaction. Where each end also
-        raises the epoch (transaction.version 2), `marker_bumps_epoch` refuses one that comes too late.
+        A control batch is written by a coordinator and ends its producer's transaction. Where each end also
+        raises the epoch (transaction.version 2), `marker_bumps_epoch` rejects a delayed one.
 
         A batch that begins a transaction must show the guard of its verification; None asks for none.
         """
@@ -179,7 +179,7 @@ class PartitionLog(Protocol):
         ...
 
     def readable_bytes(self, offset: int, until_offset: int, limit_bytes: int) -> int:
-        """How many bytes `read` could give (at most about `limit_bytes`), without reading them."""
+        """How many bytes `read` would return (at most about `limit_bytes`), without reading them."""
         ...
 
     def in_active_segment(self, offset: int) -> bool: ...
@@ -194,9 +194,9 @@ class PartitionLog(Protocol):
 
     def end_of_epoch(self, leader_epoch: int) -> EpochEnd: ...
     def delete_records(self, before_offset: int) -> int:
-        """Raise the log start (never lowers it); the log start after it.
+        """Raise the log start (never lowers it); the resulting log start.
 
-        A crash can take it back until the store has saved its log starts.
+        A crash reverts it until the store has saved its log starts.
         """
         ...
 
@@ -205,25 +205,25 @@ class PartitionLog(Protocol):
         ...
 
     def sync_is_due(self, now_ms: int) -> bool:
-        """Whether it is time to flush: at once in commit mode, else by flush.messages, flush.ms and rolls."""
+        """Whether a flush is due: at once in commit mode, else by flush.messages, flush.ms and rolls."""
         ...
 
     def start_sync(self) -> SyncTicket | None:
-        """What there is to flush now; None when all is on disk."""
+        """A ticket for everything unflushed; None when all is durable."""
         ...
 
     def finish_sync(self, ticket: SyncTicket) -> None:
-        """The ticket ran: the high watermark follows."""
+        """The ticket succeeded: raise the high watermark."""
         ...
 
     def fail_sync(self, ticket: SyncTicket) -> None:
-        """The ticket's disk refused: cut back to the last durable offset and reload producer state."""
+        """The ticket failed: cut back to the last durable offset and reload producer state."""
         ...
 
     def producers(self) -> Sequence[ProducerStatus]: ...
     def expire_producers(self, timestamp_ms: int, expiration_ms: int) -> int: ...
     def delete_old_segments(self, now_ms: int, timestamp_ms: int) -> int:
-        """Apply retention by time, size and log start; how many segments went."""
+        """Apply retention by time, size and log start; how many segments were deleted."""
         ...
 
     def close(self) -> None: ...
@@ -245,9 +245,9 @@ class LogStore(Protocol):
     def open(
         self, topic: str, topic_id: bytes, partition: int, *, leader_epoch: int, config: TopicConfig
     ) -> PartitionLog:
-        """Load or create a log and take it at a leader epoch, recorded before it serves.
+        """Load or create a log and lead it at an epoch, which is recorded before the log is used.
 
-        Raises LogError(kafka_storage_error) when this one log cannot be read; others are unharmed.
+        Raises LogError(kafka_storage_error) when this log cannot be read; others are unaffected.
         """
         ...
 
@@ -256,11 +256,11 @@ class LogStore(Protocol):
         ...
 
     def delete(self, topic: str, partition: int) -> None:
-        """The log is gone from now on; its files follow after `file.delete.delay.ms`."""
+        """Remove a log at once; its files are deleted after `file.delete.delay.ms`."""
         ...
 
     def set_aside(self, topic: str, partition: int) -> str:
-        """A log that no topic claims is kept, but under a name that nobody opens; where it is now.
+        """Rename a log that belongs to no topic, so that it is kept but never opened; its new path.
 
         Raises LogError(kafka_storage_error) when it cannot be moved.
         """
@@ -268,15 +268,15 @@ class LogStore(Protocol):
 
     def status(self) -> Sequence[LogDirStatus]: ...
     def start_checkpoint(self) -> Work:
-        """Recovery points, log starts and high watermarks as they are now, to be written."""
+        """Work that writes the current recovery points, log starts and high watermarks."""
         ...
 
     def start_saving_log_starts(self) -> Work:
-        """The log starts as they are now, to be made durable."""
+        """Work that makes the current log starts durable."""
         ...
 
     def start_housekeeping(self, now_ms: int) -> Work | None:
-        """Files whose delete delay has passed, to be removed; None when there are none."""
+        """Work that removes files whose delete delay has passed; None when there are none."""
         ...
 
     def close(self) -> None:

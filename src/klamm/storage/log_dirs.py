@@ -1,4 +1,4 @@
-"""Several log directories as one store: each partition lives in one of them."""
+"""Several log directories as one store: each partition is in one of them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from klamm.storage.topic_config import TopicConfig
 
 
 class LogDirs:
-    """A LogStore over others; a new partition goes where the fewest are."""
+    """A LogStore over others; a new partition is created in the one with the fewest."""
 
     def __init__(self, stores: Sequence[LogStore]) -> None:
-        """Raises ValueError when two directories have the same partition: nobody knows which is right."""
+        """Raises ValueError when two directories hold the same partition."""
         self._stores = stores
         self._places: dict[tuple[str, int], int] = {}
         for number, store in enumerate(stores):
             for topic, partition, _ in store.existing():
                 if (topic, partition) in self._places:
-                    raise ValueError(f"{topic}-{partition} is in two log directories: remove one of them")
+                    raise ValueError(f"{topic}-{partition} exists in two log directories: remove one of them")
                 self._places[topic, partition] = number
 
     def open(
@@ -63,7 +63,7 @@ class LogDirs:
 
 
 def _all_of(works: Sequence[Work]) -> Work:
-    """Each directory's, whatever becomes of the others."""
+    """Run the work of each directory, even when another fails."""
 
     def work() -> None:
         failure: LogError | None = None

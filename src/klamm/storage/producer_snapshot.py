@@ -1,8 +1,8 @@
 """Producer state as a file: `<offset>.snapshot`, the state of everything below that offset.
 
-Kafka writes one entry for each producer, its last batch, and forgets the others at a reload: a batch whose
-answer a crash swallowed is then out of order when it is sent again. klamm writes an entry for each batch that
-it remembers, oldest first. Kafka reads such a file as it always does, the last entry of a producer counts.
+Kafka writes one entry for each producer, its last batch, and loses the others at a reload: a batch whose
+response a crash lost is then rejected as out of order when it is sent again. klamm writes an entry for each
+batch that it tracks, oldest first. Kafka reads such a file too: it uses the last entry of a producer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from klamm.protocol.errors import DecodeError
 from klamm.records.checksum import crc32c
 from klamm.storage.producer_state import NONE, BatchSummary, ProducerEntry
 
-_HEAD: Final = Struct(">hI")  # version, checksum of all behind it
+_HEAD: Final = Struct(">hI")  # version, checksum of the rest
 _COUNT: Final = Struct(">i")
 _ENTRY: Final = Struct(">qhiqiqiq")
 _VERSION: Final = 1
@@ -46,16 +46,16 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
 def decode_snapshot(data: bytes) -> list[ProducerEntry]:
     """The producers of a snapshot; DecodeError when it is damaged."""
     if len(data) < _HEAD.size + _COUNT.size:
-        raise DecodeError(f"a producer snapshot of {len(data)} bytes")
+        raise DecodeError(f"invalid producer snapshot: {len(data)} bytes")
     version, checksum = _HEAD.unpack_from(data)
     if version != _VERSION:
-        raise DecodeError(f"a producer snapshot of version {version}, {_VERSION} is known")
+        raise DecodeError(f"invalid producer snapshot: version {version}, expected {_VERSION}")
     if crc32c(memoryview(data)[_HEAD.size :]) != checksum:
-        raise DecodeError("a producer snapshot whose checksum does not match")
+        raise DecodeError("invalid producer snapshot: checksum mismatch")
     (count,) = _COUNT.unpack_from(data, _HEAD.size)
     body = memoryview(data)[_HEAD.size + _COUNT.size :]
     if count * _ENTRY.size != len(body):
-        raise DecodeError(f"a producer snapshot that promises {count} entries in {len(body)} bytes")
+        raise DecodeError(f"invalid producer snapshot: {count} entries in {len(body)} bytes")
     entries: dict[int, ProducerEntry] = {}
     for (
         producer_id,

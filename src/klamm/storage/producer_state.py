@@ -1,7 +1,7 @@
-"""What a partition remembers of its producers: epochs, sequences, open transactions.
+"""The producer state of a partition: epochs, sequences, open transactions.
 
-The memory is rebuilt by replay: `check` decides, `update` changes, and a log that is loaded calls `update`
-alone for every batch it finds. Times are record times, offsets are the log's.
+The state is rebuilt by replay: `check` decides, `update` changes, and loading a log calls only `update` for
+every batch. Times are record timestamps, offsets are the log's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_AWAITED: Final = 10_000  # a broken disk and many producers must not cost th
 
 
 class BatchSummary(NamedTuple):
-    """One remembered batch, by which a repeat is known."""
+    """A batch of a producer, to detect duplicates."""
 
     last_sequence: int
     last_offset: int
@@ -42,7 +42,7 @@ class BatchSummary(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerEntry:
-    """One producer as this partition knows it."""
+    """The state of one producer."""
 
     producer_id: int
     epoch: int
@@ -60,13 +60,13 @@ class ProducerEntry:
         return self.txn_first_offset >= 0 and self.epoch == epoch
 
     def remember(self, batch: BatchSummary) -> None:
-        """Keep the newest batches: as many as a producer may have in flight."""
+        """Keep only the newest batches: as many as a producer may have in flight."""
         self.batches.append(batch)
         if len(self.batches) > WINDOW_BATCHES:
             del self.batches[0]
 
     def duplicate_of(self, header: BatchHeader) -> BatchSummary | None:
-        """The remembered batch that this one repeats, sequence for sequence."""
+        """The batch that this one duplicates: the same epoch and sequences."""
         if header.producer_epoch != self.epoch:
             return None
         last_sequence = header.last_sequence
@@ -104,15 +104,15 @@ class ProducerState:
 
     def __init__(self, entries: Iterable[ProducerEntry] = ()) -> None:
         self._entries = {entry.producer_id: entry for entry in entries}
-        # First offsets of open transactions, oldest first: they are appended in order.
+        # First offsets of open transactions, oldest first.
         self._open = {
             entry.txn_first_offset: entry.producer_id
             for entry in sorted(self._entries.values(), key=lambda entry: entry.txn_first_offset)
             if entry.txn_first_offset >= 0
         }
-        # Ended, but by markers that readers may not see yet; in the order of their markers.
+        # Ended by markers above the high watermark, in the order of their markers.
         self._completed: deque[CompletedTransaction] = deque()
-        # (epoch, sequence) that unknown producers must come with: their first batches did not get in.
+        # (epoch, sequence) that unknown producers must send next: their first batches failed.
         self._awaited: dict[int, tuple[int, int]] = {}
         self._verifications: dict[int, _Verification] = {}
         self._last_guard = NO_GUARD
@@ -131,7 +131,7 @@ class ProducerState:
     def check(
         self, header: BatchHeader, origin: AppendOrigin, guard: int | None = None
     ) -> BatchSummary | None:
-        """Whether a batch of data may be appended; the batch that it repeats, if it is a repeat.
+        """Check whether a data batch may be appended; the batch that it duplicates, if any.
 
         With a guard, the first batch of a transaction must present the one that its verification began with.
         Raises LogError: a transaction that is not verified, a stale epoch, a sequence out of order, or a
@@ -147,7 +147,7 @@ class ProducerState:
         if guard is not None and header.attributes & TRANSACTIONAL_BIT:
             self._check_guard(header, entry, guard)
         if entry is None:
-            # Never seen, or forgotten: any sequence will do, unless one before it has just been lost.
+            # Unknown or expired: any sequence is accepted, unless the write of an earlier one has failed.
             if self._awaited and origin is AppendOrigin.CLIENT:
                 self._check_awaited(header)
             return None
@@ -158,8 +158,8 @@ class ProducerState:
         if entry.txn_first_offset >= 0 and not header.attributes & TRANSACTIONAL_BIT:
             raise LogError(
                 ErrorCode.invalid_txn_state,
-                f"producer {header.producer_id} has a transaction open since {entry.txn_first_offset} "
-                "and sent a batch outside it",
+                f"producer {header.producer_id} sent a non-transactional batch during its transaction "
+                f"that began at offset {entry.txn_first_offset}",
             )
         return None
 
@@ -190,14 +190,14 @@ class ProducerState:
             raise LogError(
                 ErrorCode.out_of_order_sequence_number,
                 f"producer {header.producer_id} epoch {epoch} sent sequence {header.base_sequence}, "
-                f"the disk refused {sequence} before it",
+                f"expected {sequence}, whose write failed",
             )
 
     def check_marker(self, header: BatchHeader, marker: EndMarker, *, epoch_was_bumped: bool) -> None:
-        """Whether a marker may be appended. Raises LogError.
+        """Check whether a marker may be appended. Raises LogError.
 
         `epoch_was_bumped`: the coordinator raises the epoch with each transaction it ends, so a marker
-        that meets an open transaction of its own epoch is an old one come late.
+        for an open transaction of its own epoch is a delayed old one.
         """
         entry = self._entries.get(header.producer_id)
         if entry is None:
@@ -209,8 +209,8 @@ class ProducerState:
         if marker.coordinator_epoch < entry.coordinator_epoch:
             raise LogError(
                 ErrorCode.transaction_coordinator_fenced,
-                f"a marker of coordinator epoch {marker.coordinator_epoch} for producer "
-                f"{header.producer_id}, whose last marker came from epoch {entry.coordinator_epoch}",
+                f"marker of coordinator epoch {marker.coordinator_epoch} for producer {header.producer_id} "
+                f"is older than the last marker's epoch {entry.coordinator_epoch}",
             )
 
     # -- transactions that the coordinator has yet to confirm
@@ -246,30 +246,30 @@ class ProducerState:
             if not verification.requests:
                 del self._verifications[producer_id]
 
-    # -- what did not get in
+    # -- failed writes
 
     def refused(self, header: BatchHeader) -> None:
-        """A batch could not be stored. Those sent behind it must not take its place."""
+        """The write of a batch failed. Batches that were sent after it must not replace it."""
         is_unknown = header.producer_id >= 0 and header.producer_id not in self._entries
         if is_unknown and len(self._awaited) < MAX_AWAITED:
             self._awaited.setdefault(header.producer_id, (header.producer_epoch, header.base_sequence))
 
     def inherit(self, before: ProducerState) -> None:
-        """The log was cut: producers of whom nothing is left begin again where they began."""
+        """The log was cut: producers without batches must start again at their first sequence."""
         self._awaited = before._awaited
         self._last_guard = before._last_guard  # what was being verified is to be asked for again
         for entry in before:
             if entry.producer_id not in self._entries and entry.batches:
                 self._awaited[entry.producer_id] = (entry.epoch, entry.batches[0].first_sequence)
 
-    # -- remembering
+    # -- updating
 
     def update(
         self, header: BatchHeader, base_offset: int, marker: EndMarker | None
     ) -> CompletedTransaction | None:
-        """Remember a batch that was appended at an offset; the transaction it ended, if any.
+        """Apply a batch that was appended at an offset; the transaction it ended, if any.
 
-        `marker` is what a control batch says; None for data and for control batches of other kinds.
+        `marker` is the content of a control batch; None for data and for other control batches.
         """
         if header.attributes & CONTROL_BIT:
             return self._end(header, base_offset, marker) if marker is not None else None
@@ -293,7 +293,7 @@ class ProducerState:
     def _end(self, header: BatchHeader, base_offset: int, marker: EndMarker) -> CompletedTransaction | None:
         entry = self._entries.get(header.producer_id)
         if entry is None:
-            # Written all the same, so that the epoch is known and older ones stay fenced.
+            # Applied anyway, so that the epoch is known and older ones stay fenced.
             entry = ProducerEntry(header.producer_id, header.producer_epoch)
             self._entries[header.producer_id] = entry
         elif entry.epoch != header.producer_epoch:
@@ -318,7 +318,7 @@ class ProducerState:
         return completed
 
     def expire(self, timestamp_ms: int, expiration_ms: int) -> int:
-        """Forget producers that were silent for long; never one with an open transaction."""
+        """Expire idle producers; never one with an open transaction."""
         expired = [
             entry.producer_id
             for entry in self._entries.values()
@@ -326,24 +326,24 @@ class ProducerState:
         ]
         for producer_id in expired:
             del self._entries[producer_id]
-        self._awaited.clear()  # whoever was in flight is not any more
+        self._awaited.clear()  # no batch is in flight for that long
         return len(expired)
 
     # -- transactions
 
     def advance(self, high_watermark: int) -> None:
-        """Markers below the high watermark count from now on."""
+        """The high watermark moved: markers below it become visible."""
         completed = self._completed
         while completed and completed[0].last_offset < high_watermark:
             completed.popleft()
 
     @property
     def is_stable(self) -> bool:
-        """Whether every transaction is decided, as far as readers can see."""
+        """Whether no transaction holds back the last stable offset."""
         return not self._open and not self._completed
 
     def first_unstable_offset(self) -> int | None:
-        """Where the oldest transaction begins that readers may not see decided; None without any."""
+        """The first offset of the oldest undecided transaction; None without any."""
         first_open = next(iter(self._open), None)
         if not self._completed:
             return first_open
@@ -370,8 +370,8 @@ def _check_sequence(header: BatchHeader, entry: ProducerEntry) -> None:
         if header.base_sequence != 0:
             raise LogError(
                 ErrorCode.out_of_order_sequence_number,
-                f"producer {header.producer_id} begins epoch {header.producer_epoch} at sequence "
-                f"{header.base_sequence}, a new epoch begins at 0",
+                f"producer {header.producer_id} began epoch {header.producer_epoch} at sequence "
+                f"{header.base_sequence}, expected 0",
             )
         return
     # Wraps to 0; and to 0 as well when the epoch is known from a marker alone.
@@ -380,7 +380,7 @@ def _check_sequence(header: BatchHeader, entry: ProducerEntry) -> None:
         raise LogError(
             ErrorCode.out_of_order_sequence_number,
             f"producer {header.producer_id} epoch {header.producer_epoch} sent sequence "
-            f"{header.base_sequence}, {expected_sequence} comes next",
+            f"{header.base_sequence}, expected {expected_sequence}",
         )
 
 

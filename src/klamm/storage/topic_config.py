@@ -1,4 +1,4 @@
-"""A topic's configuration, typed: what a partition log is told to do."""
+"""A topic's configuration, typed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from klamm.storage.topic_settings import BROKER_DEFAULT_SETTINGS, BROKER_NAMES, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """What a topic is set to; `TopicConfig()` holds Kafka's defaults."""
+    """The settings of a topic; `TopicConfig()` holds Kafka's defaults."""
 
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     compression_type: str = "producer"
@@ -53,7 +53,7 @@ class TopicConfig:
 
     @property
     def takes_batches_as_they_come(self) -> bool:
-        """Whether nothing of this topic makes it necessary to look at the records of a produced batch."""
+        """Whether produced batches need no check of their records under these settings."""
         return (
             self.compression_type == "producer"
             and self.message_timestamp_type == "CreateTime"
@@ -82,7 +82,7 @@ _NAMES_BY_FIELD: Final[Mapping[str, str]] = {
 
 
 def effective_values(broker_defaults: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, Value]:
-    """Every topic setting's value under a topic's overrides and a broker's settings."""
+    """The value of every topic setting, from a topic's overrides and a broker's settings."""
     given = TOPIC_SETTINGS.parse_given(overrides)
     return {
         name: given[name] if name in given else broker_default(name, broker_defaults)
@@ -91,30 +91,30 @@ def effective_values(broker_defaults: Mapping[str, str], overrides: Mapping[str,
 
 
 def broker_default(topic_name: str, broker_settings: Mapping[str, str]) -> Value:
-    """What a broker with these settings gives to a topic that says nothing itself.
+    """The broker's default for a topic without an override.
 
-    Of several units the finest that is set wins, wherever it is set.
+    Of several units the finest that is set applies, wherever it is set.
     """
     for broker in BROKER_NAMES.get(topic_name, ()):
         if broker.name in broker_settings:
             value = BROKER_DEFAULT_SETTINGS[broker.name].parse(broker_settings[broker.name])
             if not isinstance(value, int) or isinstance(value, bool):
                 return value
-            # Any negative retention means for ever, in each unit.
+            # A negative retention means unlimited, in each unit.
             return -1 if topic_name == "retention.ms" and value < 0 else value * broker.unit
     return TOPIC_SETTINGS[topic_name].default
 
 
 def check_together(values: Mapping[str, Value]) -> None:
-    """Refuse a set whose members contradict each other."""
+    """Reject settings that contradict each other."""
     shortest, longest = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
     assert isinstance(shortest, int)
     assert isinstance(longest, int)
     if shortest > longest:
         raise ConfigError(
             "min.compaction.lag.ms",
-            f"min.compaction.lag.ms={shortest} is above max.compaction.lag.ms={longest}: "
-            f"write at most {longest}, or raise the other",
+            f"min.compaction.lag.ms={shortest} exceeds max.compaction.lag.ms={longest}: "
+            f"expected at most {longest}, or raise max.compaction.lag.ms",
         )
 
 

@@ -23,7 +23,7 @@ from klamm.config import (
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
-# Kafka asks for 1 MiB; small segments make small tests, and harm nobody else.
+# Kafka requires 1 MiB; small segments make small tests possible.
 SMALLEST_SEGMENT_BYTES: Final = 1024
 
 
@@ -32,7 +32,7 @@ def _topic(name: str, kind: Kind, default: Value, check: Check | None = None, do
 
 
 def _idle(name: str, kind: Kind, default: Value, check: Check | None = None) -> Setting:
-    doc = "Accepted so that Kafka's tools and files work; has no effect here."
+    doc = "Accepted for compatibility with Kafka's tools and files; has no effect."
     return replace(_topic(name, kind, default, check, doc), has_effect=False)
 
 
@@ -50,55 +50,53 @@ def _throttled_replicas(value: Value) -> bool:
 
 
 _THROTTLED: Final = Check(_throttled_replicas, "* or partition:broker pairs")
-_DELETE_DOC: Final = (
-    "How long a tombstone or transaction marker stays readable after compaction first met it."
-)
+_DELETE_DOC: Final = "How long a tombstone or transaction marker stays readable after its first compaction."
 
 TOPIC_SETTINGS: Final = Definition(
     [
         _topic("cleanup.policy", Kind.LIST, ("delete",), each_of("compact", "delete"),
-               "delete drops old segments, compact keeps each key's last value; both or neither may be."),
+               "delete removes old segments, compact keeps the last value of each key; both may be set."),
         _topic("compression.type", Kind.STRING, "producer",
                one_of("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
-               "The codec batches are stored with; producer keeps each as it came."),
+               "The codec for stored batches; producer keeps the producer's codec."),
         _topic("compression.gzip.level", Kind.INT, -1, Check(_gzip_level, "-1 or from 1 to 9"),
-               "How hard gzip tries when the broker compresses; -1 lets gzip choose."),
+               "The gzip level when the broker compresses; -1 is gzip's default."),
         _topic("compression.lz4.level", Kind.INT, 9, between(1, 17),
-               "How hard lz4 tries when the broker compresses."),
+               "The lz4 level when the broker compresses."),
         _topic("compression.zstd.level", Kind.INT, 3, between(-131072, 22),
-               "How hard zstd tries when the broker compresses."),
+               "The zstd level when the broker compresses."),
         _topic("delete.retention.ms", Kind.LONG, 86400000, at_least(0), _DELETE_DOC),
         _topic("file.delete.delay.ms", Kind.LONG, 60000, at_least(0),
                "How long a deleted segment's files stay on disk."),
         _topic("flush.messages", Kind.LONG, LONG_MAX, at_least(1),
-               "With klamm.flush=os: force data to disk after so many records."),
+               "With klamm.flush=os: flush after this many records."),
         _topic("flush.ms", Kind.LONG, LONG_MAX, at_least(0),
-               "With klamm.flush=os: force data to disk after so long."),
+               "With klamm.flush=os: flush after this many milliseconds."),
         _topic("index.interval.bytes", Kind.INT, 4096, at_least(0),
-               "A new index entry after at least so many bytes of records."),
+               "The number of bytes between index entries."),
         _topic("max.compaction.lag.ms", Kind.LONG, LONG_MAX, at_least(1),
-               "A record is due for compaction after so long, however clean the log is."),
+               "The maximal time before a record is compacted, whatever the dirty ratio."),
         _topic("max.message.bytes", Kind.INT, 1048588, at_least(0), "The largest batch that is accepted."),
         _topic("message.timestamp.after.max.ms", Kind.LONG, HOUR_MS, at_least(0),
-               "How far in the future a record may be dated."),
+               "How far in the future a record's timestamp may be."),
         _topic("message.timestamp.before.max.ms", Kind.LONG, LONG_MAX, at_least(0),
-               "How far in the past a record may be dated."),
+               "How far in the past a record's timestamp may be."),
         _topic("message.timestamp.type", Kind.STRING, "CreateTime", one_of("CreateTime", "LogAppendTime"),
-               "Whether a record keeps its producer's time or gets the broker's."),
+               "Whether a record's timestamp is the producer's or the time of the append."),
         _topic("min.cleanable.dirty.ratio", Kind.DOUBLE, 0.5, between(0, 1),
-               "Compaction is due when more than this share of the log is dirty."),
-        _topic("min.compaction.lag.ms", Kind.LONG, 0, at_least(0), "A record is left alone for so long."),
+               "The dirty ratio of a log from which it is compacted."),
+        _topic("min.compaction.lag.ms", Kind.LONG, 0, at_least(0), "How long a record is not compacted."),
         _topic("min.insync.replicas", Kind.INT, 1, at_least(1),
-               "How many replicas must have a batch before acks=all is answered."),
+               "How many replicas must have a batch before acks=all is acknowledged."),
         _topic("retention.bytes", Kind.LONG, -1, None,
-               "Old segments go while the rest is as large; -1: never."),
-        _topic("retention.ms", Kind.LONG, 604800000, at_least(-1), "Segments older than this go; -1: never."),
+               "The size from which old segments are deleted; -1: unlimited."),
+        _topic("retention.ms", Kind.LONG, 604800000, at_least(-1), "Older segments are deleted; -1: never."),
         _topic("segment.bytes", Kind.INT, 1073741824, at_least(SMALLEST_SEGMENT_BYTES),
-               "A segment file grows to this; Kafka asks for at least 1 MiB, klamm for 1024 bytes."),
-        _topic("segment.index.bytes", Kind.INT, 10485760, at_least(4), "An index file grows to this."),
-        _topic("segment.jitter.ms", Kind.LONG, 0, at_least(0), "Up to so much is taken off segment.ms."),
+               "The maximal size of a segment file; at least 1024 bytes (Kafka: 1 MiB)."),
+        _topic("segment.index.bytes", Kind.INT, 10485760, at_least(4), "The maximal size of an index file."),
+        _topic("segment.jitter.ms", Kind.LONG, 0, at_least(0), "At most this is taken off segment.ms."),
         _topic("segment.ms", Kind.LONG, 604800000, at_least(1),
-               "A new segment after so long, by record time."),
+               "The time after which a segment is rolled, by record timestamps."),
         _idle("follower.replication.throttled.replicas", Kind.LIST, (), _THROTTLED),
         _idle("leader.replication.throttled.replicas", Kind.LIST, (), _THROTTLED),
         _idle("local.retention.bytes", Kind.LONG, -2, at_least(-2)),
@@ -115,7 +113,7 @@ TOPIC_SETTINGS: Final = Definition(
 
 @dataclass(frozen=True, slots=True)
 class BrokerName:
-    """A broker setting that speaks for a topic's; `unit` turns its number into the topic's."""
+    """A broker setting that is the default of a topic's; `unit` converts its number."""
 
     name: str
     unit: int = 1
@@ -129,7 +127,7 @@ def _cleaner(name: str) -> tuple[BrokerName, ...]:
     return (BrokerName(f"log.cleaner.{name}"),)
 
 
-# First one that is set wins; the first is also the only one that can change while the broker runs.
+# The first one that is set applies; only the first can change while the broker runs.
 BROKER_NAMES: Final[Mapping[str, tuple[BrokerName, ...]]] = {
     **{
         name: _log(name)
@@ -183,7 +181,11 @@ _FOR_EVER_OR_SOME: Final = Check(
 def _coarse(name: str, default: Value, check: Check) -> Setting:
     """A broker setting in hours or minutes: fixed at start, as in Kafka."""
     return Setting(
-        name=name, kind=Kind.INT, default=default, check=check, doc="A coarser way to say it; .ms wins."
+        name=name,
+        kind=Kind.INT,
+        default=default,
+        check=check,
+        doc="As the setting in .ms, which takes precedence.",
     )
 
 
@@ -200,7 +202,7 @@ def _several_units() -> dict[str, Setting]:
         _coarse("log.roll.jitter.hours", 0, at_least(0)),
         _topic("log.flush.interval.ms", Kind.LONG, None, at_least(0), TOPIC_SETTINGS["flush.ms"].doc),
         Setting(name="log.flush.scheduler.interval.ms", kind=Kind.LONG, default=LONG_MAX, check=at_least(0),
-                doc="What log.flush.interval.ms is when nobody sets it."),
+                doc="The default of log.flush.interval.ms."),
     ]  # fmt: skip
     return {setting.name: setting for setting in changed}
 
@@ -214,5 +216,5 @@ def _broker_defaults() -> list[Setting]:
     ]
 
 
-# The broker's own settings that topics fall back to.
+# The broker settings that are defaults of topics.
 BROKER_DEFAULT_SETTINGS: Final = Definition(_broker_defaults())

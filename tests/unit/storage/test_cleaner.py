@@ -169,7 +169,7 @@ def test_a_map_that_takes_no_key_at_all_does_not_go_on_for_ever() -> None:
     world.append((b"a", b"1"))
     world.roll()
     assert world.clean_all() == 1
-    assert "fits" in world.cleaner.uncleanable[TopicPartition("t0", 0)]
+    assert "not a single key" in world.cleaner.uncleanable[TopicPartition("t0", 0)]
 
 
 def test_records_without_a_key_go_when_the_policy_becomes_compact() -> None:
@@ -290,7 +290,7 @@ def test_a_log_whose_segments_went_meanwhile_is_left_as_it_is() -> None:
     world.clock.advance(2000)
     assert world.log.delete_old_segments(world.clock.now_ms(), world.clock.timestamp_ms()) == 2
     report = world.cleaner.finish(job)
-    assert "meanwhile" in report.reason
+    assert "in the meantime" in report.reason
     assert world.cleaner.uncleanable == {}
     assert not [name for name in world.file_names() if name.endswith(names.CLEANED_SUFFIX)]
 
@@ -305,7 +305,7 @@ def test_a_topic_deleted_meanwhile_takes_its_job_along() -> None:
     world.logs.clear()
     job.run()
     report = world.cleaner.finish(job)
-    assert "meanwhile" in report.reason
+    assert "in the meantime" in report.reason
     assert world.cleaner.uncleanable == {}
 
 
@@ -318,7 +318,7 @@ def test_a_job_that_is_called_back_leaves_nothing_behind() -> None:
     assert job is not None
     job.cancel()
     job.run()
-    assert "called back" in world.cleaner.finish(job).reason
+    assert "cancelled" in world.cleaner.finish(job).reason
     assert world.file_names() == before
     assert world.cleaner.uncleanable == {}
     assert world.clean() is not None

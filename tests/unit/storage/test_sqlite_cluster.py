@@ -108,7 +108,7 @@ def test_a_newer_schema_is_refused_by_name(tmp_path: Path) -> None:
     with connection:
         connection.execute("UPDATE facts SET value = 99 WHERE name = 'schema_version'")
     connection.close()
-    with pytest.raises(ClusterStoreError, match="version 99"):
+    with pytest.raises(ClusterStoreError, match="schema version is 99"):
         SqliteCluster(tmp_path)
 
 

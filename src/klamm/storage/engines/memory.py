@@ -1,6 +1,6 @@
-"""Partition logs in memory: the segment engine over files that are byte arrays.
+"""Files in memory for the segment engine.
 
-One implementation of a log, not two: what is tested here is what runs on disks.
+There is one implementation of a log: what is tested in memory is what runs on disks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from klamm.storage.engines.segments.files import AlreadyLockedError, Chunk, Dire
 
 
 class MemoryFile:
-    """What a name stands for; it outlives its name while a handle is open."""
+    """The content of a file; it outlives its name while a handle is open."""
 
     __slots__ = ("content", "modified_at_ms")
 
@@ -26,7 +26,7 @@ class MemoryFile:
 
 
 class MemoryFiles:
-    """Files in memory, behaving as the operating system's do, at once and without fail."""
+    """Files in memory that behave as the operating system's, and never fail."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -128,7 +128,7 @@ class MemoryFiles:
         if path not in self._directories:
             raise os_error(ENOENT, path)
         prefix = path.rstrip("/") + "/"
-        # Copies, made in one step each: a cleaner scans on its thread while its log gets and loses files.
+        # Copied in one step each: a cleaner scans on its thread while files of its log change.
         entries = [
             DirectoryEntry(name[len(prefix) :], False, len(file.content), file.modified_at_ms)
             for name, file in list(self._names.items())
@@ -195,13 +195,13 @@ def parent(path: str) -> str:
 
 
 def move(names: dict[str, MemoryFile], directories: set[str], source: str, target: str) -> None:
-    """Rename a file, or a directory with all that is in it."""
+    """Rename a file, or a directory with its content."""
     if source in names:
         names[target] = names.pop(source)
         return
     prefix = source + "/"
     for name in [name for name in list(names) if name.startswith(prefix)]:
-        if (file := names.pop(name, None)) is not None:  # else a cleaner has just removed it
+        if (file := names.pop(name, None)) is not None:  # else a cleaner has removed it concurrently
             names[target + name[len(source) :]] = file
     for name in [name for name in list(directories) if name == source or name.startswith(prefix)]:
         directories.remove(name)

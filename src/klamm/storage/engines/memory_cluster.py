@@ -1,4 +1,4 @@
-"""A cluster's memory that ends with the process."""
+"""Cluster metadata in memory, lost when the process ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from klamm.storage.cluster import (
 
 
 class MemoryCluster:
-    """ClusterStore in dictionaries; several threads may share it."""
+    """A ClusterStore in dictionaries; threads may share it."""
 
     def __init__(self, *, random: Random | None = None) -> None:
         self._cluster_id = id_to_text(new_topic_id(random or SystemRandom()))
@@ -81,7 +81,7 @@ class MemoryCluster:
         with self._lock:
             topic = self._topic(name, topic_id)
             if not follow_on(len(topic.partitions), added):
-                raise ConflictError(f"topic {name} has {len(topic.partitions)} partitions by now")
+                raise ConflictError(f"topic {name} now has {len(topic.partitions)} partitions")
             self._topics[name] = replace(topic, partitions=(*topic.partitions, *added))
             self._version += 1
 
@@ -98,7 +98,7 @@ class MemoryCluster:
             wanted = kept if partitions is None else {(topic, partition) for topic, partition in partitions}
             for key in wanted:
                 if key not in kept:
-                    raise ConflictError(f"broker {broker_id} does not keep {key[0]}-{key[1]}")
+                    raise ConflictError(f"broker {broker_id} is not a replica of {key[0]}-{key[1]}")
             epochs = {key: kept[key].leader_epoch + 1 for key in wanted}
             for (name, partition), epoch in epochs.items():
                 states = list(self._topics[name].partitions)
@@ -125,9 +125,9 @@ class MemoryCluster:
     ) -> None:
         with self._lock:
             if resource_type is ResourceType.TOPIC and name not in self._topics:
-                raise ConflictError(f"there is no topic {name}")
+                raise ConflictError(f"topic {name} does not exist")
             if expected is not None and self._configs.get((resource_type, name), {}) != expected:
-                raise ConflictError(f"the configuration of {name} changed meanwhile")
+                raise ConflictError(f"configuration of {name} was changed concurrently")
             self._set_configs(resource_type, name, configs)
             self._version += 1
 
@@ -144,22 +144,22 @@ class MemoryCluster:
 
     def allocate_producer_ids(self, count: int) -> range:
         if count < 1:
-            raise ValueError(f"no block of {count} producer ids")
+            raise ValueError(f"invalid producer id block size {count}: expected at least 1")
         with self._lock:
             first = self._next_producer_id
             if first + count > LAST_PRODUCER_ID:
-                raise OverflowError("no producer ids are left")
+                raise OverflowError("producer ids are exhausted")
             self._next_producer_id = first + count
             self._version += 1
             return range(first, first + count)
 
     def close(self) -> None:
-        """Nothing to close; what was remembered stays readable."""
+        """Nothing to close; the content stays readable."""
 
     def _topic(self, name: str, topic_id: bytes) -> TopicState:
         topic = self._topics.get(name)
         if topic is None or topic.topic_id != topic_id:
-            raise ConflictError(f"{name} is not the topic with id {id_to_text(topic_id)}")
+            raise ConflictError(f"topic {name} does not have id {id_to_text(topic_id)}")
         return topic
 
     def _set_configs(self, resource_type: ResourceType, name: str, configs: Mapping[str, str]) -> None:

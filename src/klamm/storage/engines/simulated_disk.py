@@ -1,7 +1,8 @@
-"""A disk that forgets, tears and fails, for simulations and fault tests.
+"""A disk that loses, tears and rejects writes, for simulations and fault tests.
 
-What was not synced when the power goes is kept, lost or torn, sector by sector and in no order; names come
-back as of some moment since their directory was synced. Chance is handed in: a failing run can be repeated.
+When the power fails, unsynced writes are kept, lost or torn, sector by sector and in any order; names are
+restored as of some moment since their directory was synced. The random generator is an argument, so a failing
+run can be repeated.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Fault:
     operation: Operation
     let_through: int = 0
     error_number: int = EIO
-    is_lasting: bool = False  # every later one fails too, until the fault is taken away
+    is_lasting: bool = False  # every later one fails too, until the fault is removed
 
 
 @dataclass(slots=True)
@@ -58,7 +59,7 @@ class _NameChange:
 
 @dataclass(slots=True)
 class Counters:
-    """How often each kind of operation was asked for."""
+    """How often each kind of operation was called."""
 
     by_operation: dict[str, int] = field(default_factory=dict)
     total: int = 0
@@ -81,7 +82,7 @@ class SimulatedFiles(MemoryFiles):
         self._name_changes: list[_NameChange] = []
 
     def _asked(self, operation: Operation, path: str) -> None:
-        """Count an operation that changes something; raise what is due."""
+        """Count a modifying operation; raise the fault that is due."""
         self._check_power()
         self.counters.by_operation[operation] = self.counters.by_operation.get(operation, 0) + 1
         self.counters.total += 1
@@ -118,7 +119,7 @@ class SimulatedFiles(MemoryFiles):
         try:
             self._asked("write", "a file")
         except (PowerLossError, OSError):
-            # Part of it may have gone, or even all, as on a real disk.
+            # Part of it, or even all, may have been written, as on a real disk.
             partial = self._random.randrange(len(data) + 1)
             self._change(file, position, data[: self._random.choice((0, partial, len(data)))])
             raise
@@ -149,7 +150,7 @@ class SimulatedFiles(MemoryFiles):
         try:
             self._asked("sync", "a file")
         except OSError:
-            # The system calls these pages clean now: a later sync will not write them either.
+            # The kernel marks these pages clean: a later sync does not write them either.
             for change in self._changes.get(file, []):
                 if change.state == "pending":
                     change.state = "refused"
@@ -206,7 +207,7 @@ class SimulatedFiles(MemoryFiles):
         super().sync_directory(path)
         kept = []
         for change in self._name_changes:
-            # What the name stood for before goes with it: these are the names of another directory.
+            # Earlier changes of the name move with it: they belong to another directory.
             made_room = change.operation == "rename" and change.path == path
             if parent(change.path) == path or made_room:
                 _apply(change, self._durable_names, self._durable_directories)
@@ -222,13 +223,13 @@ class SimulatedFiles(MemoryFiles):
     # -- power
 
     def kill(self) -> None:
-        """The process dies, the machine lives: handles and locks are gone, all bytes are there."""
+        """Kill the process only: handles and locks are lost, all bytes are kept."""
         self.faults.clear()
         self._handles.clear()
         self._locks.clear()
 
     def crash(self) -> None:
-        """The power goes and comes back: handles and locks are gone, and so is what chance decides."""
+        """Cut the power: handles and locks are lost, and unsynced writes at random."""
         self._is_off = False
         self.power_fails_at = None
         self.kill()
@@ -236,12 +237,12 @@ class SimulatedFiles(MemoryFiles):
         for file, changes in self._changes.items():
             self._lose(file, changes, keep_chance)
         self._changes.clear()
-        # Names are journalled: what is kept is a beginning of what was done.
+        # Names are journalled: a prefix of the changes is kept.
         kept = self._name_changes[: self._random.randint(0, len(self._name_changes))]
         for change in kept:
             _apply(change, self._durable_names, self._durable_directories)
         self._name_changes.clear()
-        # A name in a directory that is not there itself cannot be found.
+        # A name in a directory that does not exist cannot be found.
         self._durable_names = {
             name: file
             for name, file in self._durable_names.items()
@@ -251,7 +252,7 @@ class SimulatedFiles(MemoryFiles):
         self._directories = set(self._durable_directories)
 
     def _lose(self, file: MemoryFile, changes: Sequence[_Change], keep_chance: float) -> None:
-        """Go back to what was durable, then do again what chance kept."""
+        """Restore the durable content, then apply the writes that were kept."""
         content = file.content
         for change in reversed(changes):
             if change.new is None:
@@ -275,7 +276,7 @@ class SimulatedFiles(MemoryFiles):
 
 
 def _apply(change: _NameChange, names: dict[str, MemoryFile], directories: set[str]) -> None:
-    """Do a change of names, as far as it still makes sense."""
+    """Apply a change of names, if it is still possible."""
     if change.operation == "make":
         directories.add(change.path)
     elif change.operation == "unmake":

@@ -1,7 +1,7 @@
-"""A cluster's memory in one SQLite file beside the logs.
+"""Cluster metadata in one SQLite file beside the logs.
 
-Each change is one transaction that is on disk when the call returns; a killed process leaves the last one
-whole or absent. Several threads and several processes may share the file: a writer holds it alone.
+Each change is one transaction, durable when the call returns; a killed process leaves the last one complete
+or absent. Threads and processes may share the file: a writer locks it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ CREATE TABLE configs (
 
 
 class SqliteCluster:
-    """ClusterStore in a file; `path` is the file, or the folder to keep `klamm.sqlite3` in."""
+    """A ClusterStore in a file; `path` is the file, or the folder for `klamm.sqlite3`."""
 
     def __init__(self, path: str | Path, *, random: Random | None = None) -> None:
         path = Path(path)
@@ -81,7 +81,7 @@ class SqliteCluster:
             _sync_directory(self.path.parent)
 
     def _prepare(self, random: Random) -> str:
-        """Make the tables, or find them; the cluster id."""
+        """Create the tables unless they exist; the cluster id."""
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = FULL")  # a commit waits for the disk
         self._connection.execute("PRAGMA foreign_keys = ON")
@@ -100,7 +100,7 @@ class SqliteCluster:
             found = int(_fact(connection, "schema_version"))
             if found != SCHEMA_VERSION:
                 raise ClusterStoreError(
-                    f"its schema is version {found}, this klamm knows version {SCHEMA_VERSION}"
+                    f"schema version is {found}, this klamm supports version {SCHEMA_VERSION}"
                 )
             return _fact(connection, "cluster_id")
 
@@ -147,7 +147,7 @@ class SqliteCluster:
             try:
                 connection.execute("INSERT INTO topics VALUES (?, ?)", (topic.name, topic.topic_id))
             except sqlite3.IntegrityError as error:
-                raise ConflictError(f"topic {topic.name} or its id exists") from error
+                raise ConflictError(f"topic {topic.name} or its topic id already exists") from error
             _insert_partitions(connection, topic.name, topic.partitions)
             _set_configs(connection, ResourceType.TOPIC, topic.name, configs)
 
@@ -164,7 +164,7 @@ class SqliteCluster:
                 "SELECT count(*) FROM partitions WHERE topic = ?", (name,)
             ).fetchone()
             if not follow_on(present, added):
-                raise ConflictError(f"topic {name} has {present} partitions by now")
+                raise ConflictError(f"topic {name} now has {present} partitions")
             _insert_partitions(connection, name, added)
 
     def lead(
@@ -180,7 +180,7 @@ class SqliteCluster:
             wanted = kept if partitions is None else {(topic, partition) for topic, partition in partitions}
             for key in wanted:
                 if key not in kept:
-                    raise ConflictError(f"broker {broker_id} does not keep {key[0]}-{key[1]}")
+                    raise ConflictError(f"broker {broker_id} is not a replica of {key[0]}-{key[1]}")
             epochs = {key: kept[key].leader_epoch + 1 for key in wanted}
             connection.executemany(
                 "UPDATE partitions SET leader_id = ?, leader_epoch = ? WHERE topic = ? AND partition = ?",
@@ -212,9 +212,9 @@ class SqliteCluster:
             if resource_type is ResourceType.TOPIC:
                 found = connection.execute("SELECT 1 FROM topics WHERE name = ?", (name,)).fetchone()
                 if found is None:
-                    raise ConflictError(f"there is no topic {name}")
+                    raise ConflictError(f"topic {name} does not exist")
             if expected is not None and _configs(connection, resource_type, name) != expected:
-                raise ConflictError(f"the configuration of {name} changed meanwhile")
+                raise ConflictError(f"configuration of {name} was changed concurrently")
             _set_configs(connection, resource_type, name, configs)
 
     def features(self) -> FinalizedFeatures:
@@ -234,12 +234,12 @@ class SqliteCluster:
 
     def allocate_producer_ids(self, count: int) -> range:
         if count < 1:
-            raise ValueError(f"no block of {count} producer ids")
+            raise ValueError(f"invalid producer id block size {count}: expected at least 1")
         with self._changing() as connection:
             first = int(_fact(connection, "next_producer_id"))
             # One past the last id must still fit SQLite's 64 bits.
             if first + count > LAST_PRODUCER_ID:
-                raise OverflowError("no producer ids are left")
+                raise OverflowError("producer ids are exhausted")
             connection.execute("UPDATE facts SET value = ? WHERE name = 'next_producer_id'", (first + count,))
             return range(first, first + count)
 
@@ -249,20 +249,20 @@ class SqliteCluster:
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        """One consistent view, also over several statements."""
+        """A consistent view over several statements."""
         with self._wrapped_errors(), self._lock, self._in_transaction("BEGIN"):
             yield self._connection
 
     @contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that moves the version on."""
+        """A transaction that increments the version."""
         with self._wrapped_errors(), self._transaction() as connection:
             yield connection
             connection.execute("UPDATE facts SET value = value + 1 WHERE name = 'version'")
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Alone with the file; all that happens inside is durable at the end, or none of it happened."""
+        """An exclusive transaction: everything inside is durable at the end, or nothing is."""
         with self._lock, self._in_transaction("BEGIN IMMEDIATE"):
             yield self._connection
 
@@ -288,7 +288,7 @@ class SqliteCluster:
 def _fact(connection: sqlite3.Connection, name: str) -> str:
     row = connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
     if row is None:
-        raise ClusterStoreError(f"it does not say its {name}")
+        raise ClusterStoreError(f"{name} is missing")
     return str(row[0])
 
 
@@ -319,7 +319,7 @@ def _insert_partitions(
 def _require_topic(connection: sqlite3.Connection, name: str, topic_id: bytes) -> None:
     row = connection.execute("SELECT topic_id FROM topics WHERE name = ?", (name,)).fetchone()
     if row is None or row[0] != topic_id:
-        raise ConflictError(f"{name} is not the topic with id {id_to_text(topic_id)}")
+        raise ConflictError(f"topic {name} does not have id {id_to_text(topic_id)}")
 
 
 def _configs(connection: sqlite3.Connection, resource_type: ResourceType, name: str) -> dict[str, str]:

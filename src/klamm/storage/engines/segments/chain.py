@@ -1,4 +1,4 @@
-"""The segments of one log, one behind the other: finding, adding, cutting and replacing them."""
+"""The segments of one log in order: finding, adding, cutting and replacing them."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class SegmentChain:
     def stretch(self, offset: int, until_offset: int, log_end_offset: int) -> tuple[Segment, int, int | None]:
         """Where to read: a segment, the position of the batch that holds an offset, where to stop.
 
-        None for the last when the batches at and above `until_offset` are in this very segment: only then
-        has anybody to look where they begin.
+        None for the last when the batches at and above `until_offset` are in this segment: only then must
+        the caller find where they begin.
         """
         index = bisect_right(self._bases, offset) - 1
         segment = self.segments[index]
         start = segment.locate(offset)
-        # Behind the last batch of a segment there may be a gap: the next one follows.
+        # There may be a gap after the last batch of a segment: read the next one.
         while start == segment.size_bytes and segment is not self.active:
             index += 1
             segment = self.segments[index]
@@ -62,7 +62,7 @@ class SegmentChain:
         return segment, start, None
 
     def aborted(self, from_offset: int, until_offset: int) -> list[AbortedTransaction]:
-        """Aborted transactions that reach into a range; perhaps a few more."""
+        """Aborted transactions that overlap a range, and perhaps a few more."""
         aborted = []
         first = max(bisect_right(self._bases, from_offset) - 1, 0)
         for segment in self.segments[first:]:
@@ -78,9 +78,9 @@ class SegmentChain:
     def cut(self, to_offset: int, log_start_offset: int, now_ms: int) -> tuple[int, list[Segment]]:
         """Cut off all batches that end at or above an offset: the log end then, and what was dropped.
 
-        A batch is cut whole: the log then ends where it began, but never below its start. Durable when it
-        returns, and a crash on the way leaves a longer log, never one with a hole: the newest segments go
-        first. Raises OSError.
+        Batches are removed whole: the log then ends where the first one began, but never below its start.
+        Durable when it returns. The newest segments are removed first, so a crash on the way leaves a
+        longer log, never one with a gap. Raises OSError.
         """
         keep = bisect_right(self._bases, to_offset)
         position = 0
@@ -90,7 +90,7 @@ class SegmentChain:
             if position < target.size_bytes:
                 to_offset = min(to_offset, target.base_offset_at(position))
         if not keep or to_offset < log_start_offset:
-            # Nothing that readers may see is left.
+            # No visible batch is left.
             to_offset = max(to_offset, log_start_offset)
             dropped = self.segments
             self._drop_files(dropped)
@@ -106,10 +106,10 @@ class SegmentChain:
         return to_offset, dropped
 
     def drop_oldest(self, count: int) -> list[Segment]:
-        """Take the oldest segments out; their files wait under `.deleted`. Raises OSError."""
+        """Remove the oldest segments; their files are renamed to `.deleted`. Raises OSError."""
         dropped = self.segments[:count]
         self._set(self.segments[count:])
-        # The oldest first: a crash on the way must not leave a hole.
+        # The oldest first: a crash on the way must not leave a gap.
         for segment in dropped:
             segment.close_handle()
             segment.rename(names.DELETED_SUFFIX)
@@ -121,12 +121,12 @@ class SegmentChain:
             segment.rename(names.DELETED_SUFFIX)
 
     def replace(self, old: Sequence[Segment], new: Sequence[Segment], now_ms: int) -> list[Segment]:
-        """Put cleaned segments in the place of others, so that a crash shows the old or the new.
+        """Replace segments with cleaned ones, so that a crash leaves the old or the new.
 
-        `new` are finished, their files end in `.cleaned` and are durable. Raises OSError.
+        Those in `new` are finished and durable, and their files end in `.cleaned`. Raises OSError.
         """
         for segment in reversed(new):
-            # The newest first: loading drops every .swap at or above the first .cleaned, and so tells a
+            # The newest first: loading drops every .swap at or above the first .cleaned, by which it knows a
             # set that is complete from one that is not.
             segment.close_handle()
             segment.rename(names.SWAP_SUFFIX)
@@ -142,7 +142,7 @@ class SegmentChain:
         return list(old)
 
     def adopt(self, segment: Segment, now_ms: int) -> Segment:
-        """A segment of this log over files that somebody else wrote."""
+        """A segment of this log over existing files."""
         return Segment(
             self.files,
             self._pool,
@@ -154,7 +154,7 @@ class SegmentChain:
         )
 
     def close(self) -> None:
-        """Give all handles back."""
+        """Close all handles."""
         for segment in self.segments:
-            with suppress(OSError):  # nothing is lost by it: whoever cared has synced before
+            with suppress(OSError):  # loses nothing: a close that must be durable has synced before
                 segment.close_handle()

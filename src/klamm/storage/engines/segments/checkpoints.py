@@ -1,4 +1,4 @@
-"""Small text files of a log directory: offset checkpoints, whose directory it is, how it was left."""
+"""Small text files of a log directory: offset checkpoints, its owner, the clean-shutdown marker."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class ForeignDirectoryError(Exception):
 class OffsetCheckpoint:
     """One of the directory's checkpoint files: an offset for each partition.
 
-    What it is to hold is decided on one thread and written on any: contents are numbered, so that an older
-    one that was held up never replaces a newer one.
+    The content is decided on one thread and written on any. Contents are numbered, so that a delayed older
+    one never replaces a newer one.
     """
 
     def __init__(self, files: Files, path: str) -> None:
@@ -36,12 +36,12 @@ class OffsetCheckpoint:
         self._written: bytes | None = None  # what is known to be on disk
 
     def create(self) -> None:
-        """Make the file, empty, unless there is one."""
+        """Create the file, empty, unless it exists."""
         if not self._files.exists(self._path):
             self._files.write_file(self._path, b"", sync=False)
 
     def read(self) -> dict[TopicPartition, int]:
-        """What it says; nothing when it is missing. Raises DecodeError when it cannot be believed."""
+        """Its offsets; none when it is missing. Raises DecodeError when it is invalid."""
         try:
             data = self._files.read_file(self._path)
         except FileNotFoundError:
@@ -49,7 +49,7 @@ class OffsetCheckpoint:
         return decode_offsets(data)
 
     def start_write(self, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
-        """What to call, on any thread, to have these offsets on disk; it blocks and raises OSError."""
+        """A function that writes these offsets durably, on any thread; it blocks and raises OSError."""
         self._last_number += 1
         return partial(self._write, self._last_number, encode_offsets(offsets))
 
@@ -73,7 +73,7 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
-    """The offsets of a checkpoint; DecodeError when it is cut short or not one. Empty bytes hold none."""
+    """The offsets of a checkpoint; DecodeError when it is truncated or invalid. Empty bytes hold none."""
     if not data:
         return {}
     try:
@@ -84,14 +84,14 @@ def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
             offsets[TopicPartition(topic, int(partition))] = int(offset)
         is_whole = version == _VERSION and int(count) == len(offsets)
     except ValueError as error:
-        raise DecodeError(f"this is no offset checkpoint: {error}") from error
+        raise DecodeError(f"invalid offset checkpoint: {error}") from error
     if not is_whole:
-        raise DecodeError(f"an offset checkpoint of version {version} that promises {count} lines")
+        raise DecodeError(f"invalid offset checkpoint: version {version}, {count} lines")
     return offsets
 
 
 class MetaProperties(NamedTuple):
-    """Whose log directory this is."""
+    """The owner of a log directory."""
 
     cluster_id: str
     node_id: int
@@ -110,13 +110,13 @@ def encode_meta(meta: MetaProperties) -> bytes:
 
 
 def decode_meta(data: bytes) -> MetaProperties:
-    """DecodeError when a property is missing or makes no sense."""
+    """DecodeError when a property is missing or invalid."""
     try:
         lines = [line.strip() for line in data.decode().splitlines()]
         pairs = dict(line.split("=", 1) for line in lines if line and not line.startswith(("#", "!")))
         values = {key.strip(): value.strip() for key, value in pairs.items()}
         if values["version"] != "1":
-            raise DecodeError(f"meta.properties of version {values['version']}, 1 is known")
+            raise DecodeError(f"meta.properties has version {values['version']}, expected 1")
         directory_id = values.get("directory.id")
         return MetaProperties(
             cluster_id=values["cluster.id"],
@@ -124,11 +124,11 @@ def decode_meta(data: bytes) -> MetaProperties:
             directory_id=id_from_text(directory_id) if directory_id else bytes(16),
         )
     except (KeyError, ValueError) as error:
-        raise DecodeError(f"meta.properties cannot be read: {error}") from error
+        raise DecodeError(f"invalid meta.properties: {error}") from error
 
 
 def claim_directory(files: Files, path: str, meta: MetaProperties) -> MetaProperties:
-    """Check that a directory is ours, or make it so; ForeignDirectoryError, DecodeError."""
+    """Check that a directory belongs to this broker, or claim it; ForeignDirectoryError, DecodeError."""
     try:
         found = decode_meta(files.read_file(path))
     except FileNotFoundError:
@@ -136,12 +136,12 @@ def claim_directory(files: Files, path: str, meta: MetaProperties) -> MetaProper
         return meta
     if found.cluster_id != meta.cluster_id:
         raise ForeignDirectoryError(
-            f"{path} says cluster.id={found.cluster_id}, but this broker is of {meta.cluster_id}: "
-            "give it another log.dirs, or remove the directory if its data is not wanted"
+            f"{path} has cluster.id={found.cluster_id}, but this broker belongs to {meta.cluster_id}: "
+            "choose another log.dirs, or remove the directory if its data is not needed"
         )
     if found.node_id != meta.node_id:
         raise ForeignDirectoryError(
-            f"{path} says node.id={found.node_id}, but this is node {meta.node_id}: "
+            f"{path} has node.id={found.node_id}, but this is node {meta.node_id}: "
             "two nodes cannot share log.dirs"
         )
     return found
@@ -157,12 +157,12 @@ def decode_partition_metadata(data: bytes) -> bytes:
     try:
         values = dict(line.split(": ", 1) for line in data.decode().splitlines())
         if values["version"] != "0":
-            raise DecodeError(f"partition.metadata of version {values['version']}, 0 is known")
+            raise DecodeError(f"partition.metadata has version {values['version']}, expected 0")
         return id_from_text(values["topic_id"])
     except (KeyError, ValueError) as error:
-        raise DecodeError(f"partition.metadata cannot be read: {error}") from error
+        raise DecodeError(f"invalid partition.metadata: {error}") from error
 
 
 def write_clean_shutdown(files: Files, path: str) -> None:
-    """Say that everything is on disk. The very last thing a broker does."""
+    """Write the clean-shutdown marker: the last thing a broker does."""
     files.write_file(path, _CLEAN_SHUTDOWN, sync=True)

@@ -1,4 +1,4 @@
-"""Which leader wrote which stretch of a log: the leader epochs and where each began."""
+"""The leader epochs of a log and the offset at which each began."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class EpochEntry(NamedTuple):
 class LeaderEpochs:
     """The epochs of one log, oldest first; epochs and starts rise together.
 
-    The flush that makes records durable writes the checkpoint too. After a crash the batches behind the
-    last flush tell their epochs themselves, so nothing is lost by waiting.
+    The flush that makes records durable writes the checkpoint too. Batches after the last flush carry their
+    epochs, so a crash loses nothing.
     """
 
     __slots__ = ("_entries", "_has_changed", "_saved", "path")
@@ -38,7 +38,7 @@ class LeaderEpochs:
 
     @classmethod
     def load(cls, files: Files, path: str) -> LeaderEpochs | None:
-        """What the checkpoint says; None when it is missing or unreadable."""
+        """The content of the checkpoint; None when it is missing or unreadable."""
         try:
             return cls(path, decode_epochs(files.read_file(path)), is_saved=True)
         except (FileNotFoundError, DecodeError):
@@ -50,11 +50,11 @@ class LeaderEpochs:
 
     @property
     def latest_epoch(self) -> int:
-        """The newest epoch; -1 when no leader was ever noted."""
+        """The newest epoch; -1 without any."""
         return self._entries[-1].epoch if self._entries else -1
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """An epoch begins at an offset; entries that this contradicts go."""
+        """Add an epoch that begins at an offset; conflicting entries are removed."""
         entries = self._entries
         if entries and entries[-1].epoch == epoch and entries[-1].start_offset <= start_offset:
             return
@@ -64,12 +64,12 @@ class LeaderEpochs:
         self._has_changed = True
 
     def replay(self, epoch: int, start_offset: int) -> None:
-        """A batch of an epoch was met in the log."""
+        """A batch of an epoch was found in the log."""
         if epoch > self.latest_epoch:
             self.assign(epoch, start_offset)
 
     def truncate_end(self, next_offset: int) -> None:
-        """The log was cut: entries that began at or above its new end go."""
+        """The log was cut: remove entries that begin at or above its new end."""
         self._entries = [entry for entry in self._entries if entry.start_offset < next_offset]
         self._has_changed = True
 
@@ -100,7 +100,7 @@ class LeaderEpochs:
         return EpochEnd(entries[found].epoch, entries[found + 1].start_offset)
 
     def unsaved(self) -> bytes | None:
-        """What the checkpoint file should hold, when it does not."""
+        """The entries that the checkpoint file lacks; None when it is up to date."""
         if not self._has_changed:
             return None
         encoded = encode_epochs(self._entries)
@@ -108,7 +108,7 @@ class LeaderEpochs:
         return encoded if self._has_changed else None
 
     def saved(self, encoded: bytes) -> None:
-        """The checkpoint file holds this, durably; nothing when that is not sure."""
+        """Record what the checkpoint file durably holds."""
         self._saved = encoded
         self._has_changed = True
 
@@ -134,10 +134,10 @@ def decode_epochs(data: bytes) -> list[EpochEntry]:
         entries = [EpochEntry(*map(int, line.split(" "))) for line in lines]
         is_whole = version == _VERSION and int(count) == len(entries)
     except (ValueError, TypeError) as error:
-        raise DecodeError(f"this is no leader epoch checkpoint: {error}") from error
+        raise DecodeError(f"invalid leader epoch checkpoint: {error}") from error
     if not is_whole:
-        raise DecodeError(f"a leader epoch checkpoint of version {version} that promises {count} entries")
+        raise DecodeError(f"invalid leader epoch checkpoint: version {version}, {count} entries")
     for before, after in pairwise(entries):
         if after.epoch <= before.epoch or after.start_offset < before.start_offset:
-            raise DecodeError(f"leader epochs that do not rise: {before}, {after}")
+            raise DecodeError(f"invalid leader epoch checkpoint: {after} follows {before}")
     return entries

@@ -1,4 +1,4 @@
-"""The disk as the segment engine sees it: a dozen calls, so that a simulated disk can stand in.
+"""The file operations of the segment engine, so that a simulated disk can replace the real one.
 
 Handles are plain numbers. Positions are always given: no handle has a cursor that a failed write could
 leave in the wrong place.
@@ -26,7 +26,7 @@ class DirectoryEntry(NamedTuple):
 
 
 class DiskSpace(NamedTuple):
-    """What the volume under a directory has."""
+    """The size and free space of the volume under a directory."""
 
     total_bytes: int
     usable_bytes: int
@@ -37,7 +37,7 @@ class AlreadyLockedError(OSError):
 
 
 class Files(Protocol):
-    """All that the engine asks of a disk. Everything raises OSError as the os module does."""
+    """The file operations that the engine uses. Everything raises OSError as the os module does."""
 
     def open(self, path: str, *, create: bool = False) -> int:
         """A handle for reading and writing."""
@@ -45,7 +45,7 @@ class Files(Protocol):
 
     def close(self, handle: int) -> None: ...
     def duplicate(self, handle: int) -> int:
-        """A second handle of the same file, to be closed on its own."""
+        """A second handle of the same file, to be closed separately."""
         ...
 
     def pread(self, handle: int, length: int, position: int, /) -> bytes:
@@ -53,7 +53,7 @@ class Files(Protocol):
         ...
 
     def pwritev(self, handle: int, chunks: Sequence[Chunk], position: int, /) -> int:
-        """Write chunks one after the other; how many bytes went, which may be fewer than asked."""
+        """Write chunks one after the other; how many bytes were written, which may be fewer than given."""
         ...
 
     def size(self, handle: int) -> int: ...
@@ -64,7 +64,7 @@ class Files(Protocol):
 
     def read_file(self, path: str) -> bytes: ...
     def write_file(self, path: str, data: bytes, *, sync: bool) -> None:
-        """Make the file hold exactly these bytes; not atomic: write aside, then rename."""
+        """Make the file hold exactly these bytes. Not atomic: see `write_aside`."""
         ...
 
     def exists(self, path: str) -> bool: ...
@@ -75,7 +75,7 @@ class Files(Protocol):
 
     def remove(self, path: str) -> None: ...
     def make_directory(self, path: str) -> None:
-        """With its parents; fine when it exists."""
+        """Create it and its parents, unless they exist."""
         ...
 
     def remove_directory(self, path: str) -> None: ...
@@ -95,14 +95,14 @@ class Files(Protocol):
 
 
 class OsFiles:
-    """The operating system's files. The hot calls are the os module's own, without a frame in between."""
+    """The operating system's files. The hot calls are the os module's own functions."""
 
     close = staticmethod(os.close)
     duplicate = staticmethod(os.dup)
     pread = staticmethod(os.pread)
     pwritev = staticmethod(os.pwritev)
     truncate = staticmethod(os.ftruncate)
-    # The bytes and the length are what a log needs; macOS has no fdatasync.
+    # A log needs its bytes and its length on disk; macOS has no fdatasync.
     sync = staticmethod(getattr(os, "fdatasync", os.fsync))
     exists = staticmethod(os.path.exists)
     rename = staticmethod(os.replace)
@@ -165,7 +165,7 @@ class OsFiles:
     def lock(self, path: str) -> int:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            # The first kind keeps a second store of this process out, the second kind is what Kafka takes.
+            # The first lock keeps out a second store of this process, the second is the one that Kafka uses.
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -189,7 +189,7 @@ def write_aside(files: Files, path: str, data: bytes, *, sync: bool) -> None:
 
 
 def remove_if_there(files: Files, path: str) -> None:
-    """Remove a file that may be gone already."""
+    """Remove a file, if it exists."""
     try:
         files.remove(path)
     except FileNotFoundError:
@@ -197,7 +197,7 @@ def remove_if_there(files: Files, path: str) -> None:
 
 
 def remove_tree(files: Files, path: str) -> None:
-    """Remove a directory and all in it; what is gone already is fine."""
+    """Remove a directory and everything in it; missing files are ignored."""
     try:
         entries = files.scan(path)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""How many files may be open at once: idle segments give their handles back."""
+"""A limit on open files: handles of idle segments are closed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from klamm.storage.engines.segments.files import Files
 
 
 class Openable(Protocol):
-    """Something that keeps a handle while the pool lets it."""
+    """An object whose handle the pool may close."""
 
     is_recently_used: bool
 
@@ -17,16 +17,16 @@ class Openable(Protocol):
     def is_open(self) -> bool: ...
     @property
     def is_unsynced(self) -> bool:
-        """Whether its writes are not on disk yet: then its handle stays, to hear of a failing disk."""
+        """Whether it has unflushed writes: only this handle reports their errors, so it stays open."""
         ...
 
     def rest(self) -> None:
-        """Give the handle back until it is needed again."""
+        """Close the handle until it is needed again."""
         ...
 
 
 class HandlePool:
-    """Keeps the number of open handles near a limit; the longest unused go first (second chance)."""
+    """Keeps the number of open handles near a limit; idle ones are closed first (second chance)."""
 
     def __init__(self, files: Files, limit: int) -> None:
         self._files = files
@@ -34,7 +34,7 @@ class HandlePool:
         self._holders: deque[Openable] = deque()
 
     def open(self, holder: Openable, path: str) -> int:
-        """A handle for a holder, which asks again after the pool has closed it."""
+        """Open a handle for a holder, which opens it again after the pool has closed it."""
         if len(self._holders) >= self._limit:
             self._make_room()
         handle = self._files.open(path)

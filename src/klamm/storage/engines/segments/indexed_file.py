@@ -1,4 +1,4 @@
-"""A segment's file and its indexes: finding batches in it by offset, by position and by time."""
+"""A segment's file and its indexes: finding batches by offset, position and time."""
 
 from __future__ import annotations
 
@@ -89,10 +89,10 @@ class IndexedFile:
         self._max_timestamp_ms = NO_TIMESTAMP_MS
         self._max_timestamp_offset = base_offset
         self._first_timestamp_ms: int | None = None
-        self._unwritten: list[Chunk] = []  # the last batches, on their way into the file
+        self._unwritten: list[Chunk] = []  # the last batches, not yet written to the file
         self._unwritten_bytes = 0
         self._known: dict[int, int] = {}  # positions of offsets that readers stopped at
-        # A configuration under which nothing but its size and this instant ends the segment, for now.
+        # The configuration for which `_latest_ms` was computed: until then only its size ends the segment.
         self._limits_of: TopicConfig | None = None
         self._latest_ms = 0
         self.is_recently_used = False
@@ -106,15 +106,15 @@ class IndexedFile:
         return self._path(names.LOG_SUFFIX)
 
     def paths(self) -> list[str]:
-        """Its files, of which some may not exist."""
+        """The paths of its files, some of which may not exist."""
         return [self._path(kind) for kind in names.SEGMENT_SUFFIXES]
 
     def index_paths(self) -> list[str]:
-        """Its indexes' files, of which some may not exist."""
+        """The paths of its index files, some of which may not exist."""
         return self.paths()[1:]
 
     def rename(self, suffix: str) -> None:
-        """Give its files another suffix; those that do not exist are passed over. Raises OSError."""
+        """Rename its files to another suffix; missing ones are skipped. Raises OSError."""
         old_paths, self.suffix = self.paths(), suffix
         for old, new in zip(old_paths, self.paths(), strict=True):
             with suppress(FileNotFoundError):
@@ -130,14 +130,14 @@ class IndexedFile:
         return self._handle >= 0
 
     def handle(self) -> int:
-        """The open file; valid until the next call that may open another."""
+        """The handle of the open file; valid until the next call that may open another one."""
         self.is_recently_used = True
         if self._handle < 0:
             self._handle = self._pool.open(self, self.log_path)
         return self._handle
 
     def rest(self) -> None:
-        """Give back the handle and the memory of the indexes; both come back when needed."""
+        """Close the handle and free the indexes; both are loaded again when needed."""
         self.close_handle()
         if not self._is_ready:
             self.offset_index.unload()
@@ -148,15 +148,15 @@ class IndexedFile:
         if handle >= 0:
             self._files.close(handle)
 
-    # -- what waits to be written
+    # -- pending writes
 
     def write_out(self) -> None:
-        """Write what waits to be written, all at once. Raises OSError; then it goes on waiting."""
+        """Write all pending batches in one call. Raises OSError; then they stay pending."""
         if self._unwritten:
             self.written_out()
 
     def written_out(self) -> int:
-        """The open file, with all in it that waited to be written. Raises OSError as `write_out` does."""
+        """The open handle, after pending batches are written. Raises OSError as `write_out` does."""
         handle = self._handle if self._handle >= 0 else self.handle()
         chunks, size_bytes = self._unwritten, self._unwritten_bytes
         if chunks:
@@ -167,26 +167,26 @@ class IndexedFile:
         return handle
 
     def _write_rest(self, batch: bytes, written: int, position: int) -> None:
-        """A write may stop short, on a full disk above all; asking again tells why."""
+        """A write may be short, above all on a full disk; the next write reports the cause."""
         rest = memoryview(batch)[written:]
         while rest:
             more = self._files.pwritev(self.handle(), [rest], position + written)
             if not more:
-                raise OSError(f"the disk took {written} of {len(batch)} bytes and no more")
+                raise OSError(f"short write: {written} of {len(batch)} bytes written")
             rest = rest[more:]
             written += more
 
     # -- reading
 
     def read(self, position: int, length: int) -> bytes:
-        """Bytes of the file; no check, the caller knows where batches are."""
+        """Bytes of the file, unchecked: the caller knows where batches begin."""
         if self._unwritten and position + length > self.size_bytes - self._unwritten_bytes:
             self.write_out()
         self.is_recently_used = True
         return self._files.pread(self._handle if self._handle >= 0 else self.handle(), length, position)
 
     def remember(self, offset: int, position: int) -> None:
-        """Note where the first batch at or above an offset begins: somebody will ask again."""
+        """Cache where the first batch at or above an offset begins, for the next lookup."""
         if len(self._known) >= _KNOWN_PLACES:
             self._known.clear()
         self._known[offset] = position
@@ -225,7 +225,7 @@ class IndexedFile:
                 window, window_at = self.read(position, WINDOW_BYTES), position
             base_offset, size_bytes, delta = self._place(window, position - window_at, position)
             if position + size_bytes > limit:
-                # The next fetch begins where this one ends: spare it the search.
+                # The next fetch begins where this one ends: save it the search.
                 self.remember(next_offset if next_offset >= 0 else base_offset, position)
                 return position
             position += size_bytes
@@ -242,7 +242,7 @@ class IndexedFile:
     def _place(self, window: bytes, at: int, position: int) -> tuple[int, int, int]:
         """(base offset, size, last offset delta) of the batch at a position."""
         if at + _PLACE.size > len(window):
-            raise self._damaged(position, "the file ends inside a batch")
+            raise self._damaged(position, "file ends inside a batch")
         base_offset, length, delta = _PLACE.unpack_from(window, at)
         if length < MIN_BATCH_LENGTH or delta < 0 or base_offset < self.base_offset:
             raise self._damaged(position, f"no batch has length {length} and offset {base_offset}")
@@ -279,7 +279,7 @@ class IndexedFile:
         if self._first_timestamp_ms is None:
             self._first_timestamp_ms = NO_TIMESTAMP_MS
             if self.size_bytes:
-                self.batch_size_at(0)  # the header is there and sound
+                self.batch_size_at(0)  # the header exists and is valid
                 self._first_timestamp_ms = parse_header(self.read(0, HEADER_BYTES)).max_timestamp_ms
         return self._first_timestamp_ms
 
@@ -295,7 +295,7 @@ class IndexedFile:
         return self.time_index
 
     def loaded_txn_index(self) -> TxnIndex:
-        """The transaction index with its entries in memory; loading has made sure that it is whole."""
+        """The transaction index with its entries in memory; loading has checked it."""
         if not self.txn_index.is_loaded:
             self.txn_index.load()
         return self.txn_index
@@ -307,8 +307,8 @@ class IndexedFile:
             self.rebuild_indexes(str(error))
 
     def rebuild_indexes(self, reason: str, index_interval_bytes: int = 4096) -> None:
-        """Offset and time index anew from the log, which is taken to be sound."""
-        _logger.warning("rebuilding the indexes of %s: %s", self.log_path, reason)
+        """Rebuild offset and time index from the log, which is assumed to be valid."""
+        _logger.warning("%s: rebuilding indexes: %s", self.log_path, reason)
         self.write_out()
         self._begin_rebuild()
         for found in walk(self._files, self.log_path, end=self.size_bytes):
@@ -341,7 +341,7 @@ class IndexedFile:
         max_timestamp_ms: int,
         index_interval_bytes: int,
     ) -> None:
-        """Index a batch that is in the file already, as `append` would have."""
+        """Index a batch that is already in the file, as `append` does."""
         if not position:
             self._first_timestamp_ms = max_timestamp_ms
         if max_timestamp_ms > self._max_timestamp_ms:

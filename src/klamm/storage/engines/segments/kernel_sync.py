@@ -1,9 +1,9 @@
-"""fdatasync by the kernel's own workers: one call hands over fifty files, and no thread of ours waits.
+"""fdatasync in the kernel: one call submits fifty files, and no thread of this process waits.
 
-A thread that waits for the disk has to get hold of the interpreter again when it is done, while requests are
-being decided: with many files that costs more than deciding does. Linux takes fdatasync as asynchronous I/O
-(since 4.18) and counts what is done in an eventfd, which an event loop can watch like a socket. Where this is
-not to be had (another system, a sandbox that forbids it), threads do the work.
+A thread that waits for the disk must acquire the interpreter's lock when it is done, while requests are
+being handled: with many files that costs more than handling them. Linux accepts fdatasync as asynchronous I/O
+(since 4.18) and counts completions in an eventfd, which an event loop can watch like a socket. Where this is
+not available (another system, a sandbox that forbids it), threads flush the files.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-CAPACITY: Final = 256  # files that may be on their way at once
+CAPACITY: Final = 256  # files that may be in flight at once
 
 
 class _Calls(NamedTuple):
@@ -40,7 +40,7 @@ _EVENT: Final = Struct("<QQqq")  # struct io_event: data, control block, result,
 
 
 class KernelSync:
-    """Files on their way to the disk, and those that have arrived."""
+    """Flushes in flight, and their results."""
 
     def __init__(self, libc: ctypes.CDLL, calls: _Calls, context: ctypes.c_ulong, eventfd: int) -> None:
         self._syscall = libc.syscall
@@ -56,7 +56,7 @@ class KernelSync:
             _CONTROL_BLOCK.pack_into(
                 self._blocks, position, 0, 0, 0, _FDSYNC, 0, 0, 0, 0, 0, 0, _TELL_EVENTFD, eventfd
             )
-        # Of a block nothing changes but its data, the first of its numbers, and its file.
+        # Only the data (the first number of a block) and the file change.
         self._tags = memoryview(self._blocks).cast("B").cast("Q")
         self._files = memoryview(self._blocks).cast("B").cast("I")
         self._events = ctypes.create_string_buffer(_EVENT.size * CAPACITY)
@@ -64,7 +64,7 @@ class KernelSync:
 
     @classmethod
     def open(cls) -> KernelSync | None:
-        """None where the system does not offer it."""
+        """None where the system does not support it."""
         calls = _CALLS.get(platform.machine())
         if sys.platform != "linux" or calls is None:
             return None
@@ -75,16 +75,16 @@ class KernelSync:
         return cls(libc, calls, context, os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
 
     def fileno(self) -> int:
-        """Readable when something has arrived."""
+        """Readable when a flush has completed."""
         return self._eventfd
 
     @property
     def room(self) -> int:
-        """How many more files can be taken now."""
+        """How many more files can be submitted now."""
         return CAPACITY - self._under_way
 
     def submit(self, handles: Sequence[int], tags: Sequence[int]) -> int:
-        """Flush files, at most `room`; how many were taken, from the first on."""
+        """Submit files, at most `room`; how many were accepted, from the first on."""
         count = len(handles)
         all_tags, files = self._tags, self._files
         position = 0
@@ -99,7 +99,7 @@ class KernelSync:
         return taken
 
     def arrived(self) -> list[tuple[int, int]]:
-        """(tag, error number or 0) of each file that is done."""
+        """(tag, error number or 0) of each completed file."""
         try:
             os.eventfd_read(self._eventfd)
         except BlockingIOError:
@@ -119,6 +119,6 @@ class KernelSync:
         return [(tag, -result if result < 0 else 0) for tag, _, result, _ in events]
 
     def close(self) -> None:
-        """Wait for what is under way, and give everything back."""
+        """Wait for flushes in flight, and free everything."""
         self._syscall(self._calls.destroy, self._context)
         os.close(self._eventfd)

@@ -1,4 +1,4 @@
-"""What an interrupted run leaves in a log directory: half-done swaps, doomed files, temporary ones."""
+"""What an interrupted run leaves in a partition's directory: incomplete swaps, temporary files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _logger = logging.getLogger(__name__)
 
 
 def tidy(files: Files, directory: str) -> Sequence[DirectoryEntry]:
-    """Finish or undo what was begun; the entries that are left."""
+    """Finish or undo interrupted operations; the entries that are left."""
     entries = files.scan(directory)
     if not any(_is_leftover(entry.name) for entry in entries):
         return entries
@@ -29,7 +29,7 @@ def tidy(files: Files, directory: str) -> Sequence[DirectoryEntry]:
                 by_suffix.setdefault(suffix, []).append(entry.name)
     cleaned = by_suffix.get(names.CLEANED_SUFFIX, [])
     swaps = by_suffix.get(names.SWAP_SUFFIX, [])
-    # The cleaner renames the newest first: what is still .cleaned tells which .swap are of its set.
+    # The cleaner renames the newest first: what is still .cleaned shows which .swap are of its set.
     first_cleaned = min((_offset(name) for name in cleaned), default=None)
     undone = [name for name in swaps if first_cleaned is not None and _offset(name) >= first_cleaned]
     for name in [
@@ -56,12 +56,12 @@ def _offset(name: str) -> int:
 
 
 def _complete_swaps(files: Files, directory: str, swaps: Sequence[str]) -> None:
-    """Take out what each swapped segment replaces, then give it its name."""
+    """Remove what each swapped segment replaces, then rename it."""
     swapped = [name for name in swaps if name.endswith(names.LOG_SUFFIX + names.SWAP_SUFFIX)]
     for name in swapped:
         base_offset = _offset(name)
         next_offset = _next_offset(files, f"{directory}/{name}", base_offset)
-        _logger.info("%s: completing the swap of %s", directory, name)
+        _logger.info("%s: completing the replacement of %s", directory, name)
         for entry in files.scan(directory):
             parsed = names.parse_offset_name(entry.name)
             if (
@@ -81,6 +81,6 @@ def _next_offset(files: Files, path: str, base_offset: int) -> int:
         for batch in walk(files, path):
             next_offset = batch.header.next_offset
     except BadBatchError as error:
-        # It was durable before it got this name; recovery will have its say on what is left of it.
+        # It was durable before it got this name; recovery checks what is left of it.
         _logger.warning("%s", error)
     return next_offset

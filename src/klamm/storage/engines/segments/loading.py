@@ -1,4 +1,4 @@
-"""From files to a log: what a start finds, and what it makes of it."""
+"""Loading a log from its files, and deciding which of them need recovery."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSettings:
-    """What a store knows of a log before it opens it."""
+    """What a store knows about a log before it opens it."""
 
-    is_clean: bool  # the last run ended in good order
+    is_clean: bool  # the last shutdown was clean
     recovery_point: int | None  # everything below was on disk; None when nothing is known
     log_start_offset: int  # as checkpointed; 0 when nothing is known
     config: TopicConfig
@@ -42,9 +42,10 @@ class LoadSettings:
 
     @property
     def gaps_up_to(self) -> int:
-        """Where a segment that does not begin at the end of the one before may be compaction's work.
+        """Up to which offset a gap between segments may come from compaction.
 
-        What was flushed has lost nothing. What was not, klamm's own cleaner leaves without gaps.
+        Flushed segments have lost nothing, so their gaps are compaction's. In unflushed ones klamm's
+        cleaner leaves none.
         """
         if self.is_clean or (self.recovery_point is None and self.config.is_compacted):
             return sys.maxsize
@@ -53,7 +54,7 @@ class LoadSettings:
 
 @dataclass(slots=True)
 class _Found:
-    """The files of a log directory, by what they are."""
+    """The files of a partition's directory, by kind."""
 
     logs: dict[int, DirectoryEntry] = field(default_factory=dict)
     index_sizes: dict[tuple[int, str], int] = field(default_factory=dict)
@@ -74,9 +75,9 @@ class _Found:
 
 
 def load_parts(files: Files, pool: HandlePool, directory: str, settings: LoadSettings) -> LogParts:
-    """Load a log, and mend it where the last run left it broken.
+    """Load a log, and repair what the last run left incomplete.
 
-    Loading twice gives what loading once gives. Raises OSError, and LogError for what must not be mended.
+    Loading is idempotent. Raises OSError, and LogError for damage that must not be repaired.
     """
     found = _take_stock(files, directory, tidy(files, directory))
     segments = [
@@ -101,7 +102,7 @@ def load_parts(files: Files, pool: HandlePool, directory: str, settings: LoadSet
     sound = segments if first_unsound is None else segments[:first_unsound]
     epochs = _load_epochs(files, directory, sound)
     if first_unsound is not None:
-        # From here on the batches tell: the checkpoint may be of a history that was cut.
+        # From here on the batches count: the checkpoint may describe a history that was cut.
         epochs.truncate_end(segments[first_unsound].base_offset)
     producers: ProducerState | None = None
     if first_unsound is not None:
@@ -147,7 +148,7 @@ def load_parts(files: Files, pool: HandlePool, directory: str, settings: LoadSet
 
 
 def _take_stock(files: Files, directory: str, entries: Sequence[DirectoryEntry]) -> _Found:
-    """Sort the files by kind; indexes whose log is gone are removed."""
+    """Sort the files by kind; indexes without a log are removed."""
     found = _Found()
     for entry in entries:
         parsed = names.parse_offset_name(entry.name)
@@ -169,7 +170,7 @@ def _take_stock(files: Files, directory: str, entries: Sequence[DirectoryEntry])
 def _first_unsound(
     files: Files, segments: list[Segment], found: _Found, settings: LoadSettings
 ) -> tuple[int | None, int]:
-    """The number of the first segment that has to prove itself; else None and where the log ends."""
+    """The first segment that needs recovery; without one, None and the log end offset."""
     candidates = [
         number
         for number, segment in enumerate(segments)
@@ -188,7 +189,7 @@ def _first_unsound(
                 drop_orphan(files, segments, segment)
         return None, segments[-1].read_end()
     except (CorruptIndexError, BadBatchError) as error:
-        _logger.warning("left in good order, they said: %s", error)
+        _logger.warning("clean-shutdown marker found, but %s; recovering", error)
         return len(segments) - 1, -1
 
 
@@ -212,9 +213,9 @@ def _start_over(
     log_end_offset: int,
     settings: LoadSettings,
 ) -> Segment:
-    """The log ends below its start: whatever there is was deleted on request."""
+    """The log ends below its start: all of its records were deleted by DeleteRecords."""
     _logger.warning(
-        "%s ends at %d, below its log start %d: begun anew there",
+        "%s: log end offset %d is below the log start offset %d; starting empty at the log start offset",
         directory,
         log_end_offset,
         settings.log_start_offset,
@@ -226,7 +227,7 @@ def _start_over(
 
 
 def _sync(files: Files, directory: str, segments: Sequence[Segment]) -> None:
-    """Bring to disk what a killed process may have left in the page cache alone."""
+    """Flush what a killed process may have left only in the page cache."""
     for segment in segments:
         files.sync(segment.handle())
         segment.sync_indexes()

@@ -1,4 +1,4 @@
-"""The changing half of a partition's log: appends, flushes, cuts and retention."""
+"""The writing part of a partition's log: appends, flushes, truncation and retention."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from klamm.storage.topic_config import TopicConfig
 
 _logger = logging.getLogger(__name__)
 
-_STAMP: Final = Struct(">qii")  # base offset, length, leader epoch: what the log writes anew
+_STAMP: Final = Struct(">qii")  # base offset, length, leader epoch: what an append overwrites
 _STAMP_BYTES: Final = _STAMP.size
 _LITTLE_BYTES: Final = 4096
-# What `AppendResult(...)` does, in half the time.
+# As `AppendResult(...)`, in half the time.
 _APPEND_RESULT: Final[Callable[[tuple[int, int, int, bool]], AppendResult]] = partial(
     tuple.__new__, AppendResult
 )
 
 
 class LogKeeper(Protocol):
-    """What a log asks of the store it belongs to."""
+    """What a log needs from the store it belongs to."""
 
     def recovery_point_fell(self, log: SegmentLog) -> None:
-        """Make durable that less of a log can be trusted than was said before. Raises OSError."""
+        """Lower a log's recovery point, durably, before the log is cut. Raises OSError."""
         ...
 
     def remove_later(self, paths: Sequence[str], delay_ms: int) -> None:
@@ -50,7 +50,7 @@ class LogKeeper(Protocol):
         ...
 
     def log_closed(self, log: SegmentLog, *, is_clean: bool) -> None:
-        """Nobody uses a log any more; when clean, all of it is on disk."""
+        """A log was closed; when clean, all of it is on disk."""
         ...
 
 
@@ -80,7 +80,7 @@ class SegmentLog(ReadableLog):
         self._keeper = keeper
         self._flush_on_commit = flush_on_commit
         self._has_tail_to_cut = False  # a failed write left bytes behind the end
-        self._refusal: LogError | None = None  # why nothing can be appended any more
+        self._refusal: LogError | None = None  # why appends are rejected from now on
         self._epochs.assign(leader_epoch, self.log_end_offset)
         self._refresh_stable()
 
@@ -105,7 +105,7 @@ class SegmentLog(ReadableLog):
                 raise LogError(ErrorCode.corrupt_message, str(error)) from error
         size_bytes = len(batch)
         if header.batch_length + LENGTH_OVERHEAD_BYTES != size_bytes:
-            raise LogError(ErrorCode.corrupt_message, f"{size_bytes} bytes, and the batch claims otherwise")
+            raise LogError(ErrorCode.corrupt_message, f"batch size in the header is not {size_bytes} bytes")
         if self._refusal is not None or self._has_tail_to_cut:
             self._make_appendable(header)
         base_offset = self.log_end_offset
@@ -124,7 +124,7 @@ class SegmentLog(ReadableLog):
                     duplicate.first_offset, duplicate.last_offset, duplicate.timestamp_ms, is_duplicate=True
                 )
         stamp = _STAMP.pack(base_offset, header.batch_length, self.leader_epoch)
-        # A view costs more than a copy of a little.
+        # For a few bytes a copy is cheaper than a view.
         rest = batch[_STAMP_BYTES:] if size_bytes < _LITTLE_BYTES else memoryview(batch)[_STAMP_BYTES:]
         try:
             active.append(
@@ -163,7 +163,7 @@ class SegmentLog(ReadableLog):
             self._chain.active.txn_index.add(AbortedEntry.of(completed))
 
     def _write_failed(self, header: BatchHeader, error: OSError) -> LogError:
-        """The disk took part of a batch or nothing: nobody may ever see it."""
+        """A write failed, perhaps after some of its bytes: they must never become visible."""
         self._producers.refused(header)
         active = self._chain.active
         self._has_tail_to_cut = True
@@ -171,11 +171,11 @@ class SegmentLog(ReadableLog):
             active.cut_tail()
             self._has_tail_to_cut = False
         except OSError as worse:
-            _logger.warning("%s: cannot cut off a failed write yet: %s", active.log_path, worse)
+            _logger.warning("%s: truncating after a failed write failed: %s", active.log_path, worse)
         return storage_error(active.log_path, error)
 
     def _make_appendable(self, header: BatchHeader) -> None:
-        """Finish the cut that a failing disk prevented; LogError when nothing helps."""
+        """Retry the cut that failed before; LogError when it fails again."""
         if self._refusal is not None:
             raise self._refusal
         try:
@@ -189,7 +189,7 @@ class SegmentLog(ReadableLog):
         if size_bytes > self.config.segment_bytes:
             raise LogError(
                 ErrorCode.record_list_too_large,
-                f"a batch of {size_bytes} bytes does not fit segment.bytes={self.config.segment_bytes}",
+                f"batch of {size_bytes} bytes exceeds segment.bytes={self.config.segment_bytes}",
             )
         try:
             self.roll(now_ms)
@@ -199,11 +199,11 @@ class SegmentLog(ReadableLog):
         return self._chain.active
 
     def roll(self, now_ms: int) -> None:
-        """Begin a new segment at the log end. Raises OSError; then the old one goes on."""
+        """Begin a new segment at the log end. Raises OSError; then the old one stays active."""
         if not self._chain.active.size_bytes:
             return
         self._chain.active.finish()
-        self._chain.active.is_unsynced = True  # its indexes are, even if its log is not
+        self._chain.active.is_unsynced = True  # its indexes are dirty, even if its log is not
         self._snapshots.write(self.log_end_offset, self._producers)
         self._flushing.take_along(self._snapshots.path(self.log_end_offset))
         self._chain.add(self.log_end_offset, now_ms)
@@ -271,13 +271,16 @@ class SegmentLog(ReadableLog):
         if not 0 <= before_offset <= self.high_watermark:
             raise LogError(
                 ErrorCode.offset_out_of_range,
-                f"records can go up to the high watermark {self.high_watermark}, not to {before_offset}",
+                f"cannot delete records up to {before_offset}: the high watermark is {self.high_watermark}",
             )
         if before_offset > self._log_start:
             self._log_start = before_offset
             self._epochs.truncate_start(before_offset)
             _logger.info(
-                "%s-%d: log start raised to %d on request", self.topic, self.partition, before_offset
+                "%s-%d: log start offset raised to %d by DeleteRecords",
+                self.topic,
+                self.partition,
+                before_offset,
             )
             self._refresh_stable()
             self.on_change()
@@ -289,14 +292,14 @@ class SegmentLog(ReadableLog):
         try:
             self._cut(to_offset)
         except OSError as error:
-            # Half cut, and the disk refuses: only loading it again can tell what there is.
+            # Partly cut, and the disk failed: only loading the log again can determine its state.
             self._refusal = storage_error(self.directory, error)
             raise self._refusal from error
         self.on_change()
 
     def _cut(self, to_offset: int) -> None:
         old_end = self.log_end_offset
-        # Before the cut, which makes it durable: one that came back would tell of another history.
+        # Before the cut, which makes this durable: a snapshot that survived would be of another history.
         self._snapshots.remove_outside(self._chain.segments[0].base_offset, to_offset)
         self.log_end_offset, dropped = self._chain.cut(to_offset, self._log_start, self._clock.now_ms())
         self._flushing.cut(self.log_end_offset)
@@ -316,11 +319,11 @@ class SegmentLog(ReadableLog):
             self._high_watermark_place = (self._chain.active, self._chain.active.size_bytes)
         self._refresh_stable()
         _logger.warning(
-            "%s-%d: cut from %d back to %d", self.topic, self.partition, old_end, self.log_end_offset
+            "%s-%d: truncated from %d to %d", self.topic, self.partition, old_end, self.log_end_offset
         )
 
     def _forget(self, dropped: Sequence[Segment]) -> None:
-        """Segments left the chain: their files go after the delay, their snapshots at once."""
+        """Segments left the chain: delete their files after the delay, their snapshots at once."""
         for segment in dropped:
             if segment.base_offset != self.log_end_offset:
                 self._snapshots.remove(segment.base_offset)
@@ -349,7 +352,7 @@ class SegmentLog(ReadableLog):
     def _delete_oldest(self, count: int, reason: str, now_ms: int) -> None:
         if count == len(self._chain.segments):
             self.roll(now_ms)
-        # The start rises first: nobody may look for what is about to go.
+        # The log start rises first: no reader may look up a segment that is about to be removed.
         new_start = self._chain.segments[count].base_offset
         if new_start > self._log_start:
             self._log_start = new_start
@@ -357,7 +360,7 @@ class SegmentLog(ReadableLog):
         self._forget(self._chain.drop_oldest(count))
         self._flushing.names_changed(self.directory)
         _logger.info(
-            "%s-%d: %d segments deleted, %s; log start %d",
+            "%s-%d: deleted %d segments (%s), log start offset is %d",
             self.topic,
             self.partition,
             count,
@@ -368,7 +371,7 @@ class SegmentLog(ReadableLog):
         self.on_change()
 
     def replace_segments(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
-        """Put cleaned segments (finished, durable, named `.cleaned`) in the place of inactive ones."""
+        """Replace inactive segments with cleaned ones (finished, durable, named `.cleaned`)."""
         assert self._chain.active not in old
         try:
             self._chain.replace(old, new, self._clock.now_ms())
@@ -378,13 +381,13 @@ class SegmentLog(ReadableLog):
         paths = [path for segment in old for path in segment.paths()]
         self._keeper.remove_later(paths, self.config.file_delete_delay_ms)
 
-    # -- the rest of a log's life
+    # -- closing
 
     def expire_producers(self, timestamp_ms: int, expiration_ms: int) -> int:
         return self._producers.expire(timestamp_ms, expiration_ms)
 
     def close(self) -> None:
-        """Flush, write what a clean start reads, and let go. Raises LogError when the disk refuses."""
+        """Flush, write what a clean start reads, and close. Raises LogError when the disk fails."""
         is_clean = False
         try:
             if self._refusal is None:
@@ -393,7 +396,7 @@ class SegmentLog(ReadableLog):
         except OSError as error:
             raise storage_error(self.directory, error) from error
         finally:
-            self._let_go("the log is closed")
+            self._let_go("log is closed")
             self._keeper.log_closed(self, is_clean=is_clean)
 
     def _put_in_order(self) -> None:
@@ -414,8 +417,8 @@ class SegmentLog(ReadableLog):
             self._snapshots.write(self.log_end_offset, self._producers, sync=True)
 
     def abandon(self) -> None:
-        """Let go without a flush: the log is deleted."""
-        self._let_go("the log is deleted")
+        """Close without a flush: the log is deleted."""
+        self._let_go("log is deleted")
 
     def _let_go(self, reason: str) -> None:
         self._chain.close()

@@ -1,4 +1,4 @@
-"""Finding records by time."""
+"""Finding records by timestamp."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from klamm.storage.engines.segments.scan import FoundBatch, walk
 from klamm.storage.engines.segments.segment import Segment
 from klamm.storage.log import LogError, TimestampedOffset
 
-_CHUNK_BYTES = 64 * 1024  # most searches end within a few kilobytes of where an index sent them
+_CHUNK_BYTES = 64 * 1024  # most searches end within a few kilobytes of the indexed position
 
 
 def find_timestamp(
@@ -25,7 +25,7 @@ def find_timestamp(
             continue
         if not segment.size_bytes or segment.max_timestamp()[0] < timestamp_ms:
             continue
-        # Up to the entry found nothing was newer; dates may go back, so the search runs by batches.
+        # Records up to this entry are older. Timestamps may decrease, so the search reads every batch.
         first = max(segment.loaded_time_index().lookup(timestamp_ms), start_offset)
         start = segment.locate(first)
         segment.write_out()
@@ -43,14 +43,14 @@ def find_timestamp(
 
 
 def find_max_timestamp(files: Files, segments: Sequence[Segment], start_offset: int) -> TimestampedOffset:
-    """The first record with the largest timestamp of all that a log still holds."""
+    """The first record with the largest timestamp in a log."""
     best_ms, best_offset = -1, -1
     for index, segment in enumerate(segments):
         if index + 1 < len(segments) and segments[index + 1].base_offset <= start_offset:
             continue
         timestamp_ms, offset = segment.max_timestamp()
         if segment.base_offset < start_offset and timestamp_ms > best_ms:
-            # The log start cuts into this one: its largest may be gone.
+            # The log start is inside this segment: its largest timestamp may be below it.
             timestamp_ms, offset = _max_from(files, segment, start_offset)
         if timestamp_ms > best_ms:
             best_ms, best_offset = timestamp_ms, offset
@@ -77,7 +77,7 @@ def _max_from(files: Files, segment: Segment, start_offset: int) -> tuple[int, i
 
 
 def _in_batch(batch: FoundBatch, timestamp_ms: int, start_offset: int, path: str) -> TimestampedOffset | None:
-    """The first record of a batch that is late enough, if any is."""
+    """The first record of a batch at or after a timestamp, if any."""
     for record_ms, offset in _records(batch, path):
         if record_ms >= timestamp_ms and offset >= start_offset:
             return TimestampedOffset(offset, record_ms, batch.header.leader_epoch)
@@ -85,7 +85,7 @@ def _in_batch(batch: FoundBatch, timestamp_ms: int, start_offset: int, path: str
 
 
 def _records(batch: FoundBatch, path: str) -> list[tuple[int, int]]:
-    """(timestamp, offset) of each record; LogError when the records are not what their header says."""
+    """(timestamp, offset) of each record; LogError when the records do not match their header."""
     try:
         return [(record.timestamp_ms, record.offset) for record in decode_records(batch.buffer, batch.at)]
     except DecodeError as error:

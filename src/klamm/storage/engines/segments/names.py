@@ -36,7 +36,7 @@ _MAX_NAME: Final = 255
 
 
 class OffsetName(NamedTuple):
-    """A file named after an offset: `00000000000000000100.log.swap` is (100, ".log.swap")."""
+    """A file named by an offset: `00000000000000000100.log.swap` is (100, ".log.swap")."""
 
     offset: int
     suffix: str
@@ -70,12 +70,12 @@ def parse_partition_directory(name: str) -> tuple[str, int] | None:
 
 
 def deleted_directory(topic: str, partition: int, unique: bytes) -> str:
-    """Where a deleted partition waits for its end; the topic is cut so that the name fits."""
+    """The directory name of a deleted partition; the topic is shortened so that the name fits."""
     return _renamed_directory(topic, partition, unique, DELETED_DIRECTORY_SUFFIX)
 
 
 def stray_directory(topic: str, partition: int, unique: bytes) -> str:
-    """Where a partition is kept that no topic claims."""
+    """The directory name of a partition that belongs to no topic."""
     return _renamed_directory(topic, partition, unique, STRAY_DIRECTORY_SUFFIX)
 
 

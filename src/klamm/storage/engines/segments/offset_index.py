@@ -1,8 +1,8 @@
-"""From an offset to a position near its batch: the sparse `.index` of a segment.
+"""The sparse `.index` of a segment: from an offset to a position near its batch.
 
-An entry (last offset of a batch, position of that batch) comes every `index.interval.bytes`. Entries live
-in two arrays and reach the file late, at a roll, at a stop or a block at a time: after a crash the index of
-every segment that was not flushed is built anew from its log.
+An entry (last offset of a batch, position of that batch) is added every `index.interval.bytes`. Entries are
+kept in two arrays and written late: at a roll, at shutdown, or a block at a time. After a crash the index of
+every segment that was not flushed is rebuilt from its log.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BLOCK_ENTRIES: Final = 1024
 
 
 class CorruptIndexError(Exception):
-    """An index that contradicts itself or its log; it can be rebuilt."""
+    """An index that is inconsistent in itself or with its log; it can be rebuilt."""
 
 
 class OffsetIndex:
@@ -46,10 +46,10 @@ class OffsetIndex:
         return self._loaded
 
     def load(self, log_size_bytes: int) -> None:
-        """Read the file; CorruptIndexError when it cannot be this log's index."""
+        """Read the file; CorruptIndexError when it is not an index of this log."""
         data = self._files.read_file(self.path)
         if len(data) % ENTRY_BYTES:
-            raise CorruptIndexError(f"{self.path} has {len(data)} bytes, which is no number of entries")
+            raise CorruptIndexError(f"{self.path}: {len(data)} bytes are not a whole number of entries")
         entries = _swapped(array("i", data))
         offsets, positions = entries[0::2], entries[1::2]
         if offsets and (
@@ -59,23 +59,23 @@ class OffsetIndex:
             or any(map(ge, offsets, offsets[1:]))
             or any(map(ge, positions, positions[1:]))
         ):
-            raise CorruptIndexError(f"{self.path} has entries that do not rise or point past the log")
+            raise CorruptIndexError(f"{self.path}: entries are not in ascending order, or point past the log")
         self._offsets, self._positions = offsets, positions
         self._written = len(offsets)
         self._loaded = True
 
     def unload(self) -> None:
-        """Forget the entries until they are needed again; they are in the file."""
+        """Drop the entries from memory; they are read from the file when needed."""
         assert self._written == len(self._offsets)
         self._offsets, self._positions, self._written = array("i"), array("i"), 0
         self._loaded = False
 
     def add(self, last_offset: int, position: int) -> None:
-        """Note that the batch at a position ends at an offset; both above all before."""
+        """Add an entry for the batch at a position; position and last offset exceed all earlier ones."""
         self._offsets.append(last_offset - self.base_offset)
         self._positions.append(position)
         if len(self._offsets) - self._written >= _BLOCK_ENTRIES:
-            # The batch is in the log already; an index on a full disk can wait for its next chance.
+            # The batch is already in the log; an index that a full disk rejects is written later.
             with suppress(OSError):
                 self.flush()
 
@@ -90,7 +90,7 @@ class OffsetIndex:
         return self._positions[found - 1] if found else 0
 
     def peek_last_position(self, log_size_bytes: int) -> int:
-        """As `last_position`, read from the end of the file alone; CorruptIndexError when it cannot be."""
+        """As `last_position`, but reads only the end of the file; CorruptIndexError when it is invalid."""
         if self._loaded:
             return self.last_position()
         try:
@@ -100,7 +100,7 @@ class OffsetIndex:
         try:
             size_bytes = self._files.size(handle)
             if size_bytes % ENTRY_BYTES:
-                raise CorruptIndexError(f"{self.path} has {size_bytes} bytes, which is no number of entries")
+                raise CorruptIndexError(f"{self.path}: {size_bytes} bytes are not a whole number of entries")
             if not size_bytes:
                 return 0
             entry = self._files.pread(handle, ENTRY_BYTES, size_bytes - ENTRY_BYTES)
@@ -108,11 +108,11 @@ class OffsetIndex:
             self._files.close(handle)
         offset, position = (int.from_bytes(part, "big", signed=True) for part in (entry[:4], entry[4:]))
         if offset < 0 or not 0 <= position < log_size_bytes:
-            raise CorruptIndexError(f"{self.path} ends in an impossible entry")
+            raise CorruptIndexError(f"{self.path}: the last entry is invalid")
         return position
 
     def last_position(self) -> int:
-        """Where the last indexed batch stands; 0 without entries."""
+        """The position of the last indexed batch; 0 without entries."""
         return self._positions[-1] if self._positions else 0
 
     def entries(self) -> list[tuple[int, int]]:
@@ -122,7 +122,7 @@ class OffsetIndex:
         ]
 
     def flush(self) -> None:
-        """Bring the file up to date with the arrays; page cache only."""
+        """Write new entries to the file; page cache only."""
         count = len(self._offsets) - self._written
         if not count and self._files.exists(self.path):
             return
@@ -142,21 +142,21 @@ class OffsetIndex:
             self._written = keep
 
     def reset(self) -> None:
-        """Start anew with no entries."""
+        """Remove all entries."""
         self._offsets, self._positions, self._written = array("i"), array("i"), 0
         self._loaded = True
         cut_file(self._files, self.path, 0)
 
 
 def _swapped(numbers: array[int]) -> array[int]:
-    """Between this machine's byte order and the file's."""
+    """Convert between this machine's byte order and the file's."""
     if sys.byteorder == "little":
         numbers.byteswap()
     return numbers
 
 
 def write_at(files: Files, path: str, position: int, data: bytes) -> None:
-    """Make a file end with these bytes at a position; raises OSError."""
+    """Write bytes at a position and cut the file behind them; raises OSError."""
     handle = files.open(path, create=True)
     try:
         files.truncate(handle, position)
@@ -170,7 +170,7 @@ def write_at(files: Files, path: str, position: int, data: bytes) -> None:
 
 
 def cut_file(files: Files, path: str, length: int) -> None:
-    """Cut a file to a length; one that is not there counts as empty."""
+    """Cut a file to a length; a missing file counts as empty."""
     try:
         handle = files.open(path)
     except FileNotFoundError:

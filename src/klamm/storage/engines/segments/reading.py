@@ -1,4 +1,4 @@
-"""The reading half of a partition's log: where it stands, and what it holds."""
+"""The reading part of a partition's log: its offsets, and reads and lookups."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from klamm.storage.producer_state import ProducerState
 
 @dataclass(slots=True)
 class LogParts:
-    """What loading found: a log's files and what they say."""
+    """The result of loading a log: its segments, epochs and producer state."""
 
     chain: SegmentChain
     snapshots: Snapshots
@@ -46,7 +46,7 @@ class ReadableLog:
         self._producers = parts.producers
         self._flushing = parts.flushing
         self._log_start = parts.log_start_offset
-        # Plain attributes, for every commit asks for them; nobody else writes them.
+        # Plain attributes, because every commit reads them; only this class writes them.
         self.log_end_offset = parts.log_end_offset
         # A log that was just loaded has no follower to wait for, and loading has flushed what it must.
         self.high_watermark = parts.log_end_offset
@@ -119,7 +119,7 @@ class ReadableLog:
         if len(data) != end - start:
             raise LogError(
                 ErrorCode.kafka_storage_error,
-                f"{segment.log_path} gave {len(data)} bytes at {start}, {end - start} should be there",
+                f"{segment.log_path}: read {len(data)} bytes at position {start}, expected {end - start}",
             )
         return data
 
@@ -178,7 +178,7 @@ class ReadableLog:
     def _raise_high_watermark(self, offset: int, segment: Segment, position: int) -> None:
         old_segment, old_position = self._high_watermark_place
         if old_position < old_segment.size_bytes:
-            # Those who read to the old one go on from there.
+            # A read that ended at the old mark continues from there.
             old_segment.remember(self.high_watermark, old_position)
         self.high_watermark = offset
         self._high_watermark_place = (segment, position)
@@ -186,7 +186,7 @@ class ReadableLog:
         self.on_change()
 
     def _refresh_stable(self) -> None:
-        """Find the last stable offset anew; something moved that it depends on."""
+        """Compute the last stable offset again, after something it depends on changed."""
         producers = self._producers
         if producers.is_stable:
             self._last_stable = self.high_watermark
@@ -200,9 +200,9 @@ class ReadableLog:
 
 
 def storage_error(path: str, error: OSError) -> LogError:
-    """The disk refused."""
+    """The error for a disk that failed."""
     return LogError(ErrorCode.kafka_storage_error, f"{path}: {error}")
 
 
 def _nobody_listens() -> None:
-    """Until a broker takes the log."""
+    """The listener until a broker sets one."""

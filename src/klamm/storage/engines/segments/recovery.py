@@ -1,4 +1,4 @@
-"""After a crash: read what is there, believe what proves itself, cut the rest."""
+"""Recovery after a crash: scan the batches, keep those that are valid, cut the rest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Recovered(NamedTuple):
-    """A log that proved itself, batch by batch."""
+    """A log whose batches were all checked."""
 
     segments: list[Segment]
     log_end_offset: int
@@ -41,7 +41,7 @@ def recover(
 
     At the first batch that is incomplete, damaged or out of order the log is cut, and every later segment
     is dropped. Segments that begin up to `gaps_up_to` need not begin where the one before ends: compaction
-    may have emptied its end. Above, a gap means that the disk lost what stood there. Raises OSError.
+    may have emptied its end. Above, a gap means that the disk lost batches. Raises OSError.
     """
     producers = restore(files, snapshots, segments[:first], segments[first].base_offset)
     next_offset = segments[first].base_offset
@@ -53,7 +53,7 @@ def recover(
         number = segments.index(segment)
         if segment.base_offset < next_offset or segment.base_offset > max(next_offset, gaps_up_to):
             _logger.warning(
-                "%s begins at %d, but the one before ends at %d: dropping it and all later ones",
+                "%s begins at offset %d, but the previous one ends at %d: deleting it and later ones",
                 segment.log_path,
                 segment.base_offset,
                 next_offset,
@@ -66,7 +66,7 @@ def recover(
         if bad is not None:
             later = segments[number + 1 :]
             _logger.warning(
-                "%s; cutting %d bytes of it and dropping %d later segments: the log ends at %d",
+                "%s: truncating %d bytes and deleting %d later segments, log end offset is %d",
                 bad,
                 segment.size_bytes - bad.position,
                 len(later),
@@ -82,13 +82,13 @@ def recover(
 
 
 def is_orphan(segment: Segment, next_offset: int) -> bool:
-    """Whether a segment is what a failed roll left: the one before went on, and holds what follows."""
+    """Whether a segment is left over from a failed roll: the previous one holds its offsets."""
     return segment.base_offset < next_offset and not segment.size_bytes
 
 
 def drop_orphan(files: Files, segments: list[Segment], orphan: Segment) -> None:
-    """Take out a segment that never held anything. Raises OSError."""
-    _logger.warning("removing %s, which a failed roll left", orphan.log_path)
+    """Remove a segment that never held a batch. Raises OSError."""
+    _logger.warning("removing %s: empty segment of a failed roll", orphan.log_path)
     orphan.close_handle()
     for path in orphan.paths():
         remove_if_there(files, path)
@@ -98,7 +98,7 @@ def drop_orphan(files: Files, segments: list[Segment], orphan: Segment) -> None:
 def _scan(
     files: Files, segment: Segment, producers: ProducerState, epochs: LeaderEpochs, index_interval_bytes: int
 ) -> tuple[int, BadBatchError | None]:
-    """Read a segment whole; where it ends, and what is wrong there, if anything."""
+    """Scan a whole segment; where its valid part ends, and the error there, if any."""
     next_offset = segment.base_offset
     segment.begin_rebuild()
     try:
@@ -108,7 +108,7 @@ def _scan(
                 raise BadBatchError(
                     segment.log_path,
                     batch.position,
-                    f"a batch from {header.base_offset} to {header.last_offset} where {next_offset} is due",
+                    f"found offsets {header.base_offset} to {header.last_offset}, expected {next_offset}",
                 )
             segment.check_range(batch.position, header.last_offset)
             completed = replay(producers, batch, segment.log_path)

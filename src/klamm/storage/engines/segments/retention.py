@@ -1,4 +1,4 @@
-"""Which segments have had their time."""
+"""Which segments retention deletes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from klamm.storage.topic_config import TopicConfig
 
 
 class Expired(NamedTuple):
-    """The oldest segments of a log that may go, and why."""
+    """How many of the oldest segments to delete, and why."""
 
     segment_count: int
     reason: str
@@ -25,9 +25,9 @@ def expired_segments(
     log_end_offset: int,
     timestamp_ms: int,
 ) -> Expired:
-    """How many of the oldest segments go, by the first rule that takes any: log start, size, time.
+    """How many of the oldest segments to delete, by the first rule that matches: log start, size, time.
 
-    Nothing at or above the high watermark goes, and never an empty active segment.
+    Never anything at or above the high watermark, and never an empty active segment.
     """
 
     def next_base(index: int) -> int | None:
@@ -49,7 +49,7 @@ def expired_segments(
         return following is not None and following <= log_start_offset
 
     if count := leading(is_below_start):
-        return Expired(count, f"all below the log start {log_start_offset}")
+        return Expired(count, f"below log start offset {log_start_offset}")
     if not config.deletes_old_segments:
         return Expired(0, "")
     if config.retention_bytes >= 0:
@@ -61,7 +61,7 @@ def expired_segments(
             return excess >= 0
 
         if count := leading(is_in_excess):
-            return Expired(count, f"more than retention.bytes={config.retention_bytes}")
+            return Expired(count, f"log exceeds retention.bytes={config.retention_bytes}")
     if config.retention_ms >= 0:
         oldest_ms = timestamp_ms - config.retention_ms
         if count := leading(lambda index: segments[index].age_timestamp_ms() < oldest_ms):

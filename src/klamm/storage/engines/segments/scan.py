@@ -1,4 +1,4 @@
-"""Walking over the batches of a segment file, with or without trust."""
+"""Iterating over the batches of a segment file, with or without checking them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OLD_CRC_AT: Final = 12
 
 
 class BadBatchError(LogError):
-    """A segment file stops making sense at a position."""
+    """A segment file is invalid from a position on."""
 
     def __init__(self, path: str, position: int, reason: str) -> None:
         super().__init__(ErrorCode.kafka_storage_error, f"{path} at {position}: {reason}")
@@ -52,9 +52,9 @@ def walk(
 ) -> Iterator[FoundBatch]:
     """Every batch between two positions of a file, whole, in order.
 
-    Opens a handle of its own, so any thread may walk over a file that nobody cuts. Raises BadBatchError
+    Opens its own handle, so any thread may read a file that is not being cut. Raises BadBatchError
     where a batch is incomplete or impossible (or, when asked, fails its checksum), and
-    LogError(kafka_storage_error) on a message format of long ago, which must not be cut away as noise.
+    LogError(kafka_storage_error) on an old message format, which must not be cut away as garbage.
     """
     handle = files.open(path)
     try:
@@ -72,13 +72,13 @@ def walk(
             header = _header_at(path, chunk, at, position)
             if header.size_bytes > end - position:
                 raise BadBatchError(
-                    path, position, f"a batch of {header.size_bytes} bytes, {end - position} are left"
+                    path, position, f"batch of {header.size_bytes} bytes, {end - position} bytes left"
                 )
             if at + header.size_bytes > len(chunk):
                 wanted = max(header.size_bytes, min(chunk_bytes, end - position))
                 chunk, chunk_at, at = files.pread(handle, wanted, position), position, 0
             if check_crc and not crc_is_valid(chunk, at, header):
-                raise BadBatchError(path, position, "the checksum does not match")
+                raise BadBatchError(path, position, "checksum mismatch")
             yield FoundBatch(position, header, chunk, at)
             position += header.size_bytes
     finally:
@@ -97,7 +97,7 @@ def _header_at(path: str, chunk: bytes, at: int, position: int) -> BatchHeader:
 
 
 def _is_old_message(chunk: bytes, at: int) -> bool:
-    """Whether this is an old message for sure; a torn header may look like one but for its checksum."""
+    """Whether this is certainly an old message: a torn header may look like one, except for its checksum."""
     length = int.from_bytes(chunk[at + 8 : at + LENGTH_OVERHEAD_BYTES], "big")
     crc = int.from_bytes(chunk[at + _OLD_CRC_AT : at + MAGIC_AT], "big")
     return crc32(chunk[at + MAGIC_AT : at + LENGTH_OVERHEAD_BYTES + length]) == crc

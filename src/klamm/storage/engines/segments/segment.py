@@ -1,4 +1,4 @@
-"""One segment: a stretch of the log in a file of its own, written and cut here."""
+"""One segment of a log: appending, cutting and loading its file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from klamm.storage.topic_config import TopicConfig
 
 _MAX_RELATIVE_OFFSET: Final = (1 << 31) - 1
 _MAX_UNWRITTEN_BYTES: Final = 256 * 1024
-_MAX_UNWRITTEN_CHUNKS: Final = 900  # of which the system takes 1024 in one call
+_MAX_UNWRITTEN_CHUNKS: Final = 900  # pwritev accepts 1024 of them
 
 
 class Segment(IndexedFile):
@@ -36,14 +36,14 @@ class Segment(IndexedFile):
         now_ms: int,
         suffix: str = "",
     ) -> Segment:
-        """A new, empty segment, replacing what stood under its names."""
+        """A new, empty segment; existing files of its names are replaced."""
         segment = cls(files, pool, directory, base_offset, created_at_ms=now_ms, suffix=suffix, is_new=True)
         for path in segment.index_paths():
             remove_if_there(files, path)
         try:
             files.write_file(segment.log_path, b"", sync=False)
         except OSError:
-            with suppress(OSError):  # where it stays, loading knows it for what it is
+            with suppress(OSError):  # if it stays, loading recognizes it
                 remove_if_there(files, segment.log_path)
             raise
         return segment
@@ -71,12 +71,12 @@ class Segment(IndexedFile):
             self._first_timestamp_ms = self.first_timestamp_ms()
         limit_ms = config.segment_ms
         if config.segment_jitter_ms:
-            # Chance without a die: partitions differ, and a run can be repeated.
+            # Jitter without a random number: partitions differ, and a run can be repeated.
             limit_ms -= crc32(self._stem.encode()) % min(config.segment_jitter_ms, config.segment_ms)
         if config.is_compacted:
             limit_ms = min(limit_ms, config.max_compaction_lag_ms)
         if self._first_timestamp_ms >= 0:
-            # A batch without a time is no later than any other.
+            # A batch without a timestamp is not later than any other.
             self._limits_of, self._latest_ms = config, self._first_timestamp_ms + limit_ms
             return max_timestamp_ms > self._latest_ms
         return now_ms - self.created_at_ms > limit_ms
@@ -93,8 +93,8 @@ class Segment(IndexedFile):
         """Write one batch, given in pieces, and index it. OSError leaves the segment as it was,
         but for bytes behind its end, which `cut_tail` removes.
 
-        A batch that may be written later goes into the file with those that follow, at the latest when
-        somebody wants to read or flush it: a call of the system costs as much as all else that is done here.
+        A batch that may be written later is written together with those that follow, at the latest before a
+        read or a flush: a system call costs as much as everything else here.
         """
         if not self._is_ready:
             self._make_ready()
@@ -123,14 +123,14 @@ class Segment(IndexedFile):
         self.size_bytes = position + size_bytes
         if self._bytes_since_entry > index_interval_bytes:
             self._bytes_since_entry = size_bytes
-            self._limits_of = None  # which may be what the indexes hold
+            self._limits_of = None  # the only dirty part may be the indexes
             self.offset_index.add(last_offset, position)
             self.time_index.maybe_add(self._max_timestamp_ms, self._max_timestamp_offset)
         else:
             self._bytes_since_entry += size_bytes
 
     def _make_ready(self) -> None:
-        """Bring into memory what appending needs."""
+        """Load what appending needs."""
         if self._is_ready:
             return
         if not self.offset_index.is_loaded:
@@ -138,14 +138,14 @@ class Segment(IndexedFile):
         self.loaded_time_index()
         self.loaded_txn_index()
         self._bytes_since_entry = self.size_bytes - self.offset_index.last_position()
-        # A segment's last time entry is written when it is finished, so it speaks for all of it.
+        # The last time entry is written when a segment is finished, so it covers all of it.
         self._max_timestamp_ms, self._max_timestamp_offset = self.time_index.last()
         self._is_ready = True
 
     def finish(self) -> bool:
-        """No more appends for now: note the largest timestamp and write what the indexes hold back.
+        """Finish the indexes: add the largest timestamp and write all entries.
 
-        Whether there was anything to do.
+        Returns whether anything changed.
         """
         self.write_out()
         if self._is_ready:
@@ -170,14 +170,14 @@ class Segment(IndexedFile):
     def cut_tail(self) -> None:
         """Remove bytes that a failed write left behind the end, and make that durable.
 
-        Durable, because a write that comes to stand there may be lost in a crash while a later one is
-        kept: what shows through must then be no batch of another history.
+        Durable, because a crash may lose the next write to this place but keep a later one: the bytes under
+        it must then not be a batch of another history.
         """
         self._files.truncate(self.handle(), self.size_bytes - self._unwritten_bytes)
         self._files.sync(self.handle())
 
     def forget_unwritten(self) -> None:
-        """What waits to be written never will be: the log is about to be cut below it."""
+        """Drop pending batches: the log is about to be cut below them."""
         self.size_bytes -= self._unwritten_bytes
         self._unwritten, self._unwritten_bytes = [], 0
 
@@ -199,7 +199,7 @@ class Segment(IndexedFile):
             self._first_timestamp_ms = None
         self._bytes_since_entry = position - self.offset_index.last_position()
         self._max_timestamp_ms, self._max_timestamp_offset = self.time_index.last()
-        # The time index speaks for everything up to the last indexed batch.
+        # The time index covers everything up to the last indexed batch.
         for found in walk(self._files, self.log_path, start=self.offset_index.last_position(), end=position):
             if found.header.max_timestamp_ms > self._max_timestamp_ms:
                 self._max_timestamp_ms = found.header.max_timestamp_ms
@@ -209,9 +209,9 @@ class Segment(IndexedFile):
     # -- loading
 
     def read_end(self) -> int:
-        """The next offset of a segment that was left in good order: from its last index entry on.
+        """The next offset of a cleanly closed segment, found from its last index entry.
 
-        Raises CorruptIndexError or BadBatchError when it was not.
+        Raises CorruptIndexError or BadBatchError when it was not closed cleanly.
         """
         next_offset = self.base_offset
         start = self.offset_index.peek_last_position(self.size_bytes) if self.size_bytes else 0
@@ -224,24 +224,24 @@ class Segment(IndexedFile):
         return next_offset
 
     def begin_rebuild(self) -> None:
-        """Forget all indexes, to be fed batch by batch through `index_batch`."""
+        """Reset all indexes, to be rebuilt batch by batch with `index_batch`."""
         self.txn_index.reset()
         self._begin_rebuild()
         self._is_ready = True
 
     def check_range(self, position: int, last_offset: int) -> None:
-        """Refuse an offset that the indexes could not express."""
+        """Reject an offset that the indexes cannot represent."""
         if last_offset - self.base_offset > _MAX_RELATIVE_OFFSET:
             raise BadBatchError(self.log_path, position, f"offset {last_offset} is out of range")
 
     def cut_unindexed(self, position: int) -> None:
-        """Cut the file where a rebuild met nonsense; the indexes know nothing from there on."""
+        """Cut the file where a rebuild found an invalid batch; the indexes end there too."""
         self.size_bytes = position
         self.cut_tail()
 
 
 def sync_path(files: Files, path: str) -> None:
-    """Make a file durable that is not open; blocks."""
+    """Flush a file that is not open; blocks."""
     handle = files.open(path)
     try:
         files.sync(handle)

@@ -1,4 +1,4 @@
-"""The producer snapshots of one log, and the way back from them to its producer state."""
+"""The producer snapshots of one log, and rebuilding its producer state from them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Snapshots:
         return f"{self._directory}/{names.file_stem(offset)}{names.SNAPSHOT_SUFFIX}"
 
     def write(self, offset: int, state: ProducerState, *, sync: bool = False) -> None:
-        """Take a snapshot. A torn one is known by its checksum, so it need not be durable."""
+        """Write a snapshot. Its checksum detects a torn one, so it need not be durable."""
         self._files.write_file(self.path(offset), encode_snapshot(state), sync=sync)
         self._offsets.add(offset)
 
@@ -48,11 +48,11 @@ class Snapshots:
             self._remove([offset])
 
     def remove_outside(self, first_offset: int, last_offset: int) -> None:
-        """Snapshots of what the log no longer holds, or does not hold any more after a cut, go."""
+        """Remove snapshots outside of the log, after segments were deleted or the log was cut."""
         self._remove([offset for offset in self._offsets if not first_offset <= offset <= last_offset])
 
     def remove_strays(self, bases: Iterable[int]) -> None:
-        """Keep those that stand at the start of a segment, and the newest."""
+        """Keep those at the start of a segment, and the newest."""
         kept = set(bases) | {max(self._offsets, default=0)}
         self._remove([offset for offset in self._offsets if offset not in kept])
 
@@ -69,7 +69,7 @@ class Snapshots:
             except FileNotFoundError:
                 self._offsets.discard(offset)
             except DecodeError as error:
-                _logger.warning("removing %s: %s", self.path(offset), error)
+                _logger.warning("removing damaged snapshot %s: %s", self.path(offset), error)
                 self._remove([offset])
         return None
 
@@ -104,14 +104,14 @@ def restore(
 
 
 def replay(state: ProducerState, batch: FoundBatch, path: str) -> CompletedTransaction | None:
-    """Remember a batch that the log holds; the transaction it ended, if any."""
+    """Apply a batch of the log; the transaction it ended, if any."""
     if batch.header.producer_id < 0:
         return None
     return state.update(batch.header, batch.header.base_offset, marker_of(batch, path))
 
 
 def marker_of(batch: FoundBatch, path: str) -> EndMarker | None:
-    """What a control batch says; None for data. LogError when it cannot be read."""
+    """The marker of a control batch; None for data. LogError when it cannot be decoded."""
     if not batch.header.attributes & CONTROL_BIT:
         return None
     try:

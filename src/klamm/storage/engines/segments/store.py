@@ -1,4 +1,4 @@
-"""A directory of partition logs: whose it is, how it was left, which logs are open."""
+"""A directory of partition logs: its owner, how it was shut down, which logs are open."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class SegmentStore:
         max_open_files: int | None = None,
         producer_id_expiration_ms: int = _DAY_MS,
     ) -> None:
-        """Lock and claim a directory, and see how it was left.
+        """Lock and claim a directory, and check how it was shut down.
 
         Raises AlreadyLockedError, ForeignDirectoryError, DecodeError or OSError: then the broker must not
         start on it.
@@ -63,12 +63,12 @@ class SegmentStore:
         self.files: Files = files if files is not None else OsFiles()
         self._clock = clock
         self._flush_on_commit = flush_on_commit
-        self._committed_topics = committed_topics  # flushed on commit whatever holds for the others
+        self._committed_topics = committed_topics  # flushed on commit, whatever applies to the others
         self._producer_id_expiration_ms = producer_id_expiration_ms
-        # The other half of what the process may open is for connections and flushes.
+        # The other half of the process's file limit is for connections and flushes.
         self._pool = HandlePool(self.files, max_open_files or max(self.files.handle_limit() // 2, 16))
         self._logs: dict[TopicPartition, SegmentLog] = {}
-        self._doomed: list[tuple[int, Callable[[], None]]] = []  # (due at, what to do then)
+        self._doomed: list[tuple[int, Callable[[], None]]] = []  # (due at, action)
         self._is_closed = False
         if not self.files.exists(self.directory):
             self.files.make_directory(self.directory)
@@ -80,7 +80,7 @@ class SegmentStore:
             self._remove_deleted_directories()
             self._read_checkpoints()
             self.files.sync_directory(self.directory)
-            # Logs that are closed and whole on disk; only if all are, the marker is written again.
+            # Logs that are closed and complete on disk; the marker is written only when all are.
             self._clean = {place for place, _ in self._found()} if was_clean else set()
         except BaseException:
             self.files.close(self._lock)
@@ -97,7 +97,7 @@ class SegmentStore:
         self.meta = claim_directory(self.files, self._path(names.META_PROPERTIES), mine)
 
     def _take_clean_marker(self) -> bool:
-        """Whether the last run ended in good order; whatever happens from now on, this one did not."""
+        """Whether the last shutdown was clean; removes the marker, so that a crash from now on is seen."""
         path = self._path(names.CLEAN_SHUTDOWN_MARKER)
         if not self.files.exists(path):
             return False
@@ -124,11 +124,11 @@ class SegmentStore:
         self._high_watermarks = self._believed(self._high_watermarks_file, names.HIGH_WATERMARK_CHECKPOINT)
 
     def _believed(self, checkpoint: OffsetCheckpoint, name: str) -> dict[TopicPartition, int]:
-        """What a checkpoint says; nothing when it is damaged, which costs time but no data."""
+        """The content of a checkpoint; empty when it is damaged, which costs time but no data."""
         try:
             return checkpoint.read()
         except DecodeError as error:
-            _logger.warning("%s is ignored: %s", self._path(name), error)
+            _logger.warning("%s: ignoring damaged checkpoint: %s", self._path(name), error)
             return {}
 
     # -- logs
@@ -140,7 +140,7 @@ class SegmentStore:
                 yield TopicPartition(*parsed), self._path(entry.name)
 
     def existing(self) -> Iterable[tuple[str, int, bytes]]:
-        """(topic, partition, topic id) of every log found; a zero id where the log does not tell."""
+        """(topic, partition, topic id) of every log found; a zero id where the log has none."""
         return [
             (place.topic, place.partition, self._stored_topic_id(path) or ZERO_ID)
             for place, path in self._found()
@@ -152,15 +152,15 @@ class SegmentStore:
         except FileNotFoundError:
             return None
         except DecodeError as error:
-            _logger.warning("%s: %s", directory, error)
+            _logger.warning("%s: reading the topic id failed: %s", directory, error)
             return None
 
     def open(
         self, topic: str, topic_id: bytes, partition: int, *, leader_epoch: int, config: TopicConfig
     ) -> PartitionLog:
-        """Load or create a log and take it at a leader epoch, recorded before it serves.
+        """Load or create a log and lead it at an epoch, which is recorded before the log is used.
 
-        Raises LogError(kafka_storage_error) when this one log cannot be read; others are unharmed.
+        Raises LogError(kafka_storage_error) when this log cannot be read; others are unaffected.
         """
         place = TopicPartition(topic, partition)
         assert place not in self._logs, f"{place} is open already"
@@ -169,7 +169,7 @@ class SegmentStore:
         try:
             log = self._load(place, topic_id, leader_epoch, config, is_clean=is_clean)
         except OSError as error:
-            raise LogError(ErrorCode.kafka_storage_error, f"{place} cannot be opened: {error}") from error
+            raise LogError(ErrorCode.kafka_storage_error, f"opening {place} failed: {error}") from error
         self._logs[place] = log
         return log
 
@@ -190,7 +190,7 @@ class SegmentStore:
         if stored_id is not None and stored_id != topic_id:
             raise LogError(
                 ErrorCode.inconsistent_topic_id,
-                f"{directory} is of topic {id_to_text(stored_id)}, not {id_to_text(topic_id)}",
+                f"{directory} has topic id {id_to_text(stored_id)}, expected {id_to_text(topic_id)}",
             )
         parts = load_parts(
             self.files,
@@ -208,7 +208,7 @@ class SegmentStore:
             raise LogError(
                 ErrorCode.fenced_leader_epoch,
                 f"{directory} was written at leader epoch {parts.epochs.latest_epoch}, "
-                f"it cannot be taken at {leader_epoch}",
+                f"cannot lead it at older epoch {leader_epoch}",
             )
         if is_new:
             parts.flushing.names_changed(self.directory)
@@ -230,7 +230,7 @@ class SegmentStore:
         )
 
     def delete(self, topic: str, partition: int) -> None:
-        """The log is gone from now on; its files follow after `file.delete.delay.ms`."""
+        """Remove a log at once; its files are deleted after `file.delete.delay.ms`."""
         place = TopicPartition(topic, partition)
         delay_ms = TopicConfig().file_delete_delay_ms
         topic_id = ZERO_ID
@@ -241,7 +241,7 @@ class SegmentStore:
         for offsets in (self._recovery_points, self._log_starts, self._high_watermarks):
             offsets.pop(place, None)
         self._clean.discard(place)
-        # A topic id dies with its topic, so it makes the name unique without a die.
+        # A topic id is never used again, so it makes the name unique without a random number.
         doomed = self._path(names.deleted_directory(topic, partition, topic_id))
         try:
             remove_tree(self.files, doomed)
@@ -249,13 +249,11 @@ class SegmentStore:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise LogError(
-                ErrorCode.kafka_storage_error, f"{directory} cannot be deleted: {error}"
-            ) from error
+            raise LogError(ErrorCode.kafka_storage_error, f"deleting {directory} failed: {error}") from error
         self._do_later(delay_ms, lambda: remove_tree(self.files, doomed))
 
     def set_aside(self, topic: str, partition: int) -> str:
-        """A log that no topic claims is kept, but under a name that nobody opens; where it is now."""
+        """Rename a log that belongs to no topic, so that it is kept but never opened; its new path."""
         place = TopicPartition(topic, partition)
         assert place not in self._logs, f"{place} is in use"
         directory = self._path(names.partition_directory(topic, partition))
@@ -265,18 +263,16 @@ class SegmentStore:
             self.files.rename(directory, kept)
             self.files.sync_directory(self.directory)
         except OSError as error:
-            raise LogError(
-                ErrorCode.kafka_storage_error, f"{directory} cannot be set aside: {error}"
-            ) from error
+            raise LogError(ErrorCode.kafka_storage_error, f"renaming {directory} failed: {error}") from error
         for offsets in (self._recovery_points, self._log_starts, self._high_watermarks):
             offsets.pop(place, None)
         self._clean.discard(place)
         return kept
 
-    # -- what logs ask of their keeper
+    # -- what logs need from their store
 
     def recovery_point_fell(self, log: SegmentLog) -> None:
-        """Make durable that less of a log can be trusted than was said before. Raises OSError."""
+        """Lower a log's recovery point, durably, before the log is cut. Raises OSError."""
         place = TopicPartition(log.topic, log.partition)
         if self._recovery_points.get(place, 0) > log.recovery_point:
             self._recovery_points[place] = log.recovery_point
@@ -295,7 +291,7 @@ class SegmentStore:
         self._doomed.append((self._clock.now_ms() + delay_ms, action))
 
     def log_closed(self, log: SegmentLog, *, is_clean: bool) -> None:
-        """Nobody uses a log any more; when clean, all of it is on disk."""
+        """A log was closed; when clean, all of it is on disk."""
         place = TopicPartition(log.topic, log.partition)
         self._note_offsets(place, log)
         self._logs.pop(place, None)
@@ -311,12 +307,12 @@ class SegmentStore:
         if log.log_start_offset > log.segments[0].base_offset:
             self._log_starts[place] = log.log_start_offset
         else:
-            self._log_starts.pop(place, None)  # its files tell
+            self._log_starts.pop(place, None)  # its files hold it
 
     # -- checkpoints and the end
 
     def start_checkpoint(self) -> Work:
-        """Recovery points, log starts and high watermarks as they are now, to be written."""
+        """Work that writes the current recovery points, log starts and high watermarks."""
         for place, log in self._logs.items():
             self._note_offsets(place, log)
         return self._all_of(
@@ -326,7 +322,7 @@ class SegmentStore:
         )
 
     def start_saving_log_starts(self) -> Work:
-        """The log starts as they are now, to be made durable."""
+        """Work that makes the current log starts durable."""
         for place, log in self._logs.items():
             self._note_log_start(place, log)
         return self._all_of(self._log_starts_file.start_write(self._log_starts))
@@ -342,7 +338,7 @@ class SegmentStore:
         return work
 
     def start_housekeeping(self, now_ms: int) -> Work | None:
-        """Files whose delete delay has passed, to be removed; None when there are none."""
+        """Work that removes files whose delete delay has passed; None when there are none."""
         due = [action for due_at_ms, action in self._doomed if due_at_ms <= now_ms]
         if not due:
             return None
@@ -353,7 +349,7 @@ class SegmentStore:
                 try:
                     action()
                 except OSError as error:
-                    _logger.warning("%s: cannot remove what is deleted: %s", self.directory, error)
+                    _logger.warning("%s: removing deleted files failed: %s", self.directory, error)
 
         return work
 
@@ -373,7 +369,7 @@ class SegmentStore:
             try:
                 log.close()
             except LogError as error:
-                _logger.error("%s could not be closed in good order: %s", place, error)
+                _logger.error("closing %s failed; it will be recovered at the next start: %s", place, error)
         try:
             self.start_checkpoint()()
             if all(place in self._clean for place, _ in self._found()):

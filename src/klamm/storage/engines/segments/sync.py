@@ -1,4 +1,4 @@
-"""Bringing a log to disk: what there is to flush, and how far the disk has it."""
+"""Flushing a log: what must be flushed, and up to where it is durable."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class SegmentSyncTicket:
         self._files = files
         self.end_offset = end_offset
         self.generation = generation
-        self.changes = changes  # of names and small files, before it was made
+        self.changes = changes  # of names and small files, when the ticket was made
         self.segments = segments
         self.active = active
         self.sizes_bytes: list[int] = []
         self.paths = paths
         self.directories = directories
         self._epochs_path = epochs_path
-        self.epochs = epochs  # the leader epoch checkpoint, when it has to be written
+        self.epochs = epochs  # the leader epoch checkpoint, when it must be written
         self._handles: list[int] = []
         self._are_kept = False
         self._failure: OSError | None = None
@@ -64,7 +64,7 @@ class SegmentSyncTicket:
                 self.sizes_bytes.append(segment.size_bytes)
                 self._handles.append(segment.written_out())
         except OSError as error:
-            # Told by `run`, where those who flush expect it.
+            # Raised by `run`, where the caller expects it.
             self._failure = error
 
     def keep_open(self) -> None:
@@ -77,13 +77,13 @@ class SegmentSyncTicket:
             self._failure = error
 
     def run(self) -> None:
-        """Flush; blocks. Raises OSError when the disk refuses."""
+        """Flush; blocks. Raises OSError when the disk fails."""
         try:
             if self._failure is not None:
                 raise self._failure
             for handle in self._handles:
                 self._files.sync(handle)
-            # What went meanwhile need not be on disk.
+            # Files removed in the meantime need no flush.
             if self.epochs is not None:
                 with suppress(FileNotFoundError):
                     write_aside(self._files, self._epochs_path, self.epochs, sync=True)
@@ -97,7 +97,7 @@ class SegmentSyncTicket:
             self.release()
 
     def write_again(self) -> None:
-        """Write the small files anew: the system may have dropped what it could not flush, and call it clean.
+        """Write the small files again: the kernel may have marked pages clean that it could not write.
 
         Raises OSError.
         """
@@ -110,20 +110,20 @@ class SegmentSyncTicket:
         return None if is_more else self._handles
 
     def release(self) -> None:
-        """Give kept handles back; harmless when done before."""
+        """Close duplicated handles; safe to call twice."""
         if self._are_kept:
             handles, self._handles, self._are_kept = self._handles, [], False
             for handle in handles:
-                with suppress(OSError):  # it was only ever used to sync, which has been heard
+                with suppress(OSError):  # it was used only to sync, whose error was reported
                     self._files.close(handle)
 
 
 class Flushing:
-    """How far a log is on disk, and what the next flush has to take along."""
+    """Up to where a log is durable, and what the next flush must include."""
 
     def __init__(self, recovery_point: int) -> None:
         self.recovery_point = recovery_point  # everything below is on disk
-        # What changed last at which count of changes: a flush that was under way then knows nothing of it.
+        # The change count of the last change of each kind: a flush that began before does not cover it.
         self._paths: dict[str, int] = {}
         self._directories: dict[str, int] = {}
         self._changes = 0
@@ -135,12 +135,12 @@ class Flushing:
         self._appends += 1
 
     def names_changed(self, directory: str) -> None:
-        """Files came or went: the directory's own entry list has to be flushed too."""
+        """Files were created or removed: the directory must be flushed too."""
         self._changes += 1
         self._directories[directory] = self._changes
 
     def take_along(self, path: str) -> None:
-        """A small file was written that the next flush has to bring to disk."""
+        """A small file was written that the next flush must include."""
         self._changes += 1
         self._paths[path] = self._changes
 
@@ -149,12 +149,12 @@ class Flushing:
         return bool(self._paths or self._directories)
 
     def cut(self, log_end_offset: int) -> None:
-        """The log was cut, durably: flushes that still run are about another history."""
+        """The log was cut, durably: flushes still in flight are of another history."""
         self._generation += 1
         self.recovery_point = min(self.recovery_point, log_end_offset)
 
     def is_due(self, config: TopicConfig, active_base_offset: int, now_ms: int) -> bool:
-        """Whether it is time, by Kafka's own rules: a roll, flush.messages, flush.ms."""
+        """Whether a flush is due by Kafka's rules: a roll, flush.messages, flush.ms."""
         if self._started_at_ms is None:
             self._started_at_ms = now_ms
         return (
@@ -166,7 +166,7 @@ class Flushing:
     def start(
         self, chain: SegmentChain, epochs: LeaderEpochs, log_end_offset: int, now_ms: int
     ) -> SegmentSyncTicket:
-        """What there is to flush now."""
+        """The ticket for everything unflushed."""
         active = chain.active
         unsynced = _unsynced(chain, self.recovery_point)
         unsaved_epochs = epochs.unsaved()
@@ -192,14 +192,14 @@ class Flushing:
         )
 
     def finish(self, ticket: SegmentSyncTicket, chain: SegmentChain, epochs: LeaderEpochs) -> bool:
-        """The ticket ran; whether the recovery point moved."""
+        """The ticket succeeded; whether the recovery point moved."""
         ticket.release()
         if ticket.epochs is not None:
             epochs.saved(ticket.epochs)
         if ticket.generation != self._generation:
             return False
         for segment, size_bytes in zip(ticket.segments, ticket.sizes_bytes, strict=True):
-            # A segment that was rolled meanwhile has indexes now that nobody has flushed.
+            # A segment that was rolled in the meantime has unflushed indexes.
             was_rolled = segment is ticket.active and segment is not chain.active
             if segment.size_bytes == size_bytes and not was_rolled:
                 segment.is_unsynced = False
@@ -217,13 +217,13 @@ class Flushing:
                     pending.pop(path, None)
 
     def fail(self, ticket: SegmentSyncTicket, epochs: LeaderEpochs, directory: str) -> bool:
-        """The ticket did not get through; whether it was about the log as it is, not before a cut.
+        """The ticket failed; whether it concerned the log as it is, not one before a cut.
 
         Raises OSError.
         """
         ticket.release()
         if ticket.epochs is not None:
-            epochs.saved(b"")  # who knows
+            epochs.saved(b"")  # unknown
         if ticket.paths:
             ticket.write_again()
             self.names_changed(directory)
@@ -231,7 +231,7 @@ class Flushing:
 
 
 def _unsynced(chain: SegmentChain, recovery_point: int) -> list[Segment]:
-    """Segments with something to flush, in order; they are among the last of a perhaps long chain."""
+    """Dirty segments in order; they are among the last of a chain that may be long."""
     unsynced = []
     for segment in reversed(chain.segments):
         if segment.is_unsynced:

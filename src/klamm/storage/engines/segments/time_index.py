@@ -1,7 +1,7 @@
 """From a timestamp to an offset near it: the `.timeindex` of a segment.
 
-An entry (largest timestamp so far, last offset of the batch that has it). Its last entry also tells the
-largest timestamp of the whole segment, so it alone is read when a log is opened.
+An entry (largest timestamp so far, last offset of the batch that has it). The last entry also holds the
+largest timestamp of the whole segment, so only that entry is read when a log is opened.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class TimeIndex:
         return self._loaded
 
     def load(self) -> None:
-        """Read the file; CorruptIndexError when it cannot be a time index."""
+        """Read the file; CorruptIndexError when it is not a time index."""
         data = self._files.read_file(self.path)
         if len(data) % ENTRY_BYTES:
-            raise CorruptIndexError(f"{self.path} has {len(data)} bytes, which is no number of entries")
+            raise CorruptIndexError(f"{self.path}: {len(data)} bytes are not a whole number of entries")
         timestamps, offsets = array("q"), array("i")
         for timestamp_ms, offset in iter_unpack(">qi", data):
             timestamps.append(timestamp_ms)
@@ -55,13 +55,13 @@ class TimeIndex:
         if timestamps and (
             offsets[0] < 0 or any(map(ge, timestamps, timestamps[1:])) or any(map(ge, offsets, offsets[1:]))
         ):
-            raise CorruptIndexError(f"{self.path} has entries that do not rise")
+            raise CorruptIndexError(f"{self.path}: entries are not in ascending order")
         self._timestamps, self._offsets = timestamps, offsets
         self._written = len(timestamps)
         self._loaded = True
 
     def unload(self) -> None:
-        """Forget the entries until they are needed again; they are in the file."""
+        """Drop the entries from memory; they are read from the file when needed."""
         assert self._written == len(self._timestamps)
         self._timestamps, self._offsets, self._written = array("q"), array("i"), 0
         self._loaded = False
@@ -74,7 +74,7 @@ class TimeIndex:
         try:
             size_bytes = self._files.size(handle)
             if size_bytes % ENTRY_BYTES:
-                raise CorruptIndexError(f"{self.path} has {size_bytes} bytes, which is no number of entries")
+                raise CorruptIndexError(f"{self.path}: {size_bytes} bytes are not a whole number of entries")
             if not size_bytes:
                 return NO_TIMESTAMP_MS, self.base_offset
             timestamp_ms, offset = _ENTRY.unpack(
@@ -83,7 +83,7 @@ class TimeIndex:
         finally:
             self._files.close(handle)
         if offset < 0 or timestamp_ms < 0:
-            raise CorruptIndexError(f"{self.path} ends in an impossible entry")
+            raise CorruptIndexError(f"{self.path}: the last entry is invalid")
         return timestamp_ms, self.base_offset + offset
 
     def last(self) -> tuple[int, int]:
@@ -93,20 +93,20 @@ class TimeIndex:
         return self._timestamps[-1], self.base_offset + self._offsets[-1]
 
     def maybe_add(self, timestamp_ms: int, offset: int) -> None:
-        """Note the largest timestamp so far, if it rose since the last entry."""
+        """Add an entry for the largest timestamp so far, if it rose since the last entry."""
         if timestamp_ms < 0 or (self._timestamps and timestamp_ms <= self._timestamps[-1]):
             return
         self._timestamps.append(timestamp_ms)
         self._offsets.append(offset - self.base_offset)
         if len(self._timestamps) - self._written >= _BLOCK_ENTRIES:
-            # The batch is in the log already; an index on a full disk can wait for its next chance.
+            # The batch is already in the log; an index that a full disk rejects is written later.
             with suppress(OSError):
                 self.flush()
 
     def lookup(self, timestamp_ms: int) -> int:
-        """An offset from which to search: everything before it is older than a timestamp."""
-        # An entry says: up to here nothing was newer than its timestamp. One that equals the target
-        # may be the very record sought, so only strictly smaller ones can be stepped over.
+        """The offset to search from: every record before it is older than the timestamp."""
+        # An entry states that no record up to its offset is newer than its timestamp. One equal to the
+        # target may be the record itself, so only strictly smaller entries can be skipped.
         found = bisect_right(self._timestamps, timestamp_ms - 1)
         return self.base_offset + self._offsets[found - 1] if found else self.base_offset
 
@@ -118,7 +118,7 @@ class TimeIndex:
         ]
 
     def flush(self) -> None:
-        """Bring the file up to date with the arrays; page cache only."""
+        """Write new entries to the file; page cache only."""
         count = len(self._timestamps) - self._written
         if not count and self._files.exists(self.path):
             return
@@ -136,7 +136,7 @@ class TimeIndex:
             self._written = keep
 
     def reset(self) -> None:
-        """Start anew with no entries."""
+        """Remove all entries."""
         self._timestamps, self._offsets, self._written = array("q"), array("i"), 0
         self._loaded = True
         cut_file(self._files, self.path, 0)

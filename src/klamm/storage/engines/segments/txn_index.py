@@ -1,4 +1,4 @@
-"""Which transactions were aborted, by their markers' place: the `.txnindex` of a segment."""
+"""The `.txnindex` of a segment: aborted transactions, in the order of their markers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class AbortedEntry(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int  # its marker
-    last_stable_offset: int  # where readers stood once the marker counted
+    last_stable_offset: int  # the last stable offset once the marker was visible
 
     @classmethod
     def of(cls, completed: CompletedTransaction) -> AbortedEntry:
@@ -53,25 +53,25 @@ class TxnIndex:
         return self._loaded
 
     def load(self) -> None:
-        """Read the file, if there is one; CorruptIndexError when it cannot be a transaction index."""
+        """Read the file, if it exists; CorruptIndexError when it is not a transaction index."""
         try:
             data = self._files.read_file(self.path)
         except FileNotFoundError:
             data = b""
         if len(data) % ENTRY_BYTES:
-            raise CorruptIndexError(f"{self.path} has {len(data)} bytes, which is no number of entries")
+            raise CorruptIndexError(f"{self.path}: {len(data)} bytes are not a whole number of entries")
         entries = []
         previous_offset = -1
         for version, *fields in _ENTRY.iter_unpack(data):
             entry = AbortedEntry(*fields)
             if version != _VERSION or not previous_offset < entry.last_offset >= entry.first_offset:
-                raise CorruptIndexError(f"{self.path} has an entry that cannot be: {entry}")
+                raise CorruptIndexError(f"{self.path}: invalid entry {entry}")
             previous_offset = entry.last_offset
             entries.append(entry)
         self._entries, self._written, self._loaded = entries, len(entries), True
 
     def add(self, entry: AbortedEntry) -> None:
-        """Note an aborted transaction; markers come in order."""
+        """Add an aborted transaction; markers are added in offset order."""
         assert self._loaded
         assert not self._entries or self._entries[-1].last_offset < entry.last_offset
         self._entries.append(entry)
@@ -80,7 +80,7 @@ class TxnIndex:
         return self._entries
 
     def flush(self) -> None:
-        """Bring the file up to date; it appears with its first entry. Page cache only."""
+        """Write new entries to the file, which is created with the first one. Page cache only."""
         if self._written == len(self._entries):
             return
         block = encode_entries(self._entries[self._written :])
@@ -88,7 +88,7 @@ class TxnIndex:
         self._written = len(self._entries)
 
     def truncate(self, next_offset: int) -> None:
-        """Drop entries whose markers stand at or above an offset."""
+        """Drop entries whose markers are at or above an offset."""
         while self._entries and self._entries[-1].last_offset >= next_offset:
             self._entries.pop()
         if len(self._entries) < self._written:
@@ -96,11 +96,11 @@ class TxnIndex:
             cut_file(self._files, self.path, self._written * ENTRY_BYTES)
 
     def reset(self) -> None:
-        """Start anew with no entries."""
+        """Remove all entries."""
         self._entries, self._written, self._loaded = [], 0, True
         cut_file(self._files, self.path, 0)
 
 
 def encode_entries(entries: Iterable[AbortedEntry]) -> bytes:
-    """Entries as they stand in the file."""
+    """Encode entries as the file holds them."""
     return b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries)
