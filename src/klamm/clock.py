@@ -1,4 +1,4 @@
-"""Time as an argument: everything that needs an instant is handed a Clock."""
+"""Clocks: code that needs the time gets a Clock as an argument."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Two clocks in one: deadlines are measured on `now_ms`, records are dated by `timestamp_ms`."""
+    """A monotonic clock for deadlines (`now_ms`), and the wall clock for records (`timestamp_ms`)."""
 
     def now_ms(self) -> int:
-        """A monotonic instant; only differences mean anything."""
+        """A monotonic instant; only differences are meaningful."""
         ...
 
     def timestamp_ms(self) -> int:
@@ -29,7 +29,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until it is moved; tests live through a week in a millisecond."""
+    """A clock that moves only when told to, for tests."""
 
     def __init__(self, now_ms: int = 0, timestamp_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = now_ms
@@ -42,7 +42,7 @@ class ManualClock:
         return self._now_ms + self._ahead_ms
 
     def advance(self, duration_ms: int) -> None:
-        """Let time pass."""
+        """Move both clocks forward."""
         if duration_ms < 0:
-            raise ValueError(f"time does not run backwards: {duration_ms}")
+            raise ValueError(f"cannot move the clock backwards: {duration_ms}")
         self._now_ms += duration_ms

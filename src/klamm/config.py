@@ -1,7 +1,8 @@
-"""Settings under Kafka's own names: what each may hold, how its text is read, where it comes from.
+"""Settings under Kafka's names: their types and limits, how text is parsed, where values come from.
 
-Broker, topic and client configuration share these definitions. Four places may name a setting, and the
-later one wins: its default, a file (Java properties or TOML), the environment, a flag `name=value`.
+Broker, topic and client configuration share these definitions. A value comes from one of four
+places, of which the later takes precedence: the default, a file (Java properties or TOML), the environment, a
+flag `name=value`.
 In the environment `log.retention.ms` is written `KLAMM_SET_LOG_RETENTION_MS`, and klamm's own
 `klamm.flush` is `KLAMM_SET_FLUSH`.
 """
@@ -24,7 +25,7 @@ LONG_MAX: Final = 2**63 - 1
 LONG_MIN: Final = -(2**63)
 DOUBLE_MAX: Final = 1.7976931348623157e308
 
-# Longer than KLAMM_: other variables start like that too, such as KLAMM_BOOTSTRAP, or KLAMM_SERVICE_HOST,
+# Longer than KLAMM_: other variables begin like that too, such as KLAMM_BOOTSTRAP, or KLAMM_SERVICE_HOST,
 # which Kubernetes sets in every pod beside a service called klamm.
 ENVIRONMENT_PREFIX: Final = "KLAMM_SET_"
 _NEAR_PREFIX: Final = "KLAMM_"
@@ -47,7 +48,7 @@ class Kind(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from; the numbers are DescribeConfigs', a lower one wins."""
+    """The source of a value; the numbers are DescribeConfigs', a lower one takes precedence."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -57,7 +58,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigError(ValueError):
-    """A setting that cannot hold; the message says what to write instead."""
+    """An invalid setting; the message says what is expected."""
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(message)
@@ -82,11 +83,11 @@ RawValue: TypeAlias = str | bool | int | float | Sequence[str] | None
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A condition on a value, and how to say it."""
+    """A condition on a value, and its description."""
 
     holds: Callable[[Value], bool]
     wanted: str
-    is_of_words: bool = False  # about a list of known words
+    is_of_words: bool = False  # for a list of known words
 
 
 def between(low: float, high: float) -> Check:
@@ -108,7 +109,7 @@ def at_least(low: float) -> Check:
 
 
 def one_of(*choices: str) -> Check:
-    """One of these words, spelled like this."""
+    """One of these words, in this spelling."""
     return Check(lambda value: value in choices, "one of " + ", ".join(choices))
 
 
@@ -122,7 +123,7 @@ def each_of(*choices: str) -> Check:
 
 
 def not_empty() -> Check:
-    """Some text, or some element."""
+    """A text or list that is not empty."""
     return Check(lambda value: value is None or bool(value), "not empty")
 
 
@@ -136,7 +137,7 @@ class Setting:
     check: Check | None = None
     doc: str = ""
     dynamic: bool = False  # may change while the broker runs
-    has_effect: bool = True  # some of Kafka's are accepted so that its files work, and do nothing here
+    has_effect: bool = True  # some of Kafka's are accepted for compatibility and have no effect
     required: bool = False
 
     @property
@@ -147,17 +148,17 @@ class Setting:
         """The typed value of a text, as Kafka reads it: trimmed, booleans in any case, lists by commas."""
         value = None if raw is None else _parse_text(self, as_text(raw).strip())
         if isinstance(value, tuple) and self.check is not None and self.check.is_of_words:
-            value = tuple(dict.fromkeys(value))  # a word twice means no more than once
+            value = tuple(dict.fromkeys(value))  # duplicates are ignored
         if value is None and self.default is not None:
-            raise ConfigError(self.name, f"{self.name} has no value: write {self.wanted}")
+            raise ConfigError(self.name, f"{self.name} has no value: expected {self.wanted}")
         if value is not None and self.check is not None and not self.check.holds(value):
             raise self.refusal(raw)
         return value
 
     def refusal(self, raw: RawValue) -> ConfigError:
-        """The error for a value that cannot stand."""
+        """The error for an invalid value."""
         shown = "[hidden]" if self.is_sensitive or raw is None else as_text(raw)
-        return ConfigError(self.name, f"{self.name}={shown} cannot be: write {self.wanted}")
+        return ConfigError(self.name, f"invalid value {shown} for {self.name}: expected {self.wanted}")
 
     @property
     def wanted(self) -> str:
@@ -179,7 +180,7 @@ _KIND_WORDS: Final[Mapping[Kind, str]] = {
 _WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]+")
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _BITS: Final[Mapping[Kind, int]] = {Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}
-_WIDEST_NUMBER: Final = 400  # no number anybody means is longer
+_WIDEST_NUMBER: Final = 400  # no valid number is longer
 
 
 def _parse_text(setting: Setting, text: str) -> Value:
@@ -208,7 +209,7 @@ def _parse_text(setting: Setting, text: str) -> Value:
 
 
 def as_text(raw: RawValue | Value) -> str:
-    """A value as it stands in a properties file and in DescribeConfigs."""
+    """A value as written in a properties file and in DescribeConfigs."""
     match raw:
         case None:
             return ""
@@ -290,24 +291,24 @@ class Definition:
 
     def __init__(self, settings: Iterable[Setting], *, ignored_prefixes: tuple[str, ...] = ()) -> None:
         self.settings: dict[str, Setting] = {setting.name: setting for setting in settings}
-        self._ignored_prefixes = ignored_prefixes  # whole families that only other programs understand
+        self._ignored_prefixes = ignored_prefixes  # prefixes of settings that only other programs use
 
     def __contains__(self, name: object) -> bool:
         return name in self.settings
 
     def __getitem__(self, name: str) -> Setting:
-        """The setting of this name; raises ConfigError that names the nearest one."""
+        """The setting of this name; raises ConfigError that suggests the nearest name."""
         try:
             return self.settings[name]
         except KeyError:
             raise unknown_name(name, self.settings) from None
 
     def knows(self, name: str) -> bool:
-        """Whether a name may be written at all."""
+        """Whether a name is a setting or is ignored."""
         return name in self.settings or name.startswith(self._ignored_prefixes)
 
     def parse_given(self, raw: Mapping[str, RawValue]) -> dict[str, Value]:
-        """Typed values of what is given, and only that."""
+        """Typed values of the given settings only."""
         return {
             name: self[name].parse(value)
             for name, value in raw.items()
@@ -315,23 +316,23 @@ class Definition:
         }
 
     def parse(self, raw: Mapping[str, RawValue]) -> Values:
-        """Typed values of all settings, defaults where nothing is given."""
+        """Typed values of all settings, with defaults."""
         given = self.parse_given(raw)
         for setting in self.settings.values():
             if setting.required and setting.name not in given:
-                raise ConfigError(setting.name, f"{setting.name} must be set: write {setting.wanted}")
+                raise ConfigError(setting.name, f"{setting.name} is required: expected {setting.wanted}")
         return Values({name: setting.default for name, setting in self.settings.items()} | given)
 
 
 def unknown_name(name: str, known: Iterable[str]) -> ConfigError:
-    """The error for a name that nobody knows."""
+    """The error for an unknown name."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     hint = f"; did you mean {near[0]}?" if near else ""
-    return ConfigError(name, f"there is no setting {name}{hint}")
+    return ConfigError(name, f"unknown setting {name}{hint}")
 
 
 def merge(*layers: Mapping[str, RawValue]) -> dict[str, str]:
-    """One mapping of texts; later layers win."""
+    """One mapping of texts; later layers take precedence."""
     merged: dict[str, str] = {}
     for layer in layers:
         merged.update({name: as_text(value) for name, value in layer.items() if value is not None})
@@ -355,7 +356,7 @@ def parse_toml(text: str) -> dict[str, str]:
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError("", f"this is not TOML: {error}") from error
+        raise ConfigError("", f"invalid TOML: {error}") from error
     flat: dict[str, str] = {}
     pending: list[tuple[str, object]] = list(tables.items())
     while pending:
@@ -367,7 +368,7 @@ def parse_toml(text: str) -> dict[str, str]:
         elif isinstance(value, str | bool | int | float):
             flat[name] = as_text(value)
         else:
-            raise ConfigError(name, f"{name} holds a {type(value).__name__}: write a text or a number")
+            raise ConfigError(name, f"{name} holds a {type(value).__name__}: expected a text or a number")
     return flat
 
 
@@ -452,6 +453,6 @@ def from_flags(flags: Iterable[str]) -> dict[str, str]:
     for flag in flags:
         name, equals, value = flag.partition("=")
         if not equals or not name.strip():
-            raise ConfigError(flag, f"{flag!r} is no setting: write name=value")
+            raise ConfigError(flag, f"{flag!r} is not a setting: expected name=value")
         found[name.strip()] = value
     return found

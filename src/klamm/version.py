@@ -1,4 +1,4 @@
-"""Which klamm this is; at the bottom, so that every layer may say it."""
+"""The version of klamm; in the lowest layer, so that every layer can import it."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 import sys
 
-# kio loads Hypothesis wherever it is installed, for strategies that we do not use. Whoever tests with klamm
-# has it installed, and every broker would start later and grow by a third.
+# kio imports Hypothesis where it is installed, for strategies that are not used here. In a test environment
+# every broker would start later and take a third more memory.
 if "hypothesis" not in sys.modules:
     sys.modules["hypothesis"] = None  # type: ignore[assignment]  # how Python spells "not to be had"
     try:

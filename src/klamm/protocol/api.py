@@ -1,4 +1,4 @@
-"""The APIs that klamm speaks, as broker or client, by their keys on the wire."""
+"""The APIs of klamm's broker and client, by their keys on the wire."""
 
 from __future__ import annotations
 

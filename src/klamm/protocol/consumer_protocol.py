@@ -1,7 +1,7 @@
 """The consumer protocol inside JoinGroup and SyncGroup: subscriptions and assignments as bytes.
 
 Big-endian and never flexible: string = int16 length + UTF-8, bytes = int32 length, array = int32 count;
-a length of -1 is null. The broker carries these bytes unread, except for the topics of a subscription.
+a length of -1 is null. The broker does not decode these bytes, except for the topics of a subscription.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MIN_TOPIC_BYTES: Final = 6  # an empty name and an empty array
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What one member tells the leader when it joins."""
+    """What a member sends to the leader when it joins."""
 
     topics: tuple[str, ...] = ()
     user_data: bytes | None = None
@@ -38,7 +38,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What the leader gives to one member."""
+    """What the leader assigns to one member."""
 
     partitions: tuple[TopicPartition, ...] = ()
     user_data: bytes | None = None
@@ -46,7 +46,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class StickyMemory:
-    """What a sticky member remembers between two rebalances."""
+    """What a sticky member keeps between two rebalances."""
 
     partitions: tuple[TopicPartition, ...] = ()
     generation: int | None = None
@@ -94,7 +94,7 @@ def encode_generation(generation: int | None) -> bytes:
 def _string(text: str) -> bytes:
     raw = text.encode()
     if len(raw) > 0x7FFF:
-        raise ValueError(f"a string of {len(raw)} bytes does not fit the consumer protocol (32767)")
+        raise ValueError(f"a string of {len(raw)} bytes exceeds the consumer protocol's limit of 32767")
     return _INT16.pack(len(raw)) + raw
 
 
@@ -232,7 +232,7 @@ class _Cursor:
     def string(self) -> str:
         text = self.nullable_string()
         if text is None:
-            raise DecodeError("null where a topic name must be")
+            raise DecodeError("null where a topic name is required")
         return text
 
     def strings(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What can be wrong: Kafka's error codes, and bytes that make no sense."""
+"""Kafka's error codes, and the error for malformed bytes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from kio.schema.errors import ErrorCode
 
 __all__ = ["NO_ERROR", "DecodeError", "ErrorCode"]
 
-NO_ERROR: Final = ErrorCode.none  # an enum's member is looked up slowly, and this one for every request
+NO_ERROR: Final = ErrorCode.none  # member access of an enum is slow, and every request needs this one
 
 
 class DecodeError(ValueError):
-    """These bytes are not what they claim to be; whoever sent them is not worth an answer."""
+    """Malformed bytes; the connection that sent them is closed without a response."""

@@ -1,6 +1,6 @@
 """Frames on a stream: a signed size, then that many bytes.
 
-Memory follows what came, not what was announced.
+Memory use follows the bytes received, not the size announced.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SMALL_PIECE: Final = 4096
 
 
 class FrameReader:
-    """Collects bytes, gives frames. After a DecodeError the stream is beyond repair."""
+    """Splits a stream into frames. After a DecodeError the stream cannot be used further."""
 
     def __init__(
         self, max_bytes: int, *, smallest: int = SMALLEST_REQUEST, are_requests: bool = True
@@ -25,22 +25,22 @@ class FrameReader:
         self._max_bytes = max_bytes
         self._smallest = smallest
         self._are_requests = are_requests
-        self._head = b""  # what came of a frame whose size is not known or not believed yet
-        self._size = 0  # of the frame that is coming in
-        self._parts: list[bytes | bytearray | memoryview] = []  # what came of it, joined once it is whole
+        self._head = b""  # the bytes of a frame whose size is not known or not accepted yet
+        self._size = 0  # of the current frame
+        self._parts: list[bytes | bytearray | memoryview] = []  # its parts so far, joined when it is complete
         self._came = 0
 
     def allow(self, max_bytes: int) -> None:
-        """Take frames of this size from the next one on."""
+        """Accept frames up to this size, from the next one on."""
         self._max_bytes = max_bytes
 
     @property
     def buffered_bytes(self) -> int:
-        """What has come and belongs to no frame yet."""
+        """How many bytes of an incomplete frame are buffered."""
         return len(self._head) + self._came
 
     def only(self, data: bytes) -> bytes | None:
-        """The frame, if what arrived is exactly one, as is usual; else None, and `feed` is to have it."""
+        """The frame, if the data is exactly one, as is usual; else None, and the caller must `feed` it."""
         size = len(data) - 4
         if (
             self._smallest <= size <= LARGEST_BUT_PRODUCE
@@ -53,7 +53,7 @@ class FrameReader:
         return None
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Take what arrived; yields each frame that is now complete, without its size."""
+        """Add received data; yields each complete frame, without its size."""
         position = 0
         if self._parts:
             missing = self._size - self._came
@@ -79,7 +79,7 @@ class FrameReader:
         else:
             self._head = data[position:]
             return
-        # A frame that only Produce may send shows its key before the rest is waited for.
+        # A frame of a size that only Produce may have is checked for its API key first.
         if end - position < 6:
             self._head = data[position:]
         else:
@@ -87,7 +87,7 @@ class FrameReader:
             self._keep(data[position + 4 :])
 
     def _keep(self, data: bytes) -> None:
-        """Keep a piece of a frame. Small ones share a buffer: a list of them would outgrow what came."""
+        """Keep a part of a frame. Small ones share a buffer, so that memory follows the bytes received."""
         self._came += len(data)
         if len(data) >= SMALL_PIECE:
             self._parts.append(data)
@@ -101,13 +101,13 @@ class FrameReader:
             return
         start = data[position : position + 4]
         if start[:2] == b"\x16\x03":
-            raise DecodeError("a TLS handshake on a plain-text listener: set security.protocol=PLAINTEXT")
+            raise DecodeError("TLS handshake on a plaintext listener: set security.protocol=PLAINTEXT")
         if start in (b"GET ", b"POST", b"PUT ", b"HEAD"):
-            raise DecodeError("an HTTP request: this port speaks the Kafka protocol")
+            raise DecodeError("HTTP request: this port serves the Kafka protocol")
         if start == b"HTTP":
-            raise DecodeError("a web server, no Kafka broker")
+            raise DecodeError("HTTP response: this is a web server, not a Kafka broker")
         if start[:2] == b"\x15\x03":
-            raise DecodeError("a TLS listener, spoken to in plain text")
+            raise DecodeError("TLS alert: this is a TLS listener")
         if size < self._smallest:
             raise DecodeError(f"a frame of {size} bytes")
         if size > self._max_bytes:
@@ -116,4 +116,4 @@ class FrameReader:
             return
         key = data[position + 4 : position + 6]
         if len(key) == 2 and int.from_bytes(key, "big", signed=True) != ApiKey.PRODUCE:
-            raise DecodeError(f"a frame of {size} bytes that is no Produce request")
+            raise DecodeError(f"a frame of {size} bytes that is not a Produce request")

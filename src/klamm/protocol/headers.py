@@ -1,4 +1,4 @@
-"""Request and response headers; which version of them follows from the API's own version."""
+"""Request and response headers; the header version depends on the API's version."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _INT32: Final = struct.Struct(">i")
 
 @dataclass(slots=True)
 class RequestHeader:
-    """Who asks what; `body_position` is where the message itself begins in its frame."""
+    """A request header; `body_position` is where the message begins in its frame."""
 
     api_key: int
     api_version: int
@@ -36,7 +36,7 @@ def is_flexible(api_key: int, version: int) -> bool:
 
 
 def api_of(frame: bytes) -> tuple[int, int]:
-    """Key and version alone: enough to decide whether the rest is worth reading."""
+    """Only key and version: enough to decide whether to decode the rest."""
     if len(frame) < 8:
         raise DecodeError(f"a request of {len(frame)} bytes has no header")
     return int.from_bytes(frame[0:2], "big", signed=True), int.from_bytes(frame[2:4], "big", signed=True)
@@ -51,7 +51,7 @@ def read_request_header(frame: bytes, *, has_tags: bool) -> RequestHeader:
         if length >= 0:
             position += length
             if position > len(frame):
-                raise DecodeError("the client id ends beyond the request")
+                raise DecodeError("client id ends beyond the request")
             client_id = str(frame[_START.size : position], "utf-8")
         elif length != -1:
             raise DecodeError(f"a client id of length {length}")
@@ -63,17 +63,17 @@ def read_request_header(frame: bytes, *, has_tags: bool) -> RequestHeader:
 
 
 class RequestHeaders:
-    """The headers of one stream of requests, whose client mostly calls itself the same."""
+    """Decodes the headers of one connection, whose client id is mostly the same."""
 
     __slots__ = ("_client_id", "_name_end", "_written_name")
 
     def __init__(self) -> None:
-        self._written_name = b"\xff\xff"  # the client id as it stood in the last request: here none
+        self._written_name = b"\xff\xff"  # the encoded client id of the last request; at first none
         self._client_id = ""
         self._name_end = _START.size
 
     def read(self, frame: bytes, *, has_tags: bool) -> tuple[int, str, int]:
-        """(correlation id, client id, where the message begins). Raises DecodeError."""
+        """(correlation id, client id, position of the message). Raises DecodeError."""
         position = self._name_end
         if frame.startswith(self._written_name, _NAME_AT):
             if not has_tags:
@@ -89,7 +89,7 @@ class RequestHeaders:
 
 
 def skip_tags(buffer: bytes, position: int) -> int:
-    """The position behind a tag section."""
+    """The position after a tag section."""
     count = buffer[position]
     position += 1
     if not count:
@@ -103,7 +103,7 @@ def skip_tags(buffer: bytes, position: int) -> int:
         size, position = _uvarint(buffer, position)
         position += size
         if position > len(buffer):
-            raise DecodeError("a tag ends beyond the request")
+            raise DecodeError("tagged field ends beyond the request")
     return position
 
 
@@ -115,7 +115,7 @@ def _uvarint(buffer: bytes, position: int) -> tuple[int, int]:
 def request_frame(
     api_key: int, version: int, correlation_id: int, client_id: str | None, body: list[Buffer]
 ) -> list[Buffer]:
-    """A request ready to be sent: size, header, body."""
+    """An encoded request: size, header, body."""
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
     header = _START.pack(api_key, version, correlation_id, length) + name
@@ -125,14 +125,14 @@ def request_frame(
 
 
 def response_frame(correlation_id: int, body: list[Buffer], *, has_tags: bool) -> list[Buffer]:
-    """A response ready to be sent: size, header, body."""
+    """An encoded response: size, header, body."""
     size = 4 + has_tags + sum(map(len, body))
     header = struct.pack(">ii", size, correlation_id)
     return [header + b"\0" if has_tags else header, *body]
 
 
 def response_has_tags(api_key: int, version: int) -> bool:
-    """Whether the response header has a tag section: never for ApiVersions, which asks before it knows."""
+    """Whether the response header has a tag section; never for ApiVersions."""
     return api_key != ApiKey.API_VERSIONS and is_flexible(api_key, version)
 
 

@@ -1,4 +1,4 @@
-"""What a request's version implies beyond its fields: decisions see the meaning, never the number."""
+"""What a request's version implies beyond its fields: handlers see the meaning, never the version."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Final
 
 IMPLIED: Final[Mapping[str, Mapping[str, Callable[[int], bool]]]] = {
     "JoinGroupRequest": {
-        "must_know_member_id": lambda version: version >= 4,  # KIP-394: first an id, then a join
+        "must_know_member_id": lambda version: version >= 4,  # KIP-394: the first join returns a member id
         "knows_skip_assignment": lambda version: version >= 9,
         "knows_protocol_type": lambda version: version >= 7,
-        "has_rebalance_timeout": lambda version: version >= 1,  # else the session timeout counts
+        "has_rebalance_timeout": lambda version: version >= 1,  # else the session timeout applies
     },
     "SyncGroupRequest": {"must_name_protocol": lambda version: version >= 5},
     "LeaveGroupRequest": {"is_single_member": lambda version: version <= 2},
@@ -27,12 +27,12 @@ IMPLIED: Final[Mapping[str, Mapping[str, Callable[[int], bool]]]] = {
     "DescribeGroupsRequest": {"knows_group_id_not_found": lambda version: version >= 6},
     "ApiVersionsRequest": {
         "names_software": lambda version: version >= 3,
-        "knows_zero_minimum": lambda version: version >= 4,  # older Java clients fail on a feature from 0 on
+        "knows_zero_minimum": lambda version: version >= 4,  # older Java clients fail on minimal version 0
     },
     "MetadataRequest": {
         "empty_means_all": lambda version: version == 0,
         "knows_listener_not_found": lambda version: version >= 6,
-        "may_ask_by_id": lambda version: version >= 12,  # 10 and 11 have the field, and may not use it
+        "may_ask_by_id": lambda version: version >= 12,  # 10 and 11 have the field, but do not use it
     },
     "DeleteTopicsRequest": {"knows_deletion_disabled": lambda version: version >= 3},
     "ProduceRequest": {

@@ -1,4 +1,4 @@
-"""Reading and writing by hand: records of internal topics and other structures without a schema here."""
+"""Reading and writing primitive types, for structures without a schema such as internal records."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Reader:
                 self.position = position
                 return value | byte << shift
             value |= (byte & 0x7F) << shift
-        raise DecodeError("a varint of more than five bytes")
+        raise DecodeError("varint of more than five bytes")
 
     def nullable_string(self) -> str | None:
         return self._text(self.int16())
@@ -130,12 +130,12 @@ class Reader:
 
 def _present(value: T | None) -> T:
     if value is None:
-        raise DecodeError("null where a value must be")
+        raise DecodeError("null where a value is required")
     return value
 
 
 class Writer:
-    """Collects what is written; `getvalue` has it all."""
+    """Collects what is written; `getvalue` returns it."""
 
     __slots__ = ("_parts",)
 

@@ -1,4 +1,4 @@
-"""A request knows the type of its response: whoever sends or answers one needs no annotation of its own."""
+"""The base of requests, which names the type of the response."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ Response = TypeVar("Response")
 
 
 class Request(Generic[Response]):
-    """Base of every request message; `Response` is the message that answers it."""
+    """Base of every request message; `Response` is the type of its response."""
 
     __slots__ = ()

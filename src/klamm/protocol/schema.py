@@ -1,4 +1,4 @@
-"""kio's schema classes, boiled down to what a codec needs to know."""
+"""kio's schema classes, reduced to what a codec needs."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _ZEROS: Final[dict[str, object]] = {
 class SchemaField:
     """One field of one version of a message."""
 
-    name: str  # as our messages call it
+    name: str  # as in our messages
     kio_name: str
     type: str  # int8..int64, uint16, bool, float64, string, bytes, records, uuid, struct
     is_array: bool
     is_nullable: bool
     tag: int | None
-    default: object  # what an absent tag means, and what a message that lacks the field gets
+    default: object  # the value of an absent tagged field, and of a field that this version lacks
     struct: Struct | None = None
 
 
@@ -60,7 +60,7 @@ def api_name(api_key: int) -> str:
 
 
 def schema_versions(api_key: int) -> range:
-    """The versions that there are schemas for."""
+    """The versions that have a schema."""
     versions = sorted(schema_name_map[api_name(api_key)])
     return range(versions[0], versions[-1] + 1)
 
@@ -84,7 +84,7 @@ def _field(field: dataclasses.Field[Any], hint: Any) -> SchemaField:
     if is_array:
         hint = typing.get_args(hint)[0]
         hint, item_is_nullable = _without_none(hint)
-        # kio spells "array of uuid" with optional items; the array itself stays what it is.
+        # kio declares "array of uuid" with optional items; the array itself is unaffected.
         assert not item_is_nullable or hint is UUID, (field.name, hint)
     struct = _struct(hint) if dataclasses.is_dataclass(hint) else None
     declared = "struct" if struct else field.metadata["kafka_type"]
@@ -138,7 +138,7 @@ def _plain(value: Any, declared: str) -> object:
     if isinstance(value, int):
         return int(value)
     if dataclasses.is_dataclass(value):
-        return None  # an absent struct is made of its own defaults
+        return None  # an absent struct consists of its own defaults
     if value is None:
         return {"uuid": ZERO_ID, "datetime_i64": -1}.get(declared)
     raise AssertionError(f"unexpected default {value!r}")

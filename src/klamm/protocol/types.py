@@ -1,4 +1,4 @@
-"""Small values that every layer shares."""
+"""Small value types shared by every layer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def id_to_text(topic_id: bytes) -> str:
 
 
 def id_from_text(text: str) -> bytes:
-    """The inverse of `id_to_text`; ValueError when it is no such text."""
+    """The inverse of `id_to_text`; ValueError when the text is invalid."""
     raw = urlsafe_b64decode(text + "==")
     if len(raw) != 16:
         raise ValueError(f"{text!r} is not a 16-byte id in base64url")

@@ -1,7 +1,7 @@
 """Columns in Arrow's memory layout, as plain buffers: no Arrow library is needed to make or read them.
 
-Validity is a bitmap, least significant bit first, a set bit for a value that is there; None when all are.
-Offsets are 32-bit and numbers are in the machine's own byte order, as Arrow wants them.
+Validity is a bitmap, least significant bit first, a set bit for each value; None when no value is null.
+Offsets are 32-bit and numbers are in the machine's own byte order, as Arrow requires.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from klamm.protocol.types import Buffer
 
 
 class Want(IntFlag):
-    """Which columns a reader asks for; what it does not is not copied."""
+    """Which columns to decode; others are not copied."""
 
     KEY = 1
     VALUE = 2
@@ -25,7 +25,7 @@ class Want(IntFlag):
 
 
 class Region(NamedTuple):
-    """The records of one batch, decompressed, with what its header says of them."""
+    """The records of one batch, decompressed, with fields of its header."""
 
     data: Buffer
     record_count: int
@@ -35,7 +35,7 @@ class Region(NamedTuple):
 
 
 class BinaryColumn(NamedTuple):
-    """Arrow's binary and string: one run of bytes, cut by row_count + 1 offsets."""
+    """Arrow's binary and string: one run of bytes, split by row_count + 1 offsets."""
 
     null_count: int
     validity: bytearray | None
@@ -55,7 +55,7 @@ class HeadersColumn(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Records as columns; None for a column that was not asked for."""
+    """Records as columns; None for a column that was not wanted."""
 
     row_count: int
     offset: bytearray | None  # int64
@@ -126,4 +126,4 @@ class OffsetCommits(NamedTuple):
     metadata: BinaryColumn
     commit_timestamp_ms: bytearray  # int64
     expire_timestamp_ms: bytearray  # int64
-    broken: bytearray  # int64: log offsets of commits that could not be read
+    broken: bytearray  # int64: log offsets of commits that cannot be decoded

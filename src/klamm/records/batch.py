@@ -1,4 +1,4 @@
-"""Record batches as opaque bytes: read the header, check the checksum, stamp what a broker may stamp."""
+"""Record batches as opaque bytes: parsing the header, checking the checksum, setting what a broker sets."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ _UINT32: Final = Struct(">I")
 def iter_headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of every whole batch.
 
-    A batch cut off at the end is not an error: a fetch may end in the middle of one. Bytes that cannot
-    be a batch raise DecodeError when the walk reaches them.
+    An incomplete batch at the end is not an error: a fetch may end in the middle of one. Bytes that are
+    not a batch raise DecodeError when they are reached.
     """
     end = len(buffer)
     while end - position >= HEADER_BYTES:
@@ -99,7 +99,7 @@ def iter_headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, Batch
 
 
 def crc_is_valid(buffer: Buffer, position: int, header: BatchHeader) -> bool:
-    """Whether the whole batch is there and its checksum is the one that its header carries."""
+    """Whether the batch is complete and matches the checksum in its header."""
     batch_end = position + header.batch_length + LENGTH_OVERHEAD_BYTES
     if batch_end > len(buffer):
         return False
@@ -107,31 +107,31 @@ def crc_is_valid(buffer: Buffer, position: int, header: BatchHeader) -> bool:
 
 
 def stamp(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
-    """Write where the batch stands in the log. Both fields are outside the checksum."""
+    """Set base offset and leader epoch. Both fields are outside the checksum."""
     _INT64.pack_into(batch, BASE_OFFSET_AT, base_offset)
     _INT32.pack_into(batch, LEADER_EPOCH_AT, leader_epoch)
 
 
 def reseal(batch: bytearray | memoryview) -> None:
-    """Write the checksum anew, after a change to what it covers. The batch fills the whole buffer."""
+    """Compute the checksum again, after a change to what it covers. The batch fills the whole buffer."""
     with memoryview(batch) as view, view[ATTRIBUTES_AT:] as covered:
         checksum = crc32c(covered)
     _UINT32.pack_into(batch, CRC_AT, checksum)
 
 
 def set_append_time(batch: bytearray | memoryview, timestamp_ms: int) -> None:
-    """Make the broker's clock the records' time, as LogAppendTime topics want it, and reseal."""
+    """Set the append time, as LogAppendTime topics require, and reseal."""
     _set_max_timestamp(batch, timestamp_ms, LOG_APPEND_TIME_BIT)
 
 
 def correct_max_timestamp(batch: bytearray | memoryview, timestamp_ms: int) -> None:
-    """Put the true latest time in the place of a false one, and reseal."""
+    """Correct the maximal timestamp, and reseal."""
     _set_max_timestamp(batch, timestamp_ms, 0)
 
 
 def _set_max_timestamp(batch: bytearray | memoryview, timestamp_ms: int, type_bit: int) -> None:
     (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_AT)
-    # Bits without a meaning stay only in a batch that nobody has to seal anew.
+    # Undefined bits are kept only in a batch that needs no new checksum.
     _INT16.pack_into(batch, ATTRIBUTES_AT, attributes & KNOWN_ATTRIBUTES | type_bit)
     _INT64.pack_into(batch, MAX_TIMESTAMP_AT, timestamp_ms)
     reseal(batch)

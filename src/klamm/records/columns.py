@@ -1,6 +1,6 @@
-"""Fetched batches to Arrow-shaped columns, and columns to batches: Kafka and Spark meet here.
+"""Fetched batches to columns in Arrow's layout, and columns to batches.
 
-Nothing here knows Arrow; `klamm.records.arrow` says how its buffers are laid out.
+Arrow itself is not imported; `klamm.records.arrow` describes the layout of its buffers.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def iter_columns(
 ) -> Iterator[Columns]:
     """The visible records of a fetch from `first_offset` to below `until_offset`, in columns.
 
-    Batches are put together until a target is met, and never cut, so that a column may be larger than its
-    target by one batch. Columns without rows are left out. DecodeError when a batch is damaged.
+    Whole batches are combined until a target is reached, so a column may exceed its target by one batch.
+    Columns without rows are left out. DecodeError when a batch is damaged.
     """
     held: list[Region] = []
     held_rows = held_bytes = 0
@@ -48,7 +48,7 @@ def iter_columns(
         if header.base_offset >= until_offset:
             break
         data = records_region(buffer, header, position, min(max_batch_bytes, MAX_INT32))
-        # Arrow counts a column's bytes in 32 bits, so what is held must leave room for what comes.
+        # Arrow counts a column's bytes in 32 bits, so the regions collected must leave room for the next.
         if held and (held_bytes + len(data) > max(target_bytes, 1) or held_rows >= target_rows):
             yield from _with_rows(decode_columns(held, wanted, first_offset, until_offset))
             held, held_rows, held_bytes = [], 0, 0

@@ -1,7 +1,7 @@
-"""Which batches of a fetch a reader may see: no markers, and nothing that was aborted.
+"""Which batches of a fetch are visible to a reader: no markers, and nothing that was aborted.
 
-A broker names the aborted transactions of a fetch by producer and first offset; where one ended, the
-marker in the data itself says.
+A broker lists the aborted transactions of a fetch by producer and first offset; each ends at its marker in
+the data.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from klamm.records.markers import ControlType, decode_marker
 
 
 class CommittedFilter:
-    """Follows one fetch, batch by batch in offset order, and tells which of them to hand out."""
+    """Decides which batches of one fetch to return, batch by batch in offset order."""
 
     __slots__ = ("_aborting", "_pending")
 
     def __init__(self, aborted: Iterable[tuple[int, int]] = ()) -> None:
         """`aborted` holds (producer id, first offset) of each transaction, in any order."""
-        # Brokers list them by marker, readers need them by start; the last is the next to begin.
+        # Brokers list them by marker, readers need them by first offset; the last is the next to begin.
         self._pending = sorted(((first, producer_id) for producer_id, first in aborted), reverse=True)
         self._aborting: set[int] = set()
 
     def admits(self, buffer: Buffer, position: int, header: BatchHeader) -> bool:
-        """Whether the records of this batch are for the reader."""
+        """Whether the records of this batch are visible."""
         while self._pending and self._pending[-1][0] <= header.last_offset:
             self._aborting.add(self._pending.pop()[1])
         if header.is_control:
@@ -51,12 +51,12 @@ def visible_batches(
 ) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of the whole batches of a fetch that hold records for the reader.
 
-    Batches below `first_offset` come along because a broker answers in whole batches; they are left out.
-    Without `aborted` everything but markers is seen, as read_uncommitted wants it.
+    Batches below `first_offset` are skipped: a broker returns whole batches. Without `aborted` everything
+    but markers is visible, as for read_uncommitted.
     """
     committed = CommittedFilter(aborted)
     for position, header in iter_headers(buffer):
         if check_crcs and not crc_is_valid(buffer, position, header):
-            raise DecodeError(f"the batch at offset {header.base_offset} does not match its checksum")
+            raise DecodeError(f"checksum mismatch in the batch at offset {header.base_offset}")
         if committed.admits(buffer, position, header) and header.last_offset >= first_offset:
             yield position, header

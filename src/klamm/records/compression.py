@@ -1,7 +1,7 @@
-"""The codecs of record batches, never giving back more than was allowed.
+"""The codecs of record batches, with a limit on the decompressed size.
 
-A producer sends what it likes, and a few kilobytes can claim to be gigabytes: every codec writes into a
-buffer that grows step by step up to a bound, and stops there.
+A few kilobytes can expand to gigabytes: every codec writes into a buffer that grows step by step up to the
+limit.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Codec(IntEnum):
 
 
 class TooLarge(DecodeError):  # noqa: N818 - reads as a verdict where it is raised and caught
-    """The compressed bytes hold more than the reader is willing to take."""
+    """The decompressed size exceeds the limit."""
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
-    """Compress as Kafka's Java client does; the level means what Kafka's `compression.*.level` means."""
+    """Compress as Kafka's Java client does; levels are those of Kafka's `compression.*.level`."""
     match codec:
         case Codec.NONE:
             return data
@@ -64,11 +64,11 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
         case Codec.ZSTD:
             return bytes(cramjam.zstd.compress(data, 3 if level is None else level))
         case _:
-            raise ValueError(f"there is no codec {codec}")
+            raise ValueError(f"unknown codec {codec}")
 
 
 def decompress(codec: int, data: Buffer, max_bytes: int) -> Buffer:
-    """What was compressed, if it is at most `max_bytes`: TooLarge otherwise, DecodeError if broken."""
+    """The decompressed bytes, at most `max_bytes`: else TooLarge. DecodeError when the data is invalid."""
     match codec:
         case Codec.NONE:
             if len(data) > max_bytes:
@@ -83,11 +83,11 @@ def decompress(codec: int, data: Buffer, max_bytes: int) -> Buffer:
         case Codec.ZSTD:
             return _grow(cramjam.zstd.decompress_into, data, max_bytes)
         case _:
-            raise DecodeError(f"there is no codec {codec}")
+            raise DecodeError(f"unknown codec {codec}")
 
 
 def _grow(decompress_into: Callable[[Any, Any], int], data: Buffer, max_bytes: int) -> bytearray:
-    """Decompress into a small buffer, then into larger ones, until it fits or the bound is reached."""
+    """Decompress into a small buffer, then into larger ones, until it fits or the limit is reached."""
     size_bytes = min(max(len(data) * _FIRST_GUESS, _MIN_OUTPUT_BYTES), max_bytes)
     while True:
         out = bytearray(size_bytes)
@@ -95,7 +95,7 @@ def _grow(decompress_into: Callable[[Any, Any], int], data: Buffer, max_bytes: i
             length = decompress_into(data, out)
         except cramjam.DecompressionError as error:
             if "whole buffer" not in str(error):
-                raise DecodeError(f"broken compression: {error}") from None
+                raise DecodeError(f"invalid compressed data: {error}") from None
         else:
             del out[length:]
             return out
@@ -114,17 +114,17 @@ def _compress_snappy(data: Buffer) -> bytes:
 
 
 def _decompress_snappy(data: Buffer, max_bytes: int) -> bytearray:
-    """Java writes blocks in a frame of its own; other clients may write one raw block."""
+    """Java writes framed blocks; other clients may write one raw block."""
     view = memoryview(data)
     if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         return _snappy_block(view, max_bytes)
     position = len(_XERIAL_HEADER)
     if len(view) < position:
-        raise DecodeError("a snappy stream that ends in its header")
+        raise DecodeError("truncated snappy stream: it ends in its header")
     out = bytearray()
     while position < len(view):
         if len(view) - position < 4:
-            raise DecodeError("a snappy stream that ends in a block's length")
+            raise DecodeError("truncated snappy stream: it ends in a block's length")
         (length,) = _UINT32.unpack_from(view, position)
         position += 4
         if length > len(view) - position:
@@ -144,7 +144,7 @@ def _snappy_block(block: memoryview, max_bytes: int) -> bytearray:
         out = bytearray(length)
         cramjam.snappy.decompress_raw_into(block, out)
     except cramjam.DecompressionError as error:
-        raise DecodeError(f"broken compression: {error}") from None
+        raise DecodeError(f"invalid compressed data: {error}") from None
     return out
 
 

@@ -1,6 +1,6 @@
-"""The fast core of the records layer: compiled where it was built, pure Python elsewhere.
+"""The core of the records layer: compiled where it was built, else its twin in pure Python.
 
-`KLAMM_PURE=1` forces the twin, so that a doubt about the compiled code can be settled in one run.
+`KLAMM_PURE=1` forces the twin, to tell whether a problem is in the compiled code.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 else:
     try:
         if os.environ.get("KLAMM_PURE") == "1":
-            raise ImportError("the twin was asked for")
+            raise ImportError("KLAMM_PURE=1 is set")
         from klamm.records import _core as _chosen
 
         _crc32c = _chosen.crc32c
     except ImportError:
-        # Only now: the twin and what it needs are a tenth of a broker's start.
+        # Imported only here: the twin and its imports take a tenth of a broker's start-up time.
         from klamm.records import _pure as _chosen
         from klamm.records._pure.hashes import quick_crc32c as _crc32c
 

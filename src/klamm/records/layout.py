@@ -1,4 +1,4 @@
-"""The shape of a record batch, format v2, and the record it carries: what both cores agree on."""
+"""The layout of record batches (format v2) and their records, shared by both cores."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class AskedPartition(Protocol):
 
 
 class PartitionCommit(NamedTuple):
-    """One partition of an OffsetCommit request, once it was read; named as there."""
+    """One partition of a decoded OffsetCommit request."""
 
     partition_index: int
     committed_offset: int
@@ -112,22 +112,22 @@ class CommitBlock(NamedTuple):
 
 
 class TruncatedError(DecodeError):
-    """The bytes end before the batch does; the rest may be on its way."""
+    """The buffer ends before the batch does; the rest may follow."""
 
 
 class OldFormatError(DecodeError):
-    """A message of magic 0 or 1: well formed once, no longer spoken."""
+    """A message of magic 0 or 1, which is not supported."""
 
 
 class TimestampType(IntEnum):
-    """Whose clock a record's timestamp was read from."""
+    """Whether a record's timestamp is the producer's or the broker's."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
 
 class BatchHeader(NamedTuple):
-    """The 61 bytes in front of the records, field by field in the order of the wire."""
+    """The 61 bytes before the records, in wire order."""
 
     base_offset: int
     batch_length: int
@@ -158,7 +158,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> int:
-        """The compression codec's number; 5 to 7 mean nothing yet."""
+        """The compression codec's number; 5 to 7 are undefined."""
         return self.attributes & CODEC_MASK
 
     @property
@@ -197,14 +197,14 @@ class ScanEnd(IntEnum):
 
     WHOLE = 0  # the buffer ends where a batch ends
     TRUNCATED = 1  # the buffer ends inside a batch
-    LENGTH = 2  # a length that no batch can have
+    LENGTH = 2  # an invalid length
     MAGIC = 3
     OFFSETS = 4  # negative, or beyond 64 bits
     CHECKSUM = 5
 
 
 class Scan(NamedTuple):
-    """The good batches at the front of a buffer, where they end, and what came then."""
+    """The valid batches at the start of a buffer, where they end, and why the scan stopped there."""
 
     batches: list[tuple[int, BatchHeader]]
     end: int

@@ -1,4 +1,4 @@
-"""End-transaction markers: control batches of one record that say how a producer's transaction ended."""
+"""Transaction markers: control batches of one record that end a producer's transaction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MARKER_MAX_BYTES: Final = 64 * 1024  # a marker takes 78 bytes; later versions 
 
 
 class ControlType(IntEnum):
-    """What a control record says. Types beyond these belong to Kafka's own quorum and are skipped."""
+    """The type of a control record. Other types belong to Kafka's quorum and are skipped."""
 
     ABORT = 0
     COMMIT = 1
@@ -63,24 +63,24 @@ def encode_marker(
 
 
 def control_type(key: bytes | None) -> ControlType | None:
-    """The type in a control record's key; None for one that is not ours to know."""
+    """The type in a control record's key; None for an unknown one."""
     if key is None or len(key) < _KEY.size:
-        raise DecodeError("a control record's key has at least 4 bytes")
+        raise DecodeError("invalid control record: expected a key of at least 4 bytes")
     version, number = _KEY.unpack_from(key)
     if version < 0:
         raise DecodeError(f"a control record's key of version {version}")
-    # A later version may append fields: what is known stays in front.
+    # A later version may append fields: the known ones come first.
     return ControlType(number) if number in (0, 1) else None
 
 
 def decode_marker(batch: Buffer, position: int = 0) -> EndMarker | None:
-    """How the transaction of this control batch ended; None when it says something else.
+    """The marker of this control batch; None when it is not a transaction marker.
 
-    A control batch that the cleaner emptied says nothing either.
+    A control batch that the cleaner emptied is not one either.
     """
     header = parse_header(batch, position)
     if not header.is_control:
-        raise DecodeError("a marker was expected, and this is a batch of data")
+        raise DecodeError("expected a control batch, found a data batch")
     records = decode_records(batch, position, max_bytes=_MARKER_MAX_BYTES)
     if not records:
         return None
@@ -89,7 +89,7 @@ def decode_marker(batch: Buffer, position: int = 0) -> EndMarker | None:
         return None
     value = records[0].value
     if value is None or len(value) < _VALUE.size:
-        raise DecodeError("a marker's value has at least 6 bytes")
+        raise DecodeError("invalid marker: expected a value of at least 6 bytes")
     version, coordinator_epoch = _VALUE.unpack_from(value)
     if version < 0:
         raise DecodeError(f"a marker's value of version {version}")

@@ -1,8 +1,7 @@
-"""What a broker checks of a produced batch before it goes near a log. Header and checksum, no record.
+"""The checks of a produced batch before it is appended: header and checksum, not the records.
 
-Kafka asks in two places, and other checks stand between them: first whether there is one batch at all
-(`single_batch`), and when the partition is found and led, whether the batch may be appended
-(`append_error`).
+Kafka checks in two places, with other checks between them: first that there is exactly one batch
+(`single_batch`), then, once the partition is found, that the batch may be appended (`append_error`).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _SMALLEST_LENGTH: Final = 14  # of the oldest format
 
 
 class ProducedError(ValueError):
-    """A produced batch is refused; `error_code` and the text are what the client is told."""
+    """A produced batch is rejected; `error_code` and the message go into the response."""
 
     def __init__(self, error_code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -35,9 +34,9 @@ class ProducedError(ValueError):
 
 
 def single_batch(records: Buffer | None, *, zstd_allowed: bool = True) -> BatchHeader:
-    """The header of the one batch that a Produce request may carry for a partition.
+    """The header of the single batch that a Produce request may hold for a partition.
 
-    `zstd_allowed` is false for clients that speak a version from before zstd.
+    `zstd_allowed` is false for request versions before zstd.
     """
     if records is None:
         raise ProducedError(ErrorCode.invalid_record, "no records")
@@ -48,17 +47,17 @@ def single_batch(records: Buffer | None, *, zstd_allowed: bool = True) -> BatchH
     except DecodeError as error:
         raise ProducedError(ErrorCode.corrupt_message, str(error)) from None
     if header.size_bytes > len(records):
-        raise ProducedError(ErrorCode.invalid_record, "the records end inside their batch")
+        raise ProducedError(ErrorCode.invalid_record, "incomplete batch")
     codec = header.codec
     if codec > Codec.ZSTD or (codec == Codec.ZSTD and not zstd_allowed):
         raise ProducedError(ErrorCode.unsupported_compression_type, f"codec {codec} is not supported here")
     if header.size_bytes < len(records):
-        raise ProducedError(ErrorCode.invalid_record, "a partition takes one batch in a request, not more")
+        raise ProducedError(ErrorCode.invalid_record, "more than one batch for a partition in a request")
     return header
 
 
 def is_no_batch(records: Buffer | None) -> bool:
-    """Whether these bytes cannot begin a batch of any format, which stops Kafka before it looks further."""
+    """Whether these bytes are not a batch of any format, which Kafka checks first."""
     start = bytes(memoryview(records or b"")[: MAGIC_AT + 1])
     if len(start) < LENGTH_AT + 4:
         return False
@@ -68,7 +67,7 @@ def is_no_batch(records: Buffer | None) -> bool:
 
 
 def first_header(records: Buffer | None) -> BatchHeader | None:
-    """The header of the first batch, if it is there as a whole, whatever else is wrong."""
+    """The header of the first batch, if the batch is complete, whatever else is wrong."""
     try:
         header = parse_header(records or b"")
     except DecodeError:

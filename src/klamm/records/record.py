@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 MAX_DECOMPRESSED_BYTES: Final = 128 * 1024 * 1024
-"""What one batch may expand to, unless the caller says otherwise: 128 times Kafka's largest by default."""
+"""The default limit on a decompressed batch: 128 times Kafka's default for the largest batch."""
 
 # length, attributes, timestamp delta, offset delta, key length, value length, header count at their longest
 _RECORD_OVERHEAD_BYTES: Final = 5 + 1 + 10 + 5 + 5 + 5 + 5
@@ -66,8 +66,8 @@ def decode_records(
 ) -> list[Record]:
     """The records of the batch at a position, decompressed within a bound.
 
-    Raises DecodeError (TooLarge, TruncatedError) when the bytes are not what the header says. The checksum is
-    the caller's to check: most have done so already. Bytes after the batch are not looked at.
+    Raises DecodeError (TooLarge, TruncatedError) when the bytes do not match the header. Does not check the
+    checksum: most callers have done so already. Ignores bytes after the batch.
     """
     header = parse_header(batch, position)
     append_time_ms = None
@@ -101,9 +101,9 @@ def encode_batch(
 ) -> bytes:
     """One batch of records, whose offsets are at or above `base_offset`.
 
-    A compactor keeps more than the records tell: `last_offset_delta` and `max_timestamp_ms` of the batch
-    it rewrites, and the time (`delete_horizon_ms`) after which its tombstones may go. Without records
-    the two must be given. `append_time_ms` makes it a LogAppendTime batch.
+    A compactor keeps `last_offset_delta` and `max_timestamp_ms` of the batch it rewrites, and sets the time
+    (`delete_horizon_ms`) after which its tombstones may be removed. Without records the first two are
+    required. `append_time_ms` makes it a LogAppendTime batch.
     """
     if control and codec != Codec.NONE:
         raise ValueError("control batches are never compressed")
@@ -116,7 +116,7 @@ def encode_batch(
     else:
         base_timestamp_ms = -1
     if last_offset_delta is None or max_timestamp_ms is None:
-        raise ValueError("a batch without records needs its last offset delta and its max timestamp")
+        raise ValueError("a batch without records requires last_offset_delta and max_timestamp_ms")
     attributes = transactional * TRANSACTIONAL_BIT | control * CONTROL_BIT
     if delete_horizon_ms is not None:
         attributes |= DELETE_HORIZON_BIT
@@ -158,14 +158,14 @@ def encode_region_into_batch(
     base_timestamp_ms: int,
     max_timestamp_ms: int,
 ) -> bytes:
-    """A batch around a region of records that is encoded already; `attributes` without the codec."""
+    """A batch of an encoded region of records; `attributes` without the codec."""
     if record_count:
         region = compress(codec, region, level)
     else:
-        codec = Codec.NONE  # nothing to compress: the 61 bytes of the header are all there is
+        codec = Codec.NONE  # nothing to compress: the batch is only its header
     batch_length = HEADER_BYTES - LENGTH_OVERHEAD_BYTES + len(region)
     if batch_length > MAX_INT32 - LENGTH_OVERHEAD_BYTES:
-        raise ValueError(f"a batch of {batch_length} bytes does not fit its length field")
+        raise ValueError(f"a batch of {batch_length} bytes exceeds its length field")
     head = bytearray(
         HEADER.pack(
             base_offset,
@@ -191,7 +191,7 @@ def encode_region_into_batch(
 def record_size_bound(
     key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] = ()
 ) -> int:
-    """At most this many bytes will a record take, uncompressed; for a producer filling a batch."""
+    """The maximal uncompressed size of a record, for a producer that fills a batch."""
     size_bytes = _RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
     for name, header_value in headers:
         # A character takes at most four bytes in UTF-8.
@@ -202,7 +202,7 @@ def record_size_bound(
 def recompress(
     batch: Buffer, codec: int, *, level: int | None = None, max_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> bytes:
-    """The same batch in another codec: same offsets, times, producer and sequence; records unread."""
+    """The same batch in another codec; offsets, timestamps, producer and sequence stay."""
     header = parse_header(batch)
     if header.is_control:
         raise DecodeError("control batches are never compressed")

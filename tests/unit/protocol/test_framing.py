@@ -68,14 +68,14 @@ def test_only_produce_may_be_large() -> None:
     size = struct.pack(">i", LARGEST_BUT_PRODUCE + 1)
     reader = FrameReader(100 * 2**20)
     assert list(reader.feed(size + struct.pack(">h", ApiKey.PRODUCE))) == []
-    with pytest.raises(DecodeError, match="no Produce"):
+    with pytest.raises(DecodeError, match="not a Produce"):
         list(FrameReader(100 * 2**20).feed(size + struct.pack(">h", ApiKey.METADATA)))
 
 
 def test_a_large_size_without_its_key_yet_waits_for_the_key() -> None:
     reader = FrameReader(100 * 2**20)
     assert list(reader.feed(struct.pack(">i", LARGEST_BUT_PRODUCE + 1))) == []
-    with pytest.raises(DecodeError, match="no Produce"):
+    with pytest.raises(DecodeError, match="not a Produce"):
         list(reader.feed(struct.pack(">h", ApiKey.METADATA)))
 
 

@@ -1,8 +1,8 @@
-"""Codecs compiled from kio's schema metadata, each on first use: start-up pays for nothing that nobody asks.
+"""Codecs compiled from kio's schema metadata, each on first use, so that start-up stays fast.
 
 A codec is straight-line Python for one version of one message: fixed-size runs share one struct call,
 nested structures are loops in place. Every count and length is checked against the bytes that are left
-before anything is made of it; unknown tagged fields are skipped by their size.
+before anything is allocated; unknown tagged fields are skipped by their size.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ Encode = Callable[[Any], list[Buffer]]
 
 
 def _from_schema(struct: Struct) -> None:
-    """Nobody but the compiled codec reads and writes such elements."""
+    """The default: the compiled codec itself decodes and encodes such elements."""
 
 
 @cache
 def request_decoder(api_key: int, version: int, reader_of: ReaderOf = _from_schema) -> Decode:
     """`decode(frame, position) -> request`; raises DecodeError.
 
-    `reader_of` may name somebody else who reads all elements of an array of structures at once.
+    `reader_of` may return a function that decodes all elements of an array of structures at once.
     """
     struct, classes = _schema(api_key, version, "request")
     return compile_decoder(struct, classes, version, reader_of, REQUEST_MEMORY_BYTES)
@@ -70,7 +70,7 @@ def request_encoder(api_key: int, version: int) -> Encode:
 def response_encoder(api_key: int, version: int, writer_of: WriterOf = _from_schema) -> Encode:
     """`encode(response) -> parts`, to be sent one after the other.
 
-    `writer_of` may name somebody else who writes all elements of an array of structures at once.
+    `writer_of` may return a function that encodes all elements of an array of structures at once.
     """
     struct, _ = _schema(api_key, version, "response")
     return compile_encoder(struct, writer_of)

@@ -1,4 +1,4 @@
-"""From bytes to messages: one compiled function per message version."""
+"""Decoding: one compiled function per message version."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ REQUEST_MEMORY_BYTES: Final = 64 * 1024 * 1024
 RESPONSE_MEMORY_BYTES: Final = 1024 * 1024 * 1024
 
 ReadElements = Callable[[bytes, int, int], tuple[Iterable[Any], int]]
-"""From a buffer, a position and a count to so many elements and the position behind them."""
+"""Decodes `count` elements at a position; the elements and the position after them."""
 ReaderOf = Callable[[Struct], ReadElements | None]
 
 
 def compile_decoder(
     schema: Struct, classes: dict[str, type], version: int, reader_of: ReaderOf, limit_bytes: int
 ) -> Callable[[bytes, int], Any]:
-    """A function that turns the bytes of one message version into our message.
+    """Compile a function that decodes one message version.
 
     `limit_bytes` bounds the memory of all arrays of the message together, estimated before they are made.
     """
@@ -53,7 +53,7 @@ def compile_decoder(
 
 
 def long_uvarint(buffer: bytes, position: int, first: int) -> tuple[int, int]:
-    """The rest of an unsigned varint whose first byte says that there is more."""
+    """The rest of an unsigned varint whose first byte is not its last."""
     value = first & 0x7F
     for shift in (7, 14, 21, 28):
         byte = buffer[position]
@@ -61,18 +61,18 @@ def long_uvarint(buffer: bytes, position: int, first: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, position
-    raise DecodeError("a varint of more than five bytes")
+    raise DecodeError("varint of more than five bytes")
 
 
 def too_many(name: str, count: int, left_bytes: int) -> DecodeError:
-    """The error for an array that cannot be: it is longer than the message, or than memory allows."""
+    """The error for an array that is longer than the message, or than the memory limit allows."""
     if left_bytes < 0:
         return DecodeError(f"{name} has {count} elements: the message exceeds the memory limit")
     return DecodeError(f"{name} has {count} elements, more than the message has bytes for")
 
 
 def wrong(what: str) -> DecodeError:
-    """An error to raise, made only when it is needed."""
+    """An error to raise, created only when needed."""
     return DecodeError(what)
 
 
@@ -88,7 +88,7 @@ class _Decoder:
         self.source.shared("view", memoryview)
 
     def struct(self, schema: Struct) -> str:
-        """Emit the reading of a structure; the expression that makes it."""
+        """Emit code that decodes a structure; the expression that creates it."""
         values: dict[str, str] = {}
         run: list[SchemaField] = []
         for field in schema.fields:
@@ -163,7 +163,7 @@ class _Decoder:
         return value
 
     def _length(self, field: SchemaField, is_flexible: bool, *, is_count: bool) -> str:
-        """Emit the reading of a length, -1 for null; refuses what is not allowed."""
+        """Emit code that decodes a length, -1 for null, and rejects invalid ones."""
         length = self.source.fresh("n")
         if is_flexible:
             is_string = field.type == "string" and not is_count
@@ -249,7 +249,7 @@ class _Decoder:
             self.source.add(f"{value}.append({self._field(item, is_flexible)})")
 
     def _tags(self, schema: Struct, values: dict[str, str]) -> None:
-        """Emit the reading of a tag section: known tags are decoded, others skipped by their size."""
+        """Emit code that decodes a tag section: known tags are decoded, others skipped by their size."""
         tagged = [field for field in schema.fields if field.tag is not None]
         for field in tagged:
             values[field.name] = self.source.fresh("t")

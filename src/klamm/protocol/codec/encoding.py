@@ -1,4 +1,4 @@
-"""From messages to bytes: one compiled function per message version."""
+"""Encoding: one compiled function per message version."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def uvarint(value: int) -> bytes:
 
 
 def explanation(text: str) -> bytes:
-    """An error message, cut where a client would refuse to read on: it may quote what the client sent."""
+    """An error message, cut to a length that clients accept: it may quote what the client sent."""
     raw = text.encode()
     return raw if len(raw) <= MAX_STRING_BYTES else raw[:MAX_STRING_BYTES].decode(errors="ignore").encode()
 
 
 def compile_encoder(schema: Struct, writer_of: WriterOf) -> Callable[[Any], list[Buffer]]:
-    """A function that turns our message into the bytes of one message version."""
+    """Compile a function that encodes one message version."""
     compiler = _Encoder(writer_of)
     compiler.source.add("out = []")
     compiler.struct(schema, "m", "out")
@@ -49,7 +49,7 @@ def compile_encoder(schema: Struct, writer_of: WriterOf) -> Callable[[Any], list
 
 
 class _Encoder:
-    """Fixed-size values, and lengths among them, gather in a run until something else must be written."""
+    """Collects fixed-size values and lengths in a run, which one struct call writes."""
 
     def __init__(self, writer_of: WriterOf) -> None:
         self.writer_of = writer_of
@@ -113,7 +113,7 @@ class _Encoder:
             self.struct(nested, local, out)
 
     def _sized(self, field: SchemaField, value: str, is_flexible: bool) -> None:
-        # A version that cannot say null says empty.
+        # A version without null encodes it as empty.
         body = self.source.fresh("b")
         length = f"len({body})"
         encode = f"{body}.encode()" if field.type == "string" else ""
@@ -205,7 +205,7 @@ class _Encoder:
 
 
 def _uvarint_of(expression: str) -> str:
-    """Source of an unsigned varint; most are of one byte, and a call costs more than a lookup."""
+    """Source code of an unsigned varint; most are of one byte, and a lookup is faster than a call."""
     return f"(short[u] if (u := {expression}) < 128 else uv(u))"
 
 

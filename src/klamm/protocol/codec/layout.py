@@ -1,4 +1,4 @@
-"""What the two compilers share: sizes on the wire and the writing of source text."""
+"""Shared by both compilers: sizes on the wire, and building source text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from klamm.protocol.schema import SchemaField, Struct
 
-MAX_STRING_BYTES: Final = 0x7FFF  # flexible versions have room for more, the others could not repeat it
+MAX_STRING_BYTES: Final = 0x7FFF  # flexible versions allow more, others could not encode it
 FIXED: Final = {
     "int8": "b",
     "int16": "h",
@@ -68,7 +68,7 @@ def _value_bytes(field: SchemaField) -> int:
 
 
 class Source:
-    """Python source under construction, with the names that it will see."""
+    """Python source being built, with its global names."""
 
     def __init__(self, head: str) -> None:
         self.lines = [head]
@@ -81,7 +81,7 @@ class Source:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """An indented block; a head that ends up without a body gets `pass`."""
+        """An indented block; an empty one gets `pass`."""
         self.add(head)
         before = len(self.lines)
         self._depth += 1
@@ -91,7 +91,7 @@ class Source:
         self._depth -= 1
 
     def fresh(self, stem: str) -> str:
-        """A name that nothing else in this function has."""
+        """A name that is unique in this function."""
         self._fresh += 1
         return f"{stem}{self._fresh}"
 

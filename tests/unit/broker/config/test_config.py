@@ -135,7 +135,7 @@ def test_a_listener_without_a_host_advertises_this_machines_name() -> None:
         ({"transaction.two.phase.commit.enable": "true"}, "transaction.two.phase.commit.enable", "false"),
         ({"klamm.flush": "never"}, "klamm.flush", "commit, os"),
         ({"klamm.decompress.max.bytes": "1000"}, "klamm.decompress.max.bytes", "not below 1048576"),
-        ({"ssl.keystore.location": "x"}, "ssl.keystore.location", "no setting"),
+        ({"ssl.keystore.location": "x"}, "ssl.keystore.location", "unknown setting"),
         ({"log.retention.hour": "1"}, "log.retention.hour", "log.retention.hours"),
     ],
 )  # fmt: skip
