@@ -1,7 +1,7 @@
 """The `klamm` command: arguments in, exit codes out.
 
-Each command is a module of its own, imported when it is asked for: `klamm up` serves its first request
-before it would have imported what the others need.
+Each command is a module, imported when it is used: `klamm up` serves its first request before the modules of
+the others could be imported.
 """
 
 from __future__ import annotations

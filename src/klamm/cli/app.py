@@ -31,18 +31,18 @@ COMMANDS: Final = {
 }
 
 _HELP: Final = """
-A broker that speaks Kafka's protocol, one install away.
+A Kafka-protocol broker, and tools for any Kafka cluster.
 
 \b
   klamm up                    serve on 127.0.0.1:9092, data in ./klamm-data
-  klamm up --memory           the same, and nothing is kept
+  klamm up --memory           the same, in memory only
   klamm produce TOPIC         send lines of standard input
-  klamm consume TOPIC...      print records as they come
+  klamm consume TOPIC...      print records as they arrive
   klamm groups explain GROUP  why a consumer group rebalanced
-  klamm dump FILE...          what a log's files hold
-  klamm audit                 what groups and transactions did, as tables and a report
+  klamm dump FILE...          print the content of log files
+  klamm audit                 history of groups and transactions, as tables and a report
 
-`klamm COMMAND --help` tells more, with examples.
+See `klamm COMMAND --help` for options and examples.
 """
 
 
@@ -65,7 +65,7 @@ app = typer.Typer(
     cls=LazyGroup,
     help=_HELP,
     no_args_is_help=True,
-    # Rich costs a tenth of a second, which only who reads a table should pay.
+    # Importing rich takes a tenth of a second: only tables need it.
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
@@ -97,7 +97,7 @@ def klamm(
     ] = None,
     log_level: Annotated[
         str | None,
-        typer.Option("--log-level", metavar="LEVEL", help="Log this and more: debug, info, warning, error."),
+        typer.Option("--log-level", metavar="LEVEL", help="Log level: debug, info, warning, error."),
     ] = None,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
@@ -117,7 +117,7 @@ def klamm(
         except ProfileError as error:
             fail(error, MISUSED)
     choose(chosen)
-    # Subcommands take their default from this variable; their own --bootstrap beats it.
+    # Subcommands take their default from this variable; their own --bootstrap takes precedence.
     address = bootstrap or chosen.bootstrap
     if address is not None:
         os.environ["KLAMM_BOOTSTRAP"] = address

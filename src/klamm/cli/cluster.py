@@ -1,4 +1,4 @@
-"""What the commands that talk to a cluster share: its address, its errors, tables and JSON."""
+"""Shared by commands that connect to a cluster: its address, errors, tables and JSON."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ Bootstrap = Annotated[
 Timeout = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait for the cluster.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON, for programs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 DEFAULT_TIMEOUT = 10.0
 
 
 @contextmanager
 def clear_errors() -> Iterator[None]:
-    """Errors of the cluster and of settings end the command in one line."""
+    """Errors of the cluster and of settings end the command with one line."""
     try:
         yield
     except ConfigError as error:
@@ -46,7 +46,7 @@ def clear_errors() -> Iterator[None]:
 
 @contextmanager
 def an_admin(bootstrap: str, timeout: float) -> Iterator[Admin]:
-    """An admin of the cluster; what goes wrong ends the command in one line."""
+    """An admin client of the cluster; errors end the command with one line."""
     with clear_errors():
         settings = {
             **profile_settings(),
@@ -63,7 +63,7 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A plain table: columns as wide as their longest cell, numbers to the right, never folded."""
+    """A plain table: columns as wide as their longest cell, numbers aligned right, no wrapping."""
     texts = [[str(cell) for cell in row] for row in rows]
     if not texts:
         return

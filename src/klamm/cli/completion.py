@@ -1,4 +1,4 @@
-"""Names that a shell completes: topics and groups of the cluster that the command line means."""
+"""Shell completion of topics and groups of the cluster in the command line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from klamm.cli.cluster import DEFAULT_BOOTSTRAP
 from klamm.client.admin.admin import Admin
 from klamm.errors import KlammError
 
-TIMEOUT_MS = 1_500  # somebody waits with a finger on the tab key
+TIMEOUT_MS = 1_500  # the user waits
 
 
 def complete_topics(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -29,4 +29,4 @@ def _names(ctx: typer.Context, incomplete: str, ask: Callable[[Admin], list[str]
         with Admin(settings) as admin:
             return sorted(name for name in ask(admin) if name.startswith(incomplete))
     except KlammError:
-        return []  # a shell has no place for an error: nothing is completed
+        return []  # completion has no place for an error: complete nothing

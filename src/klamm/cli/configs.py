@@ -53,7 +53,7 @@ def show(
     topic: Topic = None,
     broker: Broker = None,
     group: Group = None,
-    every: Annotated[bool, typer.Option("--all", help="Also what is at its default.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Include settings at their defaults.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
@@ -104,15 +104,16 @@ def alter(
     broker: Broker = None,
     group: Group = None,
     change: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set this; repeatable.")
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting to change; repeatable.")
     ] = None,
     delete: Annotated[
-        list[str] | None, typer.Option("--delete", metavar="NAME", help="Back to the default; repeatable.")
+        list[str] | None,
+        typer.Option("--delete", metavar="NAME", help="A setting to reset to its default; repeatable."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Change settings while everything runs.
+    """Change settings of a running cluster.
 
     \b
       klamm configs alter --broker 1 --set log.cleaner.threads=2

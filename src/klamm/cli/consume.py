@@ -1,4 +1,4 @@
-"""`klamm consume`: records as they come."""
+"""`klamm consume`: print records."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def consume(
         ),
     ],
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Where nothing is committed: from the first record on.")
+        bool, typer.Option("--from-beginning", help="Start at the first record where no offset is committed.")
     ] = False,
     offset: Annotated[
         str | None,
@@ -46,41 +46,43 @@ def consume(
         list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this partition; repeatable.")
     ] = None,
     group: Annotated[
-        str | None, typer.Option("--group", "-g", help="Share the partitions with a group, and commit.")
+        str | None, typer.Option("--group", "-g", help="Join this consumer group, and commit offsets.")
     ] = None,
     exit_at_end: Annotated[
-        bool, typer.Option("--exit", "-e", help="Stop at the end: read what was there when it started.")
+        bool, typer.Option("--exit", "-e", help="Stop at the end offsets of the start.")
     ] = False,
     max_messages: Annotated[
-        int | None, typer.Option("--max-messages", "-n", "-c", min=1, help="Stop after so many.")
+        int | None, typer.Option("--max-messages", "-n", "-c", min=1, help="Stop after this many records.")
     ] = None,
     timeout: Annotated[
         float | None,
-        typer.Option("--timeout", metavar="SECONDS", help="Stop when nothing has come for so long."),
+        typer.Option("--timeout", metavar="SECONDS", help="Stop after this many seconds without a record."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", "-J", help="A line of JSON per record.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", "-J", help="Print a line of JSON per record.")] = False,
     text_format: Annotated[
         str | None, typer.Option("--format", "-f", metavar="FORMAT", help=f"{FORMAT_HELP}; \\n, \\t, \\xHH.")
     ] = None,
-    keys: Annotated[bool, typer.Option("--keys", help="The key and a tab before the value.")] = False,
-    headers: Annotated[bool, typer.Option("--headers", help="The headers and a tab before that.")] = False,
+    keys: Annotated[bool, typer.Option("--keys", help="Print the key and a tab before the value.")] = False,
+    headers: Annotated[
+        bool, typer.Option("--headers", help="Print the headers and a tab before that.")
+    ] = False,
     timestamps: Annotated[
-        bool, typer.Option("--timestamps", help="The timestamp in milliseconds and a tab before that.")
+        bool, typer.Option("--timestamps", help="Print the timestamp in milliseconds and a tab before that.")
     ] = False,
     delimiter: Annotated[
-        str, typer.Option("--delimiter", "-D", metavar="TEXT", help="What ends a record.")
+        str, typer.Option("--delimiter", "-D", metavar="TEXT", help="The delimiter after each record.")
     ] = "\\n",
     null: Annotated[str, typer.Option("--null", metavar="TEXT", help="Printed for null.")] = "",
     committed: Annotated[
-        bool, typer.Option("--committed", help="Nothing of open or aborted transactions.")
+        bool, typer.Option("--committed", help="Skip records of open and aborted transactions.")
     ] = False,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", "-X", metavar="NAME=VALUE", help="Any other setting of the consumer."),
+        typer.Option("--set", "-X", metavar="NAME=VALUE", help="A setting of the consumer; repeatable."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Print records as they come, until Ctrl-C. Values are printed byte for byte.
+    """Print records as they arrive, until Ctrl-C. Values are printed byte for byte.
 
     \b
       klamm consume orders --from-beginning --exit
@@ -89,7 +91,7 @@ def consume(
       klamm consume '^orders\\..*' --group audit
     """
     if group is not None and (partition or offset is not None):
-        fail("--group gives out partitions and offsets itself: leave out --partition and --offset", MISUSED)
+        fail("--group cannot be combined with --partition or --offset: remove them", MISUSED)
     try:
         start = None if offset is None else parse_start(offset, SystemClock())
         render: Render = json_line
@@ -127,24 +129,24 @@ def consume(
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
     except BrokenPipeError:
-        # The reader has had enough. Python would complain about standard output once more at exit.
+        # The reader closed the pipe. Python would report it once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _existing(bootstrap: str, topics: list[str]) -> list[str]:
-    """The topics that are named or match, so that a typo or a broker that is away is an error at once."""
+    """The topics that are named or match, so that a typo or an unreachable broker is an error at once."""
     plain = [name for name in topics if not name.startswith("^")]
     patterns = [re.compile(name) for name in topics if name.startswith("^")]
     with an_admin(bootstrap, DEFAULT_TIMEOUT) as admin:
         there = admin.describe_topics(None if patterns else plain)
     missing = [name for name in plain if name not in there or name in there.errors]
     if missing:
-        fail(f"there is no topic {missing[0]}: `klamm topics list` shows those there are", FAILED)
+        fail(f"unknown topic {missing[0]}: see `klamm topics list`", FAILED)
     matched = [
         name for name in there if name not in plain and any(pattern.search(name) for pattern in patterns)
     ]
     if patterns and not matched and not plain:
-        fail(f"no topic matches {topics[0]}: `klamm topics list` shows those there are", FAILED)
+        fail(f"no topic matches {topics[0]}: see `klamm topics list`", FAILED)
     return [*plain, *sorted(matched)]
 
 
@@ -188,7 +190,7 @@ class _Reading:
         while left is None or left > 0:
             has_joined = self._has_joined()
             if not has_joined:
-                quiet_since = monotonic()  # a rebalance is no silence of the topic
+                quiet_since = monotonic()  # time spent in a rebalance does not count
             elif self._exit_at_end and self._is_at_end():
                 return
             patience = 1.0 if timeout is None else min(1.0, max(0.0, quiet_since + timeout - monotonic()))
@@ -202,7 +204,7 @@ class _Reading:
             elif timeout is not None and has_joined and monotonic() - quiet_since >= timeout:
                 problem = self._consumer.health().last_error
                 if problem is not None:
-                    fail(f"nothing came for {timeout:g} s: {problem}")
+                    fail(f"no record for {timeout:g} s: {problem}")
                 return
 
     def _has_joined(self) -> bool:

@@ -1,4 +1,4 @@
-"""`klamm dump`: what a log's files hold, for people and for programs."""
+"""`klamm dump`: the content of log files, as text or JSON."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 def dump(
     files: Annotated[list[Path], typer.Argument(metavar="FILES...", help="Files of one or more logs.")],
     records: Annotated[
-        bool, typer.Option("--records", "-r", help="Show each record, not only its batch.")
+        bool, typer.Option("--records", "-r", help="Print each record, not only its batch.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line, for programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
-    """Show what a log's files hold: segments, indexes, producer snapshots, checkpoints.
+    """Print the content of log files: segments, indexes, producer snapshots, checkpoints.
 
-    Reads klamm's files and Apache Kafka's alike, checks every batch's checksum, changes nothing. The exit
-    code is 1 when a file cannot be read to its end.
+    Reads files of klamm and of Apache Kafka, checks the checksum of every batch, and changes nothing. The
+    exit code is 1 when a file cannot be read to its end.
 
     \b
       klamm dump klamm-data/orders-0/*.log
@@ -50,7 +50,7 @@ def dump(
 
 
 def as_line(fact: Fact) -> str:
-    """A fact as people read it; a batch's records follow it, indented."""
+    """An entry as text; the records of a batch follow it, indented."""
     if fact["type"] != "batch":
         return "  ".join(_pair(name, value) for name, value in fact.items() if name != "type")
     lines = [_batch_line(fact)]
@@ -97,7 +97,7 @@ def _batch_line(batch: Fact) -> str:
 
 
 def _instant(timestamp_ms: int) -> str:
-    """A wall clock time, or the bare number where no calendar has it."""
+    """A wall-clock time, or the number where it is outside the calendar."""
     if timestamp_ms < 0:
         return "none"
     try:

@@ -1,4 +1,4 @@
-"""What a log's files hold, one fact after the other, as plain values that print as JSON."""
+"""The content of log files, entry by entry, as plain values that print as JSON."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class DumpError(Exception):
 
 
 def facts(path: Path, *, with_records: bool) -> Iterator[Fact]:
-    """Everything that one file says; raises DumpError where it stops making sense."""
+    """The entries of one file; raises DumpError where it is invalid."""
     reader = _reader(path)
     try:
         yield from reader(path, with_records)
@@ -49,11 +49,11 @@ def _reader(path: Path) -> Callable[[Path, bool], Iterator[Fact]]:
     if path.name in _READERS_BY_NAME:
         return _READERS_BY_NAME[path.name]
     for suffix, reader in _READERS_BY_SUFFIX.items():
-        # A file on its way out or in keeps its name and gets a second suffix.
+        # A file that is being deleted or swapped has a second suffix.
         if suffix in path.suffixes:
             return reader
     raise DumpError(
-        f"{path} is no file of a log: give .log, .index, .timeindex, .txnindex or .snapshot files, "
+        f"{path} is not a log file: expected .log, .index, .timeindex, .txnindex or .snapshot files, "
         "a checkpoint, partition.metadata or meta.properties"
     )
 
@@ -124,7 +124,7 @@ def _decoded(record: Record, decode: Decode) -> Fact:
 
 
 def _text(name: str, content: bytes | None) -> Fact:
-    """Text where it is text; else its bytes in base64, under a name that says so."""
+    """Text where it is UTF-8; else base64, under a name that says so."""
     if content is None:
         return {name: None}
     try:
@@ -165,7 +165,7 @@ def _base_offset(path: Path) -> int:
 
 
 def _entries(path: Path, layout: str) -> Iterator[tuple[int, ...]]:
-    """The entries of an index. A live one of Kafka's is filled up with zeros: these are none."""
+    """The entries of an index. Kafka fills an active one up with zeros, which are skipped."""
     data = path.read_bytes()
     entry_bytes = struct.calcsize(layout)
     used = len(data.rstrip(b"\0"))
@@ -174,7 +174,7 @@ def _entries(path: Path, layout: str) -> Iterator[tuple[int, ...]]:
     for entry in struct.iter_unpack(layout, memoryview(data)[: whole * entry_bytes]):
         yield entry
         if previous and layout != ">hqqqq" and entry[0] <= previous[0]:
-            raise DecodeError(f"entries do not rise: {previous[0]}, then {entry[0]}")
+            raise DecodeError(f"entries are not in ascending order: {previous[0]}, then {entry[0]}")
         previous = entry
     if len(data) % entry_bytes:
         raise DecodeError(f"{len(data)} bytes are no number of entries of {entry_bytes} bytes")

@@ -1,8 +1,8 @@
-"""How a command ends when it cannot do what it was asked."""
+"""The exit codes of commands that fail."""
 
 from __future__ import annotations
 
 from typing import Final
 
-FAILED: Final = 1  # the world is not as it should be: a port is taken, a folder is in use
-MISUSED: Final = 2  # the command line or a setting cannot be
+FAILED: Final = 1  # the command failed: a port or a folder is in use, a broker is unreachable
+MISUSED: Final = 2  # the command line or a setting is invalid

@@ -40,14 +40,14 @@ def explain(
             autocompletion=complete_groups,
         ),
     ],
-    last: Annotated[int, typer.Option("--last", help="Only the last so many events; 0 for all.")] = 50,
+    last: Annotated[int, typer.Option("--last", help="Print only this many events; 0 for all.")] = 50,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Tell why a group rebalanced: who came, went or fell silent, how long it took, what moved.
+    """Explain why a group rebalanced: which member caused it, how long it took, which partitions moved.
 
-    Reads the topic __klamm_events, which klamm's broker writes; other Kafka brokers keep no such record.
+    Reads the topic __klamm_events, which only klamm's broker writes.
 
     \b
       klamm groups explain billing
@@ -60,7 +60,7 @@ def explain(
         print_json([dict(chapter.event) for chapter in shown])
         return
     if not story:
-        typer.echo(f"Nothing is on record about group {group}.")
+        typer.echo(f"No events recorded for group {group}.")
         return
     typer.echo(f"{group}: {summary(events)}\n")
     if len(shown) < len(story):
@@ -71,18 +71,18 @@ def explain(
             f"{when}  {chapter.text}",
             WIDTH,
             subsequent_indent=" " * (len(when) + 2),
-            break_on_hyphens=False,  # the ids of members are full of them, and are copied from here
+            break_on_hyphens=False,  # member ids contain hyphens, and are copied from here
             break_long_words=False,
         )
         typer.echo(lines)
 
 
 def read_events(bootstrap: str, timeout: float) -> list[dict[str, Any]]:
-    """Every event on record, up to now."""
+    """All recorded events."""
     with an_admin(bootstrap, timeout) as admin:
         topic = admin.describe_topics([EVENTS_TOPIC])[EVENTS_TOPIC]
         if isinstance(topic, KlammError):
-            fail(f"{bootstrap} keeps no record of group events (no topic {EVENTS_TOPIC})")
+            fail(f"{bootstrap} records no group events (no topic {EVENTS_TOPIC})")
         partitions = [TopicPartition(EVENTS_TOPIC, item.partition) for item in topic.partitions]
         starts = admin.list_offsets(dict.fromkeys(partitions, EARLIEST)).unwrap()
         ends = admin.list_offsets(dict.fromkeys(partitions, LATEST)).unwrap()

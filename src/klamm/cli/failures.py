@@ -1,4 +1,4 @@
-"""How a command says that it cannot: one line that tells what to do, and an exit code."""
+"""How a command fails: one line on standard error, and an exit code."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from klamm.errors import KlammError
 app = typer.Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="Consumer groups of klamm or of any Kafka cluster: who is in them, how far they are.",
+    help="Consumer groups of klamm or any Kafka cluster: members, offsets and lag.",
 )
 Groups = Annotated[
     list[str],
@@ -64,7 +64,7 @@ def list_groups(
             ]
         )
     elif not groups:
-        typer.echo("There are no groups" + (" in this state." if state else "."))
+        typer.echo("No groups" + (" in this state." if state else "."))
     else:
         rows = [(item.group_id, item.state, item.protocol_type or "-", item.group_type) for item in groups]
         print_table(("group", "state", "protocol type", "type"), rows)
@@ -80,7 +80,7 @@ def describe(
             autocompletion=complete_groups,
         ),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every group of the cluster.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All groups of the cluster.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
@@ -93,7 +93,7 @@ def describe(
       klamm groups describe --all
     """
     if every == bool(groups):
-        fail("say which: GROUP..., or --all", MISUSED)
+        fail("no group given: name groups, or use --all", MISUSED)
     with an_admin(bootstrap, timeout) as admin:
         found = admin.describe_groups(groups or [item.group_id for item in admin.list_groups()])
         described = [item for item in found.values() if not isinstance(item, KlammError)]
@@ -147,7 +147,7 @@ def members(
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Show who is in a group and what each member owns."""
+    """Show the members of a group and their partitions."""
     with an_admin(bootstrap, timeout) as admin:
         found = admin.describe_groups([group]).unwrap()[group]
     if as_json:
@@ -214,16 +214,16 @@ def remove_member(
         list[str] | None,
         typer.Option("--instance", metavar="ID", help="A static member by its group.instance.id."),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every member.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All members.")] = False,
     reason: Annotated[
-        str, typer.Option(help="Why; the broker logs it and `klamm groups explain` shows it.")
+        str, typer.Option(help="The reason, which the broker logs and `klamm groups explain` shows.")
     ] = "removed by klamm groups remove-member",
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Make members leave a group; the others rebalance."""
+    """Remove members from a group; the others rebalance."""
     if every == bool(member or instance):
-        fail("say whom: --member ID, --instance ID, or --all", MISUSED)
+        fail("no member given: use --member ID, --instance ID, or --all", MISUSED)
     with an_admin(bootstrap, timeout) as admin:
         instances = None if every else instance or []
         results = admin.remove_members(group, instance_ids=instances, member_ids=member or (), reason=reason)

@@ -12,7 +12,7 @@ app = typer.Typer(rich_markup_mode=None)
 
 @app.command()
 def health(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = 5.0) -> None:
-    """Exit with 0 if the cluster answers and has a controller, with 1 if not.
+    """Exit with 0 if the cluster responds and has a controller, else with 1.
 
     \b
       HEALTHCHECK CMD klamm health
@@ -20,5 +20,5 @@ def health(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = 5.0) -> 
     with an_admin(bootstrap, timeout) as admin:
         found = admin.describe_cluster()
     if found.controller_id < 0:
-        fail(f"{bootstrap} answers, but its cluster has no controller")
+        fail(f"{bootstrap} responds, but its cluster has no controller")
     typer.echo(f"{bootstrap} is up: cluster {found.cluster_id}, {len(found.brokers)} broker(s)")

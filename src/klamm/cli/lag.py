@@ -15,7 +15,7 @@ from klamm.protocol.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """One partition of a group: None where nothing is committed, or the topic is gone."""
+    """One partition of a group; None where no offset is committed or the topic does not exist."""
 
     partition: TopicPartition
     committed: int | None
@@ -59,7 +59,7 @@ def _shown(number: int | None) -> object:
 
 
 def lag_of(admin: Admin, group: GroupDescription) -> list[PartitionLag]:
-    """Every partition that the group committed or owns."""
+    """All partitions that the group has committed or owns."""
     committed = admin.list_group_offsets(group.group_id)
     owners = {partition: member for member in group.members for partition in member.assignment or ()}
     partitions = sorted(set(committed) | set(owners))
@@ -82,7 +82,7 @@ def total_lag(lags: Sequence[PartitionLag]) -> int | None:
 
 
 def lag_text(lags: Sequence[PartitionLag]) -> str:
-    """The total for people: a partition without a committed offset has no lag that could be counted."""
+    """The total as text, with the number of partitions that have no committed offset."""
     total = total_lag(lags)
     unknown = sum(item.lag is None for item in lags)
     if total is None:

@@ -1,4 +1,4 @@
-"""What a reset of offsets would do: from words to offsets, nothing changed yet."""
+"""Planning a reset of offsets: from targets to offsets, without changing anything."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where to go; one of these."""
+    """The target of a reset."""
 
     kind: str  # earliest, latest, current, offset, shift, timestamp, file
     number: int = 0
@@ -67,7 +67,7 @@ def parse_target(
     from_file: Path | None,
     clock: Clock | None = None,
 ) -> Target:
-    """The one target that was named; ValueError when none or several were."""
+    """The given target; ValueError when none or several were given."""
     now_ms = (clock or SystemClock()).timestamp_ms()
     candidates: list[Callable[[], Target]] = []
     if to_earliest:
@@ -99,10 +99,10 @@ def parse_datetime(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{text}: write a time as in 2026-01-31T08:00:00") from None
+        raise ValueError(f"{text}: expected a time, as in 2026-01-31T08:00:00") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return max(0, round(moment.timestamp() * 1000))  # negative times have a meaning of their own
+    return max(0, round(moment.timestamp() * 1000))  # negative times have special meanings
 
 
 def parse_duration(text: str) -> int:
@@ -110,13 +110,13 @@ def parse_duration(text: str) -> int:
     match = DURATION.fullmatch(text.strip())
     found = {key: value for key, value in (match.groupdict() if match else {}).items() if key in SECONDS}
     if match is None or not any(found.values()):
-        raise ValueError(f"{text}: write a duration as in PT2H30M or P1D")
+        raise ValueError(f"{text}: expected a duration, as in PT2H30M or P1D")
     total = sum(float(value) * SECONDS[key] for key, value in found.items() if value)
     return round(total * 1000) * (-1 if match["sign"] else 1)
 
 
 def read_csv(file: Path) -> dict[TopicPartition, int]:
-    """Lines topic,partition,offset; ValueError names the line that is none."""
+    """Lines topic,partition,offset; ValueError names the invalid line."""
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -126,13 +126,13 @@ def read_csv(file: Path) -> dict[TopicPartition, int]:
         if not row:
             continue
         if len(row) != 3 or not row[1].strip().isdecimal() or not row[2].strip().isdecimal():
-            raise ValueError(f"{file}, line {number}: write topic,partition,offset")
+            raise ValueError(f"{file}, line {number}: expected topic,partition,offset")
         wanted[TopicPartition(row[0].strip(), int(row[1]))] = int(row[2])
     return wanted
 
 
 def chosen_partitions(admin: Admin, topics: Sequence[str]) -> list[TopicPartition]:
-    """`TOPIC` is all its partitions, `TOPIC:0,1` these; ValueError for anything else."""
+    """`TOPIC` means all its partitions, `TOPIC:0,1` only these; ValueError for anything else."""
     chosen: list[TopicPartition] = []
     whole: list[str] = []
     for text in topics:
@@ -141,7 +141,7 @@ def chosen_partitions(admin: Admin, topics: Sequence[str]) -> list[TopicPartitio
             whole.append(name)
             continue
         if not name or not all(number.isdecimal() for number in numbers.split(",")):
-            raise ValueError(f"{text}: write TOPIC or TOPIC:0,1")
+            raise ValueError(f"{text}: expected TOPIC or TOPIC:0,1")
         chosen += [TopicPartition(name, int(number)) for number in numbers.split(",")]
     if whole:
         for name, topic in admin.describe_topics(whole).unwrap().items():
@@ -150,7 +150,7 @@ def chosen_partitions(admin: Admin, topics: Sequence[str]) -> list[TopicPartitio
 
 
 def plan_reset(admin: Admin, group: str, target: Target, topics: Sequence[str]) -> list[Plan]:
-    """Each partition's move; targets outside the log are brought to its nearer end, as Kafka does."""
+    """The new offset of each partition, limited to the range of its log, as Kafka does."""
     committed = admin.list_group_offsets(group)
     if target.kind == "file" and target.file is not None:
         wanted = read_csv(target.file)
@@ -170,7 +170,7 @@ def plan_reset(admin: Admin, group: str, target: Target, topics: Sequence[str]) 
         current = committed[key].offset if key in committed else None
         offset = _target(target, current, earliest[key], latest[key], timed.get(key, -1), wanted.get(key))
         if offset is None:
-            raise ValueError(f"{group} has committed nothing for {key}: there is nothing to shift")
+            raise ValueError(f"{group} has no committed offset for {key}, so --shift-by has no start")
         plans.append(Plan(key, current, min(max(offset, earliest[key]), latest[key])))
     return plans
 
@@ -192,7 +192,7 @@ def _target(
         case "shift":
             return None if current is None else current + target.number
         case _:
-            return latest if current is None else current  # as Kafka does it
+            return latest if current is None else current  # as in Kafka
 
 
 def _offsets(found: Results[TopicPartition, ListedOffset]) -> dict[TopicPartition, int]:

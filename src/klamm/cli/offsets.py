@@ -46,7 +46,7 @@ Topics = Annotated[
     list[str] | None,
     typer.Option("--topic", "-t", metavar="TOPIC[:0,1]", help="Only this topic, or these partitions of it."),
 ]
-Execute = Annotated[bool, typer.Option("--execute", help="Do it; without this it is only shown.")]
+Execute = Annotated[bool, typer.Option("--execute", help="Apply the change; without this it is only shown.")]
 
 
 @app.command()
@@ -70,7 +70,7 @@ def show(
     elif rows:
         print_table(("topic", "partition", "offset", "epoch", "metadata"), rows)
     else:
-        typer.echo(f"{group} has committed nothing")
+        typer.echo(f"{group} has no committed offsets")
 
 
 def _committed(admin: Admin, group: str, topics: Sequence[str]) -> dict[TopicPartition, CommittedOffset]:
@@ -93,14 +93,14 @@ def reset(
     group: Group,
     topic: Topics = None,
     all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="Every topic that the group has committed.")
+        bool, typer.Option("--all-topics", help="All topics with a committed offset.")
     ] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the log start.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
-    to_current: Annotated[bool, typer.Option("--to-current", help="To what is committed now.")] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the log start offset.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end offset.")] = False,
+    to_current: Annotated[bool, typer.Option("--to-current", help="To the committed offset.")] = False,
     to_offset: Annotated[int | None, typer.Option("--to-offset", metavar="N")] = None,
     shift_by: Annotated[
-        int | None, typer.Option("--shift-by", metavar="N", help="Forward, or back if negative.")
+        int | None, typer.Option("--shift-by", metavar="N", help="By this many records, back if negative.")
     ] = None,
     to_datetime: Annotated[
         str | None,
@@ -110,17 +110,18 @@ def reset(
     ] = None,
     by_duration: Annotated[
         str | None,
-        typer.Option("--by-duration", metavar="DURATION", help="Back from now, as in PT2H30M or P1D."),
+        typer.Option("--by-duration", metavar="DURATION", help="To this long ago, as in PT2H30M or P1D."),
     ] = None,
     from_file: Annotated[
-        Path | None, typer.Option("--from-file", help="Lines topic,partition,offset as `export` writes.")
+        Path | None,
+        typer.Option("--from-file", help="A file of lines topic,partition,offset, as `export` prints."),
     ] = None,
     execute: Execute = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Move a group's offsets. Shows what would change; --execute does it. The group must have no members.
+    """Reset a group's offsets. Shows the change; --execute applies it. The group must have no members.
 
     \b
       klamm offsets reset billing --topic orders --to-earliest
@@ -139,7 +140,7 @@ def reset(
             from_file=from_file,
         )
         if from_file is None and bool(topic) == all_topics:
-            raise ValueError("say which: --topic TOPIC, or --all-topics")
+            raise ValueError("no topic given: use --topic TOPIC, or --all-topics")
     except ValueError as error:
         fail(error, MISUSED)
     with an_admin(bootstrap, timeout) as admin:
@@ -159,7 +160,7 @@ def _carry_out(admin: Admin, group: str, plans: list[Plan], *, execute: bool, as
         typer.echo(f"{group} has nothing to change")
     if not execute:
         if plans and not as_json:
-            typer.echo("Nothing was changed; add --execute to do it.", err=True)
+            typer.echo("Nothing was changed; add --execute to apply it.", err=True)
         return
     _refuse_if_in_use(admin, group)
     wanted = {item.partition: CommittedOffset(item.target) for item in plans}
@@ -196,7 +197,7 @@ def import_offsets(
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Commit what `export` printed, for this or another group. Shows it; --execute does it."""
+    """Commit what `export` printed, for this or another group. Shows it; --execute applies it."""
     try:
         wanted = read_csv(file)
     except ValueError as error:
@@ -220,7 +221,7 @@ def delete(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Forget offsets of topics that the group is not subscribed to."""
+    """Delete offsets of topics that the group is not subscribed to."""
     with an_admin(bootstrap, timeout) as admin:
         results = admin.delete_group_offsets(group, _chosen(admin, topics))
     for key, item in results.items():

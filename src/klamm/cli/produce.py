@@ -36,29 +36,32 @@ def produce(
     ],
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FILE]...", help="Send the lines of these files, not of standard input."),
+        typer.Argument(metavar="[FILE]...", help="Send the lines of these files instead of standard input."),
     ] = None,
     whole_files: Annotated[
-        bool, typer.Option("--whole", help="Each file is the value of one record, byte for byte.")
+        bool, typer.Option("--whole", help="Send each file as the value of one record, byte for byte.")
     ] = False,
     delimiter: Annotated[
-        str, typer.Option("--delimiter", "-D", metavar="TEXT", help="What ends a record.")
+        str, typer.Option("--delimiter", "-D", metavar="TEXT", help="The delimiter after each record.")
     ] = "\\n",
     key: Annotated[str | None, typer.Option("--key", metavar="TEXT", help="The key of each record.")] = None,
     key_separator: Annotated[
         str | None,
-        typer.Option("--key-separator", "-k", "-K", metavar="TEXT", help="What stands before it is the key."),
+        typer.Option(
+            "--key-separator", "-k", "-K", metavar="TEXT", help="The separator between key and value."
+        ),
     ] = None,
     null: Annotated[
         str | None,
-        typer.Option("--null", metavar="TEXT", help="A key or value that is exactly this is sent as null."),
+        typer.Option("--null", metavar="TEXT", help="Send a key or value that equals this text as null."),
     ] = None,
     header: Annotated[
         list[str] | None,
-        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of each record."),
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header for each record; repeatable."),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, help="Instead of choosing one by key.")
+        int | None,
+        typer.Option("--partition", "-p", min=0, help="The partition, instead of one chosen by key."),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Each line is a record in JSON, as `klamm consume --json` prints.")
@@ -69,7 +72,7 @@ def produce(
     ] = "none",
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", "-X", metavar="NAME=VALUE", help="Any other setting of the producer."),
+        typer.Option("--set", "-X", metavar="NAME=VALUE", help="A setting of the producer; repeatable."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
@@ -94,15 +97,15 @@ def produce(
         **pairs(setting or [], "--set"),
     }
     if whole_files and (as_json or key_separator or not files):
-        fail("--whole sends FILE... as they are: leave out --json and --key-separator", MISUSED)
+        fail("--whole cannot be combined with --json or --key-separator: remove them", MISUSED)
     if key is not None and (as_json or key_separator):
-        fail("--key gives every record one key: leave out --json and --key-separator", MISUSED)
+        fail("--key cannot be combined with --json or --key-separator: remove them", MISUSED)
     try:
         ending = unescaped(delimiter)
     except ValueError as error:
         fail(error, MISUSED)
     if not ending:
-        fail("--delimiter is empty: give the text that ends a record", MISUSED)
+        fail("--delimiter is empty: expected the text that ends a record", MISUSED)
     shape = _Shape(
         key=None if key is None else key.encode(),
         separator=None if key_separator is None else key_separator.encode(),
@@ -160,7 +163,7 @@ def _lines(files: Iterable[Path], ending: bytes) -> Iterator[bytes]:
 
 
 def _split(stream: BinaryIO, ending: bytes) -> Iterator[bytes]:
-    """What stands between delimiters; what follows the last one counts unless it is empty."""
+    """The parts between delimiters; the part after the last one is dropped when empty."""
     if ending == b"\n":
         yield from (line.removesuffix(b"\n") for line in stream)
         return
@@ -174,7 +177,7 @@ def _split(stream: BinaryIO, ending: bytes) -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """How a piece of input becomes a record."""
+    """Turns a part of the input into a record."""
 
     key: bytes | None
     separator: bytes | None

@@ -1,8 +1,7 @@
 """The arguments of `klamm up`, read without importing a command line library.
 
-Such a library takes longer to import than the broker to start. So a plain, correct `klamm up` is read
-here; for anything else (a help page, a mistake, another command) there is the full command line, which
-explains itself.
+Such a library takes longer to import than the broker to start. So a valid `klamm up` is parsed here; anything
+else (a help page, an error, another command) goes to the full command line.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class UpOptions:
-    """What `klamm up` was told."""
+    """The options of `klamm up`."""
 
     listen: str | None = None
     data: str | None = None
@@ -23,7 +22,7 @@ class UpOptions:
 
 
 def parse_up(arguments: Sequence[str], environ: Mapping[str, str]) -> UpOptions | None:
-    """The options after `klamm`, or None when there is anything to explain."""
+    """The options after `klamm`; None when the full command line must handle them."""
     if not arguments or arguments[0] != "up":
         return None
     options = UpOptions(config=environ.get("KLAMM_CONFIG") or None)

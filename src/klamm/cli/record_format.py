@@ -53,7 +53,7 @@ def unescaped(text: str) -> bytes:
 
 
 def _parts(text: str) -> Sequence[bytes | str]:
-    """Literal bytes, and the letters behind a percent sign."""
+    """Literal bytes, and the letters after percent signs."""
     parts: list[bytes | str] = []
     for code, escape, literal, alone in _TOKEN.findall(text):
         if code:
@@ -72,7 +72,7 @@ def _parts(text: str) -> Sequence[bytes | str]:
 
 
 def formatted(text: str, null: bytes) -> Render:
-    """Render by a format string, which has to bring its own line ends. Raises ValueError."""
+    """Render by a format string, which includes line ends. Raises ValueError."""
     steps: list[Part] = []
     for part in _parts(text):
         if isinstance(part, bytes):
@@ -80,12 +80,12 @@ def formatted(text: str, null: bytes) -> Render:
         elif part in _CODES:
             steps.append(_CODES[part])
         else:
-            raise ValueError(f"unknown format code %{part} in {text!r}: there are {FORMAT_HELP}")
+            raise ValueError(f"unknown format code %{part} in {text!r}: expected one of {FORMAT_HELP}")
     return lambda record: b"".join(step(record, null) for step in steps)
 
 
 def columns(*, timestamps: bool, headers: bool, keys: bool, null: bytes, delimiter: bytes) -> Render:
-    """The value, and before it, each with a tab, what else was asked for."""
+    """The value, after the other columns, each followed by a tab."""
     codes = [code for code, wanted in (("T", timestamps), ("h", headers), ("k", keys)) if wanted]
     steps = [_CODES[code] for code in (*codes, "s")]
     return lambda record: b"\t".join([step(record, null) for step in steps]) + delimiter

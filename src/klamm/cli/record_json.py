@@ -40,7 +40,7 @@ class NewRecord:
 
 
 def to_line(record: ConsumerRecord) -> str:
-    """One record as one line of JSON. Bytes that are no text stand under a name that says so."""
+    """One record as a line of JSON. Bytes that are not UTF-8 are in base64, under a name that says so."""
     fact: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,
@@ -64,13 +64,13 @@ def _field(name: str, content: bytes | None) -> dict[str, str | None]:
 
 
 def from_line(line: str | bytes) -> NewRecord:
-    """One record from one line of JSON. Raises ValueError that says what is wrong."""
+    """A record from a line of JSON. Raises ValueError."""
     try:
         fact = json.loads(line)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"not JSON: {error}") from None
+        raise ValueError(f"invalid JSON: {error}") from None
     if not isinstance(fact, dict):
-        raise ValueError('a record is an object, as {"key": "k", "value": "v"}')
+        raise ValueError('expected an object, as in {"key": "k", "value": "v"}')
     unknown = sorted(set(fact) - FIELDS)
     if unknown:
         raise ValueError(f"unknown field {unknown[0]!r}; there are {', '.join(sorted(FIELDS))}")

@@ -1,4 +1,4 @@
-"""Run one broker in this process, from its storage to its last flush."""
+"""Run one broker in this process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KILLED: Final = 1
 
 
 def serve(config: BrokerConfig, *, in_memory: bool) -> str | None:
-    """Serve until SIGTERM or SIGINT; None, or what kept the broker from starting."""
+    """Serve until SIGTERM or SIGINT; the error when the broker cannot start."""
     _raise_file_limit()
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=_LOG_FORMAT)
     try:
@@ -39,16 +39,16 @@ def serve(config: BrokerConfig, *, in_memory: bool) -> str | None:
 
 
 def _raise_file_limit() -> None:
-    """As many open files as this process may have: a log keeps several, and so does every client."""
+    """Raise the limit of open files to the maximum: logs and connections need many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _spare_the_collector() -> None:
-    """What start-up made stays for good: the garbage collector need not walk over it again and again.
+    """Exclude objects made at start-up from garbage collection, and collect rarely.
 
-    Requests make no cycles worth hurrying for, and members of groups live long.
+    Requests create no cycles, and group members live long.
     """
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
@@ -72,16 +72,16 @@ async def _serve(config: BrokerConfig, *, in_memory: bool) -> None:
 
 
 def _told_to_stop() -> asyncio.Event:
-    """Set by the first signal; a second one does not wait for the broker's good order."""
+    """Set by the first signal; a second one ends the process without a clean shutdown."""
     stop = asyncio.Event()
     log = logging.getLogger(__name__)
 
     def on_signal(number: int) -> None:
         name = signal.Signals(number).name
         if stop.is_set():
-            log.warning("%s again: leaving at once", name)
+            log.warning("second %s: exiting without a clean shutdown", name)
             os._exit(_KILLED)
-        log.info("%s: stopping", name)
+        log.info("received %s: shutting down", name)
         stop.set()
 
     loop = asyncio.get_running_loop()

@@ -20,7 +20,7 @@ DEFAULT_DATA: Final = "./klamm-data"
 
 
 def start(options: UpOptions) -> int:
-    """Serve until told to stop; the exit code. What went wrong is one line on standard error."""
+    """Serve until a signal; the exit code. An error is printed in one line on standard error."""
     try:
         settings = broker_settings(options, os.environ)
         config = BrokerConfig.from_settings(settings, hostname=socket.gethostname())
@@ -31,20 +31,20 @@ def start(options: UpOptions) -> int:
 
 
 def complain(message: object, exit_code: int) -> int:
-    """Say in one line what is wrong; the exit code that goes with it."""
+    """Print an error in one line on standard error; the exit code."""
     sys.stderr.write(f"klamm: {' '.join(str(message).split())}\n")
     return exit_code
 
 
 def broker_settings(options: UpOptions, environ: Mapping[str, str]) -> dict[str, str]:
-    """The broker's settings from all the places that may name them. Raises ConfigError."""
+    """The broker's settings from file, environment and flags. Raises ConfigError."""
     given = merge(
         load_file(options.config) if options.config is not None else {},
         from_environment(environ, BROKER_SETTINGS),
         from_flags(options.settings),
     )
     if options.memory and options.data is not None:
-        raise ConfigError("log.dirs", "--memory keeps nothing, --data says where: give one of them")
+        raise ConfigError("log.dirs", "--memory and --data cannot be combined: remove one of them")
     if options.listen is not None:
         given["listeners"] = _listener(options.listen)
     elif "listeners" not in given:
@@ -60,6 +60,6 @@ def _listener(address: str) -> str:
     host, colon, port = address.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit():
         raise ConfigError(
-            "listeners", f"--listen {address} is no address: write HOST:PORT, as {DEFAULT_LISTEN}"
+            "listeners", f"--listen {address} is not an address: expected HOST:PORT, as in {DEFAULT_LISTEN}"
         )
     return f"PLAINTEXT://{host}:{port}"

@@ -51,7 +51,7 @@ def _timestamp_ms(text: str, clock: Clock) -> int:
 
 
 def seek_all(consumer: Consumer, partitions: Sequence[TopicPartition], start: StartPoint) -> None:
-    """Move every partition to its start, which lies within what the partition holds."""
+    """Seek every partition to its start, limited to the offsets that it holds."""
     begins, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
     if start.timestamp_ms is not None:
         found = consumer.offsets_for_times(dict.fromkeys(partitions, start.timestamp_ms))

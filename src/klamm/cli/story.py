@@ -1,4 +1,4 @@
-"""A group's events as a story: what happened, why, and how long it took, in plain words."""
+"""A group's events as sentences: what happened, why, and how long it took."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_NAMED: Final = 8  # partitions or members named one by one
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """One line of the story, with its time and where it came from."""
+    """One sentence, with its time and its offset."""
 
     timestamp_ms: int
     text: str
@@ -30,7 +30,7 @@ def chapters(events: Iterable[Event]) -> list[Chapter]:
 
 
 def told_once(story: Sequence[Chapter]) -> list[Chapter]:
-    """One chapter per departure: what is said again by the event right behind it is left out.
+    """Drop events whose content the next event repeats.
 
     When a member leaves, the broker records its removal, the beginning of a rebalance and, for the last
     member, the empty group: three events with one time, one member and one cause.
@@ -56,19 +56,19 @@ _SAME_DEPARTURE: Final = ("timestamp_ms", "member_id", "cause")
 
 
 def sentence(event: Event) -> str:
-    """What one event says."""
+    """One event as a sentence."""
     kind = event.get("type")
     teller = _TELLERS.get(str(kind))
     return teller(event) if teller else f"{kind}: {event.get('cause', '')}"
 
 
 def headline(event: Event) -> str:
-    """What one event says, in a few words; for places that show many at once."""
+    """One event in a few words, for lists of many."""
     who = str(event.get("client_id") or event.get("member_id") or "somebody")
     cause = event.get("cause")
     match event.get("type"):
         case "rebalance_started":
-            return f"{who}: {cause}; everybody joins again"
+            return f"{who}: {cause}; all members rejoin"
         case "rebalance_completed":
             took_ms = _number(event, "join_phase_ms") + _number(event, "sync_phase_ms")
             moved = event.get("moved_count")
@@ -76,7 +76,7 @@ def headline(event: Event) -> str:
             members = _count(_number(event, "member_count"), "member")
             return f"generation {event.get('generation_after')}: {members}, {_duration(took_ms)}{changed}"
         case "member_removed":
-            return f"{who} is out: {cause}"
+            return f"{who} removed: {cause}"
         case "group_emptied":
             return f"the group is empty: {cause}"
         case _:
@@ -97,26 +97,28 @@ def _completed(event: Event) -> str:
         f"The rebalance to generation {event.get('generation_after')} is complete: "
         f"{_count(_number(event, 'member_count'), 'member')}, assignor {event.get('protocol_name')}, "
         f"leader {event.get('leader_id')}.",
-        f"It took {_duration(join_ms + sync_ms)}: {_duration(join_ms)} until everybody had joined, "
-        f"{_duration(sync_ms)} until everybody had an assignment.",
+        f"It took {_duration(join_ms + sync_ms)}: {_duration(join_ms)} until all members had joined, "
+        f"{_duration(sync_ms)} until all members had an assignment.",
     ]
     dropped = list(event.get("dropped") or ())
     if dropped:
-        parts.append(f"Not back in time, and removed: {_listed(dropped, event.get('dropped_count'))}.")
+        parts.append(
+            f"Removed because they did not rejoin in time: {_listed(dropped, event.get('dropped_count'))}."
+        )
     moved = event.get("moved")
     if moved is None:
-        parts.append("Its assignments cannot be read here.")
+        parts.append("Its assignments could not be decoded.")
     elif moved:
         parts.append(f"Partitions with a new owner: {_listed(moved, event.get('moved_count'))}.")
     else:
-        parts.append("No partition changed its owner.")
+        parts.append("No partition has a new owner.")
     return " ".join(parts)
 
 
 def _emptied(event: Event) -> str:
     return (
-        f"The last member is gone because {_why(event)}. "
-        f"The group is empty in generation {event.get('generation_after')}; its offsets stay."
+        f"The last member left because {_why(event)}. "
+        f"The group is empty in generation {event.get('generation_after')}; its offsets are kept."
     )
 
 
@@ -127,7 +129,7 @@ def _removed(event: Event) -> str:
 def _fenced(event: Event) -> str:
     return (
         f"Static member {event.get('group_instance_id')} came back as {event.get('new_member_id')}; "
-        f"whoever still uses {event.get('member_id')} is refused."
+        f"{event.get('member_id')} is fenced."
     )
 
 
@@ -166,7 +168,7 @@ def _who(event: Event) -> str:
 
 
 def _why(event: Event) -> str:
-    cause = str(event.get("cause") or "of something unknown")
+    cause = str(event.get("cause") or "of an unknown cause")
     reason = event.get("reason")
     told = f'{cause}, saying "{reason}"' if reason else cause
     return (
@@ -194,21 +196,21 @@ def _number(event: Event, name: str) -> int:
 
 
 def summary(events: Sequence[Event]) -> str:
-    """How many rebalances there were, and what began them most often."""
+    """The number of rebalances, the time spent, and their causes by frequency."""
     causes = Counter(str(event.get("cause")) for event in events if event.get("type") == "rebalance_started")
     total = sum(causes.values())
     if not total:
-        return "No rebalance is on record."
+        return "No rebalances recorded."
     busy_ms = sum(
         _number(event, "join_phase_ms") + _number(event, "sync_phase_ms")
         for event in events
         if event.get("type") == "rebalance_completed"
     )
     listed = "; ".join(f"{cause} ({count})" for cause, count in causes.most_common())
-    return f"{_count(total, 'rebalance')}, {_duration(busy_ms)} spent rebalancing. Begun because: {listed}."
+    return f"{_count(total, 'rebalance')}, {_duration(busy_ms)} spent rebalancing. Causes: {listed}."
 
 
 def clock_time(timestamp_ms: int) -> str:
-    """When, in UTC, to the millisecond."""
+    """A time in UTC, to the millisecond."""
     moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
     return f"{moment:%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03d}"

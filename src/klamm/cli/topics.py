@@ -57,9 +57,9 @@ def create(
     ] = -1,
     config: Config = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="A topic that is there already is no error.")
+        bool, typer.Option("--if-not-exists", help="Do not fail if the topic exists.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check whether it could be done.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only validate; create nothing.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
@@ -100,7 +100,7 @@ def _exists_already(error: KlammError) -> bool:
 
 @app.command(name="list")
 def list_topics(
-    internal: Annotated[bool, typer.Option("--internal", help="Internal topics too.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Include internal topics.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
@@ -130,7 +130,7 @@ def describe(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TOPIC]...", help="Names of topics; all when left out.", autocompletion=complete_topics
+            metavar="[TOPIC]...", help="Names of topics; default: all.", autocompletion=complete_topics
         ),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -208,12 +208,12 @@ def _print(facts: dict[str, Any]) -> None:
 def delete(
     names: Names,
     if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="A topic that does not exist is no error.")
+        bool, typer.Option("--if-exists", help="Do not fail if the topic does not exist.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Delete topics and everything in them."""
+    """Delete topics and their records."""
     with an_admin(bootstrap, timeout) as admin:
         results = admin.delete_topics(names)
     for name, item in results.items():
@@ -266,7 +266,7 @@ def offsets(
 def trim(
     names: Names,
     before: Annotated[
-        str, typer.Option("--before", help="An offset, end, or @TIME: what lies before it is deleted.")
+        str, typer.Option("--before", help="An offset, end, or @TIME: records before it are deleted.")
     ],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
@@ -298,7 +298,7 @@ def trim(
 
 
 def _point(text: str) -> int:
-    """What ListOffsets is asked for: a time, or one of its words."""
+    """The timestamp for ListOffsets: a time, or one of its special values."""
     try:
         point = parse_start(text, SystemClock())
     except ValueError as error:
@@ -323,17 +323,17 @@ def _chosen(admin: Admin, names: list[str]) -> list[TopicPartition]:
 def alter(
     names: Names,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", help="Grow to this number of partitions.")
+        int | None, typer.Option("--partitions", "-p", help="The new number of partitions.")
     ] = None,
     config: Config = None,
     delete_config: Annotated[
         list[str] | None,
-        typer.Option("--delete-config", metavar="NAME", help="Back to the broker's default."),
+        typer.Option("--delete-config", metavar="NAME", help="A setting to reset to the broker's default."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Change settings, or grow the number of partitions.
+    """Change settings, or increase the number of partitions.
 
     \b
       klamm topics alter orders --config retention.ms=3600000

@@ -1,4 +1,4 @@
-"""`klamm up`: start a broker and serve until told to stop."""
+"""`klamm up`: start a broker and serve until a signal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command(
-    epilog="Settings have Kafka's own names. The later wins: --config FILE, then the environment "
+    epilog="Settings have Kafka's names. The later takes precedence: --config FILE, then the environment "
     "(KLAMM_SET_LOG_RETENTION_MS=60000 sets log.retention.ms), then --set."
 )
 def up(
@@ -21,30 +21,32 @@ def up(
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help=f"Where to listen; port 0 takes a free one.  [default: {DEFAULT_LISTEN}]",
+            help=f"The address to listen on; port 0 chooses a free port.  [default: {DEFAULT_LISTEN}]",
         ),
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help=f"The folder that keeps everything.  [default: {DEFAULT_DATA}]"),
+        typer.Option(metavar="DIR", help=f"The folder for all data.  [default: {DEFAULT_DATA}]"),
     ] = None,
     memory: Annotated[
-        bool, typer.Option("--memory", help="Keep everything in memory; it ends with the process.")
+        bool, typer.Option("--memory", help="Keep all data in memory; it is lost when the process ends.")
     ] = False,
     config: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", envvar="KLAMM_CONFIG", help="Settings in Java properties, or TOML if it ends so."
+            metavar="FILE",
+            envvar="KLAMM_CONFIG",
+            help="A file of settings: TOML if its name ends in .toml, else Java properties.",
         ),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="One setting; may be given again and again."),
+        typer.Option("--set", metavar="NAME=VALUE", help="A setting; repeatable."),
     ] = None,
 ) -> None:
     """Start a broker and serve until Ctrl-C or SIGTERM.
 
-    As soon as it serves, one line on standard output says where; everything else goes to standard error.
+    When it is ready, one line on standard output says where it listens; logs go to standard error.
 
     \b
       klamm up --listen 0.0.0.0:9092 --set advertised.listeners=PLAINTEXT://myhost:9092

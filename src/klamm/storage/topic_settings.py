@@ -174,7 +174,7 @@ BROKER_NAMES: Final[Mapping[str, tuple[BrokerName, ...]]] = {
 }
 
 _FOR_EVER_OR_SOME: Final = Check(
-    lambda value: isinstance(value, int) and value != 0, "not 0: -1 for ever, or 1 and more"
+    lambda value: isinstance(value, int) and value != 0, "at least 1, or -1 for unlimited"
 )
 
 

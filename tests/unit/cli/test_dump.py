@@ -150,7 +150,7 @@ def test_an_index_that_does_not_rise_is_refused(tmp_path: Path) -> None:
     index.write_bytes(bytes.fromhex("00000008000013880000000700002904"))
     result = dump(index)
     assert result.exit_code == 1
-    assert "do not rise" in result.stderr
+    assert "not in ascending order" in result.stderr
 
 
 def test_small_files_are_shown_too(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_small_files_are_shown_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("notes.txt", b"", "is no file of a log"),
+        ("notes.txt", b"", "is not a log file"),
         ("x.index", b"", "twenty digits"),
         ("leader-epoch-checkpoint", b"nonsense", "checkpoint"),
         (f"{STEM}.snapshot", b"123", f"{STEM}.snapshot"),

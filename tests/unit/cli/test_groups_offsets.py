@@ -176,8 +176,8 @@ def test_groups_that_are_not_there_are_named_and_the_others_shown(scene: Scene) 
     assert scene.group in done.stdout
     assert "nobody" in done.stderr
     assert "nobody" in scene.refuses("groups", "members", "nobody", exit_code=1)
-    assert "say which" in scene.refuses("groups", "describe", exit_code=2)
-    assert "no groups in this state" in scene.says("groups", "list", "--state", "Dead")
+    assert "no group given" in scene.refuses("groups", "describe", exit_code=2)
+    assert "No groups in this state" in scene.says("groups", "list", "--state", "Dead")
 
 
 def test_a_group_is_deleted_when_nobody_is_in_it(scene: Scene) -> None:
@@ -190,7 +190,7 @@ def test_a_group_is_deleted_when_nobody_is_in_it(scene: Scene) -> None:
 
 
 def test_members_are_removed_by_instance_by_id_or_all(scene: Scene) -> None:
-    assert "say whom" in scene.refuses("groups", "remove-member", scene.group, exit_code=2)
+    assert "no member given" in scene.refuses("groups", "remove-member", scene.group, exit_code=2)
     with scene.member(group_instance_id="worker-1"):
         removed = scene.says(
             "groups", "remove-member", scene.group, "--instance", "worker-1", "--reason", "moves"
@@ -210,7 +210,7 @@ def test_the_story_of_a_group_names_its_members_whole(scene: Scene) -> None:
     assert member["member"] in told, "an id that is broken into two lines cannot be copied"
     assert "a member joined" in told
     assert [event["type"] for event in events] == ["rebalance_started", "rebalance_completed"]
-    assert "Nothing is on record about group nobody." in scene.says("groups", "explain", "nobody")
+    assert "No events recorded for group nobody." in scene.says("groups", "explain", "nobody")
 
 
 def test_a_story_that_does_not_come_is_not_waited_for_without_end(
@@ -267,7 +267,7 @@ def test_what_was_never_committed_stays_at_the_end_and_cannot_be_shifted(scene: 
     plan = scene.json("offsets", "reset", scene.group, *of_topic, "--to-current")
     assert [(row["from"], row["to"]) for row in plan] == [(4, 4), (None, 10)]
     refused = scene.refuses("offsets", "reset", scene.group, *of_topic, "--shift-by", "1", exit_code=1)
-    assert f"nothing for {scene.topic}-1" in refused
+    assert f"no committed offset for {scene.topic}-1" in refused
 
 
 def test_offsets_go_out_and_come_in_for_another_group(scene: Scene, tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_offsets_go_out_and_come_in_for_another_group(scene: Scene, tmp_path: Pa
     file.write_text(exported)
     copy = f"{scene.group}-copy"
     scene.says("offsets", "import", copy, str(file))
-    assert "has committed nothing" in scene.says("offsets", "show", copy)
+    assert "has no committed offsets" in scene.says("offsets", "show", copy)
     scene.says("offsets", "reset", copy, "--from-file", str(file), "--execute")
     assert scene.says("offsets", "export", copy) == exported
 
@@ -311,11 +311,11 @@ def test_offsets_of_a_group_at_work_are_left_alone(scene: Scene) -> None:
         (["reset", "g", "--topic", "t", "--to-latest", "--to-earliest"], "exactly one of --to-earliest"),
         (["reset", "g", "--to-latest"], "--topic TOPIC, or --all-topics"),
         (["reset", "g", "--topic", "t", "--all-topics", "--to-latest"], "--topic TOPIC, or --all-topics"),
-        (["reset", "g", "--topic", "t", "--to-datetime", "tomorrow"], "tomorrow: write a time"),
-        (["reset", "g", "--topic", "t", "--by-duration", "2h"], "2h: write a duration"),
-        (["show", "g", "--topic", "t:x"], "t:x: write TOPIC or TOPIC:0,1"),
-        (["export", "g", "--topic", ":1"], ":1: write TOPIC or TOPIC:0,1"),
-        (["delete", "g", "t:1,"], "t:1,: write TOPIC or TOPIC:0,1"),
+        (["reset", "g", "--topic", "t", "--to-datetime", "tomorrow"], "tomorrow: expected a time"),
+        (["reset", "g", "--topic", "t", "--by-duration", "2h"], "2h: expected a duration"),
+        (["show", "g", "--topic", "t:x"], "t:x: expected TOPIC or TOPIC:0,1"),
+        (["export", "g", "--topic", ":1"], ":1: expected TOPIC or TOPIC:0,1"),
+        (["delete", "g", "t:1,"], "t:1,: expected TOPIC or TOPIC:0,1"),
         (["import", "g", "no-such-file.csv"], "cannot read no-such-file.csv"),
     ],
 )
@@ -328,7 +328,7 @@ def test_a_file_with_a_bad_line_changes_nothing(scene: Scene, tmp_path: Path) ->
     file = tmp_path / "offsets.csv"
     file.write_text(f"{scene.topic},0,1\n{scene.topic},one,2\n")
     refused = scene.refuses("offsets", "import", scene.group, str(file), "--execute", exit_code=2)
-    assert "line 2: write topic,partition,offset" in refused
+    assert "line 2: expected topic,partition,offset" in refused
     assert scene.offsets() == {0: 4, 1: 7}
 
 

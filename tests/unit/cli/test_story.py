@@ -61,7 +61,7 @@ def test_the_beginning_tells_who_and_why() -> None:
 def test_the_end_tells_how_long_each_phase_took_and_what_moved() -> None:
     told = sentence(COMPLETED.as_json())
     assert "to generation 5 is complete: 2 members, assignor range, leader app-1" in told
-    assert "It took 3210 ms: 3000 ms until everybody had joined, 210 ms" in told
+    assert "It took 3210 ms: 3000 ms until all members had joined, 210 ms" in told
     assert "Partitions with a new owner: orders-1." in told
 
 
@@ -91,7 +91,7 @@ def test_every_other_event_has_its_sentence() -> None:
         CommitsMixed(**base, cause=Cause.COMMITS_MIXED, member_id="m", generation=4),
     ]
     told = [sentence(event.as_json()) for event in events]
-    assert "the last member is gone because a member left" in told[0].lower()
+    assert "the last member left because a member left" in told[0].lower()
     assert told[1] == "m was removed: a member did not rejoin in time."
     assert "came back as new" in told[2]
     assert told[3] == "1 committed offset removed because the topic was deleted."
@@ -102,7 +102,7 @@ def test_every_other_event_has_its_sentence() -> None:
 
 def test_a_headline_is_short() -> None:
     assert headline(STARTED.as_json()) == (
-        "app: a member was silent for its session timeout; everybody joins again"
+        "app: a member was silent for its session timeout; all members rejoin"
     )
     assert headline(COMPLETED.as_json()) == "generation 5: 2 members, 3210 ms, 1 partition moved"
 
@@ -116,7 +116,7 @@ def test_the_summary_counts_causes_and_time() -> None:
     told = summary([STARTED.as_json(), COMPLETED.as_json()])
     assert told.startswith("1 rebalance, 3210 ms spent rebalancing.")
     assert "silent for its session timeout (1)" in told
-    assert summary([]) == "No rebalance is on record."
+    assert summary([]) == "No rebalances recorded."
 
 
 def test_times_are_told_to_the_millisecond() -> None:

@@ -73,7 +73,7 @@ def test_flags_win_over_the_environment_which_wins_over_the_file(tmp_path: Path)
 
 
 def test_a_folder_and_memory_exclude_each_other() -> None:
-    with pytest.raises(ConfigError, match="give one of them"):
+    with pytest.raises(ConfigError, match="cannot be combined"):
         broker_settings(UpOptions(memory=True, data="d"), {})
 
 
@@ -81,10 +81,10 @@ def test_a_folder_and_memory_exclude_each_other() -> None:
     ("options", "said"),
     [
         (UpOptions(settings=["log.retentoin.ms=5"]), "did you mean log.retention.ms?"),
-        (UpOptions(settings=["log.retention.ms=often"]), "write a whole number"),
-        (UpOptions(settings=["log.retention.ms"]), "write name=value"),
+        (UpOptions(settings=["log.retention.ms=often"]), "expected a whole number"),
+        (UpOptions(settings=["log.retention.ms"]), "expected name=value"),
         (UpOptions(config="/no/such/file.properties"), "cannot read /no/such/file.properties"),
-        (UpOptions(listen="nowhere"), "write HOST:PORT"),
+        (UpOptions(listen="nowhere"), "expected HOST:PORT"),
         (UpOptions(listen="127.0.0.1:99999"), "write NAME://host:port"),
         (UpOptions(listen="0.0.0.0:9092"), "advertised.listeners"),
     ],

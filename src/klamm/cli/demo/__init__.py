@@ -1,1 +1,1 @@
-"""`klamm demo`: a broker, a group that rebalances before your eyes, a Spark job; ends by itself."""
+"""`klamm demo`: a broker, a consumer group that rebalances, a Spark job; ends by itself."""

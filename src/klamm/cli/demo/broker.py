@@ -1,6 +1,6 @@
-"""The demo's broker: `klamm up`, but it ends with the demo, however that ends.
+"""The demo's broker: `klamm up`, which ends with the demo in any case.
 
-Standard input is a pipe that the demo holds open; a demo that was killed holds it no more.
+Standard input is a pipe from the demo; it closes even when the demo is killed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`klamm demo`: everything at work, in about a minute and a half."""
+"""`klamm demo`: a tour in about a minute and a half."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 @app.command()
 def demo(
-    spark: Annotated[bool, typer.Option("--spark/--no-spark", help="With the Spark job at the end.")] = True,
-    plain: Annotated[bool, typer.Option("--plain", help="Lines instead of a live picture.")] = False,
+    spark: Annotated[bool, typer.Option("--spark/--no-spark", help="Run the Spark job at the end.")] = True,
+    plain: Annotated[bool, typer.Option("--plain", help="Print lines instead of a live view.")] = False,
     pace: Annotated[
-        float, typer.Option("--pace", metavar="SECONDS", min=0, help="How long to look at each step.")
+        float, typer.Option("--pace", metavar="SECONDS", min=0, help="How long to show each step.")
     ] = PACE_S,
 ) -> None:
-    """Show klamm at work: a broker, a consumer group that rebalances, a Spark job. Ends by itself.
+    """Run a broker, a consumer group that rebalances, and a Spark job. Ends by itself.
 
     Six processes: a broker, members of a group that join, leave and are killed, and Spark. Nothing is left
-    behind, not even after Ctrl-C. Spark comes with `pip install 'klamm[spark]'`.
+    running, not even after Ctrl-C. Spark comes with `pip install 'klamm[spark]'`.
     """
-    # Whoever tells it to end wants its children to end, too. A shell starts background jobs deaf to SIGINT.
+    # A signal must end the child processes too. A shell starts background jobs with SIGINT ignored.
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.default_int_handler)
@@ -54,7 +54,7 @@ def demo(
 
 
 def is_spark_here() -> bool:
-    """Whether Spark can start, found out before the demo and not in its middle; says what is missing."""
+    """Whether Spark can start, checked before the demo begins; prints what is missing."""
     from klamm.spark.setup.java import SparkSetupError  # noqa: PLC0415 - half of it is needed only here
     from klamm.spark.setup.sessions import prepare  # noqa: PLC0415
 
@@ -84,7 +84,7 @@ def _summary(group: GroupResult, pipeline: PipelineResult | None) -> None:
     typer.echo()
     typer.echo(
         f"{group.sent} orders were sent. The group read every one of them through {group.rebalances} "
-        f"rebalances; {group.repeated} were read twice, by whoever took over from the member that was killed."
+        f"rebalances; {group.repeated} were read twice, by the members that took over from the killed one."
     )
     if pipeline is None:
         return

@@ -1,4 +1,4 @@
-"""One member of the demo's group, a process of its own so that it can be killed for real.
+"""One member of the demo's group, in its own process, so that it can be killed.
 
 Prints a line of JSON for each poll that brought orders: how many, and which. Leaves when its input ends.
 """

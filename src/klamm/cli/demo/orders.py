@@ -1,4 +1,4 @@
-"""The orders of the demo: made up as they go, and counted, so that the end can be checked."""
+"""The orders of the demo: generated and counted, so that the result can be checked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PRODUCTS: Final = ("apples", "bread", "cheese", "dates", "eggs", "figs")
 
 
 class OrderSource:
-    """Sends orders on a thread of its own until it is stopped; knows what it sent."""
+    """Sends orders on its own thread until stopped; counts them."""
 
     def __init__(self, bootstrap: str, *, per_second: int, clock: Clock, random: Random) -> None:
         self._producer = Producer(bootstrap_servers=bootstrap, linger_ms=20)
@@ -49,7 +49,7 @@ class OrderSource:
         self.revenue_cents += price_cents
 
     def stop(self) -> None:
-        """Send no more; everything sent is delivered when this returns."""
+        """Stop sending; all orders are delivered when this returns."""
         self._stopped.set()
         self._thread.join()
         self._producer.flush(30)

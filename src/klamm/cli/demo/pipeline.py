@@ -1,4 +1,4 @@
-"""The demo's Spark job, and what its topic and its group show of it."""
+"""The demo's Spark job, and its results from its topic and its group."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TICK_S: Final = 5.0
 
 
 class Revenue(NamedTuple):
-    """What one product brought in one minute."""
+    """The revenue of one product in one minute."""
 
     minute: str
     product: str
@@ -36,7 +36,7 @@ class Revenue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PipelineResult:
-    """What Spark counted, and how far its group is behind."""
+    """What Spark counted, and the lag of its group."""
 
     rows: list[Revenue]
     lag: int
@@ -51,7 +51,7 @@ class PipelineResult:
 
 
 def run(bootstrap: str, folder: Path, screen: Screen) -> PipelineResult:
-    """Run the streaming job over everything there is; read what it wrote."""
+    """Run the streaming job over all orders; read what it wrote."""
     with Admin(bootstrap_servers=bootstrap) as admin:
         admin.create_topics([NewTopic(REVENUE, 2)]).unwrap()
         job = DemoSpark(folder, bootstrap, TOPIC, REVENUE, SPARK_GROUP, str(folder / "checkpoint"))
@@ -65,7 +65,7 @@ def run(bootstrap: str, folder: Path, screen: Screen) -> PipelineResult:
 
 @contextmanager
 def _ticking(screen: Screen, job: DemoSpark) -> Iterator[None]:
-    """Say every few seconds that something goes on."""
+    """Print progress every few seconds."""
     is_done = threading.Event()
     started = time.monotonic()
 
@@ -83,7 +83,7 @@ def _ticking(screen: Screen, job: DemoSpark) -> Iterator[None]:
 
 
 def _written(bootstrap: str, ends: dict[TopicPartition, int]) -> list[Revenue]:
-    """The last word on each product and minute, as any consumer would read it."""
+    """The last value for each product and minute, as any consumer reads it."""
     rows: dict[tuple[str, str], Revenue] = {}
     with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign(list(ends))

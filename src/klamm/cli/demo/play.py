@@ -1,4 +1,4 @@
-"""The demo's script: who comes, who goes, who is killed, and what must be true at the end."""
+"""The demo's script: which members join, leave and are killed, and what must hold at the end."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ GROUP: Final = "billing"
 PARTITIONS: Final = 6
 PER_SECOND: Final = 200
 SESSION_TIMEOUT_MS: Final = 6_000
-PACE_S: Final = 7.0  # to look at each step
+PACE_S: Final = 7.0  # to show each step
 LOOK_EVERY_S: Final = 0.4
 PATIENCE_S: Final = 45.0
 
 
 class DemoFailedError(Exception):
-    """Something that the demo promises did not come true."""
+    """An expectation of the demo failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupResult:
-    """What became of the orders."""
+    """How the orders were read."""
 
     bootstrap: str
     sent: int
@@ -89,14 +89,14 @@ class Play:
         )
         self._until(self._has("anna", "bert", "carl"), "three members in a stable group")
         self._watch(self._pace_s)
-        self._step("dora joins: some partitions move to her, the others are read on", self._join("dora"))
+        self._step("dora joins: some partitions move to her, the others keep being read", self._join("dora"))
         self._until(self._has("anna", "bert", "carl", "dora"), "dora in the group")
         self._watch(self._pace_s)
-        self._step("carl leaves in good order", self._members["carl"].leave)
+        self._step("carl leaves the group", self._members["carl"].leave)
         self._until(self._has("anna", "bert", "dora"), "the group without carl")
         self._watch(self._pace_s)
         self._step(
-            f"kill -9 for bert: the group waits {SESSION_TIMEOUT_MS // 1000} s for a heartbeat, then goes on",
+            f"kill -9 for bert: without heartbeats for {SESSION_TIMEOUT_MS // 1000} s he is removed",
             self._members["bert"].kill,
         )
         self._until(self._has("anna", "dora"), "the group without bert")

@@ -1,6 +1,6 @@
-"""The demo's child processes: a broker and members, all of them gone when the demo is.
+"""The demo's child processes: a broker and members, which all end with the demo.
 
-They are told to end; should the demo be killed first, their standard input ends, and they with it.
+The demo stops them; if it is killed first, their standard input closes, and they end.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class DemoBroker:
         )
         try:
             self.bootstrap = self._address(folder / "broker.log")
-        except BaseException:  # also a Ctrl-C, or it would be left running
+        except BaseException:  # on Ctrl-C too, or it would be left running
             self.stop()
             raise
 
@@ -59,7 +59,7 @@ class DemoBroker:
 
 
 class DemoMember:
-    """One member; what it reads is told to `on_orders`."""
+    """One member; `on_orders` is called with what it reads."""
 
     def __init__(
         self,
@@ -86,11 +86,11 @@ class DemoMember:
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            if line.endswith("\n"):  # a killed process may end in the middle of one
+            if line.endswith("\n"):  # a killed process may end in the middle of a line
                 self._on_orders(self.name, json.loads(line))
 
     def leave(self) -> None:
-        """End in good order: the member commits and says goodbye."""
+        """Stop the member: it commits and leaves the group."""
         if self.process.stdin is not None and not self.process.stdin.closed:
             self.process.stdin.close()
         try:
@@ -100,7 +100,7 @@ class DemoMember:
         self._finish()
 
     def kill(self) -> None:
-        """kill -9: not a word to anybody."""
+        """kill -9: the member does not leave the group."""
         self.process.kill()
         self._finish()
 
@@ -113,7 +113,7 @@ class DemoMember:
 
 
 class DemoSpark:
-    """The Spark job; what it is at is in `at`."""
+    """The Spark job; `at` is its current step."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.at = "Java starts"
@@ -137,13 +137,13 @@ class DemoSpark:
             self.at = line.strip()
 
     def wait(self) -> None:
-        """Until it is done; raises RuntimeError with what it said last when it failed."""
+        """Wait until it is done; raises RuntimeError with its last output when it failed."""
         if self.process.wait():
             said = self._log.read_text(errors="replace").strip().splitlines()
-            raise RuntimeError(f"Spark failed: {said[-1] if said else 'without a word'}")
+            raise RuntimeError(f"Spark failed: {said[-1] if said else 'no output'}")
 
     def stop(self) -> None:
-        """End it and its Java, if they have not ended."""
+        """Stop it and its Java process, if they are still running."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -154,7 +154,7 @@ class DemoSpark:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, less what a broker would take for settings; children find the same klamm."""
+    """This process's environment without broker settings; children import the same klamm."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("KLAMM_SET_")}
     source = str(Path(__file__).parents[3])
     kept["PYTHONPATH"] = os.pathsep.join(filter(None, (source, kept.get("PYTHONPATH"))))

@@ -1,4 +1,4 @@
-"""The demo's face: a live picture on a terminal, plain lines elsewhere."""
+"""The demo's output: a live view on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ COLOURS: Final = ("cyan", "green", "magenta", "yellow", "blue", "red")
 
 
 class Screen(AbstractContextManager["Screen"], Protocol):
-    """Where the demo tells what it does."""
+    """The output of the demo."""
 
     def say(self, text: str) -> None:
         """A step of the demo."""
         ...
 
     def still(self, text: str) -> None:
-        """The last step goes on, and this is how far it is."""
+        """Progress of the last step."""
         ...
 
     def show(self, view: View, counts: dict[str, int]) -> None:
@@ -35,7 +35,7 @@ class Screen(AbstractContextManager["Screen"], Protocol):
 
 
 class PlainScreen:
-    """Lines, for logs and pipes: steps, and each new chapter of the story."""
+    """Lines, for logs and pipes: steps, and each new event of the group."""
 
     def __init__(self) -> None:
         self._told = 0
@@ -47,7 +47,7 @@ class PlainScreen:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing to put away."""
+        """Nothing to close."""
 
     def say(self, text: str) -> None:
         sys.stdout.write(f"{text}\n")
@@ -68,7 +68,7 @@ class PlainScreen:
 
 
 class LiveScreen:
-    """One picture that is drawn again and again."""
+    """A live view."""
 
     def __init__(self) -> None:
         from rich.console import Console  # noqa: PLC0415 - a tenth of a second that only a terminal pays
@@ -105,7 +105,7 @@ class LiveScreen:
         self._live.update(self.picture())
 
     def picture(self) -> RenderableType:
-        """What is on the screen: steps, the group, its story."""
+        """The view: steps, the group, its events."""
         from rich.console import Group  # noqa: PLC0415
         from rich.panel import Panel  # noqa: PLC0415
         from rich.text import Text  # noqa: PLC0415
@@ -145,5 +145,5 @@ class LiveScreen:
 
 
 def screen(*, is_terminal: bool) -> Screen:
-    """A live picture on a terminal, plain lines elsewhere."""
+    """A live view on a terminal, plain lines elsewhere."""
     return LiveScreen() if is_terminal else PlainScreen()

@@ -1,4 +1,4 @@
-"""What the demo shows of its group: state, owners, lag, and the story so far."""
+"""What the demo shows of its group: state, owners, lag, and events so far."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from klamm.protocol.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One look at the group."""
+    """A snapshot of the group."""
 
     state: str = "-"
     assignor: str = "-"
@@ -31,7 +31,7 @@ class View:
 
 
 class Watcher:
-    """Looks at one group through the admin and the topic of events, as any program could."""
+    """Observes one group through the admin client and the topic of events, as any program can."""
 
     def __init__(self, bootstrap: str, group: str) -> None:
         self._group = group
@@ -49,7 +49,7 @@ class Watcher:
                 return View(story=tuple(self._story))
             lags = lag_of(self._admin, found)
         except KlammError:
-            return View(story=tuple(self._story))  # in the middle of something; the next look sees more
+            return View(story=tuple(self._story))  # in the middle of a change; the next snapshot shows it
         return View(
             state=found.state,
             assignor=found.protocol or "-",
