@@ -92,7 +92,7 @@ def _unverified(services: Services, request: ProduceRequest, items: Iterable[Ite
     unverified = []
     for item in items:
         header, partition = item.header, item.partition
-        if item.response.error_code or header is None or not header.attributes & TRANSACTIONAL_BIT:
+        if item.response.error_code or header is None or not _is_of_transaction(header):
             continue
         if not is_checked or partition is None or partition.error_code is not NO_ERROR:
             continue
@@ -102,6 +102,11 @@ def _unverified(services: Services, request: ProduceRequest, items: Iterable[Ite
         ):
             unverified.append(item)
     return unverified
+
+
+def _is_of_transaction(header: BatchHeader) -> bool:
+    """As Kafka sees it: without a producer, the transactional bit has no meaning."""
+    return header.producer_id >= 0 and bool(header.attributes & TRANSACTIONAL_BIT)
 
 
 async def _verify_and_append(
@@ -157,10 +162,14 @@ def _refuse_unverified(
     )
     if error_code in UNCONFIRMED:
         log.verification_failed(header)
-    if error_code is ErrorCode.not_enough_replicas:
-        message = f"The transaction could not be verified: {cause.name}. Try again."
-    else:
-        message = f"The transaction coordinator refused the partition: {cause.name}."
+    message = None
+    if error_code is ErrorCode.invalid_txn_state:
+        message = "Partition was not added to the transaction"
+    elif error_code is ErrorCode.not_enough_replicas:
+        message = (
+            "Unable to verify the partition has been added to the transaction. "
+            f"Underlying error: {cause.name.upper()}"
+        )
     item.refuse(error_code, message)
 
 
@@ -326,8 +335,12 @@ def _check_request(request: ProduceRequest, items: Iterable[Item]) -> None:
         if first is not None and request.transactional_id is None:
             _refuse_all(items, ErrorCode.transactional_id_authorization_failed)
             return
-        good = [item for item in flagged if not item.response.error_code]
-        if len({(item.header.producer_id, item.header.producer_epoch) for item in good if item.header}) > 1:
+        producers = {
+            (item.header.producer_id, item.header.producer_epoch)
+            for item in flagged
+            if not item.response.error_code and item.header is not None and _is_of_transaction(item.header)
+        }
+        if len(producers) > 1:
             _refuse_all(items, ErrorCode.invalid_producer_id_mapping)
             return
     if request.acks not in _ACKS:

@@ -370,6 +370,16 @@ def test_a_transactional_batch_without_a_transactional_id_is_not_authorized(
     assert log_of(jar).log_end_offset == 1
 
 
+def test_a_transactional_batch_without_a_producer_is_a_plain_one(
+    jar: Jar, client: JarClient, coordinator: SmallCoordinator
+) -> None:
+    """As with Kafka: no verification, and it holds no reader back."""
+    batch = a_batch(jar, producer_id=-1, producer_epoch=-1, base_sequence=-1, transactional=True)
+    assert send(client, a_produce(jar, batch, transactional_id="x"), V2) == 0
+    assert coordinator.asked == []
+    assert log_of(jar).last_stable_offset == 1
+
+
 def test_a_plain_batch_of_a_producer_with_an_open_transaction_is_refused(
     jar: Jar, client: JarClient, coordinator: SmallCoordinator
 ) -> None:
