@@ -96,7 +96,7 @@ def test_one_refused_topic_does_not_hold_up_the_others(jar: AdminJar) -> None:
 
 def test_a_bad_setting_is_told_with_what_to_write_instead(jar: AdminJar) -> None:
     result = create(jar, a_topic("t", retention_ms="x"), a_topic("u", retentoin_ms="1"))
-    assert "write a whole number" in (result["t"].error_message or "")
+    assert "expected a whole number" in (result["t"].error_message or "")
     assert "did you mean retention.ms" in (result["u"].error_message or "")
 
 

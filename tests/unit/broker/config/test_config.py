@@ -128,7 +128,7 @@ def test_a_listener_without_a_host_advertises_this_machines_name() -> None:
             "4 cleaner threads",
         ),
         ({"group.min.session.timeout.ms": "1800001"}, "group.min.session.timeout.ms", "lower it"),
-        ({"log.retention.ms": "0"}, "log.retention.ms", "for ever"),
+        ({"log.retention.ms": "0"}, "log.retention.ms", "-1 for unlimited"),
         ({"log.cleaner.min.compaction.lag.ms": str(2**62), "log.cleaner.max.compaction.lag.ms": "1"},
          "min.compaction.lag.ms", "at most"),
         ({"transaction.version": "3"}, "transaction.version", "from 0 to 2"),
