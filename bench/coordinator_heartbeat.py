@@ -90,6 +90,8 @@ class Bench:
     def read(self, offset: int, max_bytes: int) -> bytes:
         return b""
 
+    def flush(self) -> None: ...
+
     def cut_back(self) -> None: ...
 
     def by_name(self, name: str) -> KnownTopic | None:

@@ -12,7 +12,7 @@ from klamm.coordinator.group.topics import TopicDirectory
 from klamm.coordinator.runtime.events import Event
 from klamm.coordinator.runtime.log import AppendRefusedError, LogUnavailableError
 from klamm.coordinator.runtime.outcome import Context
-from klamm.coordinator.runtime.shard import Shard, Status
+from klamm.coordinator.runtime.shard import Shard
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.records.batch import parse_header, stamp
@@ -108,9 +108,12 @@ class LogAt:
         if self.is_fenced:
             raise LogUnavailableError("another leads")
         for batch in self._shared.batches:
-            if parse_header(batch).next_offset > offset:
+            if offset < parse_header(batch).next_offset <= self._shared.durable_offset:
                 return batch
         return b""
+
+    def flush(self) -> None:
+        """Every append is flushed without being asked."""
 
     def cut_back(self) -> None:
         if not self.is_fenced:
@@ -235,7 +238,7 @@ class Node:
 
     def flushed(self, partition: int) -> None:
         shard = self.coordinator.shards.by_partition.get(partition)
-        if shard is not None and shard.status is Status.ACTIVE:
+        if shard is not None:
             shard.on_durable(self._context)
 
     def flush_failed(self, partition: int) -> None:

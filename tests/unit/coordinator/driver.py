@@ -19,7 +19,7 @@ from klamm.coordinator.group.state import Group, GroupState
 from klamm.coordinator.group.topics import KnownTopic
 from klamm.coordinator.runtime.events import Event
 from klamm.coordinator.runtime.outcome import Context
-from klamm.coordinator.runtime.shard import Shard, Status
+from klamm.coordinator.runtime.shard import Shard
 from klamm.protocol.errors import ErrorCode
 from unit.coordinator.asking import DELAY_MS, Asking, Call, assignment
 from unit.coordinator.memory_log import MemoryLog
@@ -149,7 +149,7 @@ class World(Asking):
         for partition, log in self.logs.items():
             log.durable_offset = log.end_offset
             shard = self.coordinator.shards.by_partition.get(partition)
-            if shard is not None and shard.status is Status.ACTIVE:
+            if shard is not None:
                 shard.on_durable(self.context)
 
     def end_transaction(self, *, commit: bool, producer: int = 1) -> None:

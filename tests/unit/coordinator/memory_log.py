@@ -14,19 +14,34 @@ class MemoryLog:
 
     def __init__(self) -> None:
         self.batches: list[bytes] = []
-        self.durable_offset = 0
+        self._durable_offset = 0
         self.is_holding = False
+        self.flushes_asked = 0
         self.is_readable = True
         self.refuse_with: ErrorCode | None = None
         self.max_batch_bytes: int | None = None
 
+    def _check(self) -> None:
+        if not self.is_readable:
+            raise LogUnavailableError("another leads")
+
     @property
     def start_offset(self) -> int:
+        self._check()
         return parse_header(self.batches[0]).base_offset if self.batches else 0
 
     @property
     def end_offset(self) -> int:
         return parse_header(self.batches[-1]).next_offset if self.batches else 0
+
+    @property
+    def durable_offset(self) -> int:
+        self._check()
+        return self._durable_offset
+
+    @durable_offset.setter
+    def durable_offset(self, offset: int) -> None:
+        self._durable_offset = offset
 
     def append(self, batch: bytes, *, now_ms: int, timestamp_ms: int) -> int:
         if self.refuse_with is not None:
@@ -42,17 +57,20 @@ class MemoryLog:
         return base_offset
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        if not self.is_readable:
-            raise LogUnavailableError("another leads")
+        self._check()
         found = b""
         for batch in self.batches:
-            if parse_header(batch).next_offset > offset:
+            if offset < parse_header(batch).next_offset <= self.durable_offset:
                 if found and len(found) + len(batch) > max_bytes:
                     break
                 found += batch
         return found
 
+    def flush(self) -> None:
+        self.flushes_asked += 1
+
     def cut_back(self) -> None:
+        self._check()
         self.batches = [
             batch for batch in self.batches if parse_header(batch).next_offset <= self.durable_offset
         ]

@@ -38,12 +38,13 @@ import logging
 from asyncio import AbstractEventLoop, TimerHandle
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from klamm.broker.net.context import Parked, Promise, RequestContext
 from klamm.clock import Clock
 from klamm.coordinator.runtime.events import Event
-from klamm.coordinator.runtime.log import CoordinatorLog
+from klamm.coordinator.runtime.log import CoordinatorLog, LogUnavailableError
+from klamm.coordinator.runtime.machine import CorruptLogError
 from klamm.coordinator.runtime.outcome import Context
 from klamm.coordinator.runtime.shard import Host, Shard, Status
 from klamm.coordinator.runtime.shards import Shards
@@ -51,6 +52,8 @@ from klamm.protocol.request import Request
 
 LOAD_BYTES: Final = 1024 * 1024  # of one log per turn of the loop: loading must not delay other requests
 STANDSTILL_MS: Final = 200  # no turn of the loop takes that long
+RETRY_MS: Final = 1_000  # after loading failed for the first time, then twice as long each time
+MAX_RETRY_MS: Final = 60_000
 
 _log = logging.getLogger(__name__)
 
@@ -78,6 +81,13 @@ Hosted = TypeVar("Hosted", bound=Coordinator)
 Response = TypeVar("Response")
 
 
+class _Retry(NamedTuple):
+    """Loading that failed, and is tried again."""
+
+    delay_ms: int
+    handle: TimerHandle
+
+
 class CoordinatorHost(Generic[Hosted]):
     """Runs one coordinator. Everything happens on the event loop."""
 
@@ -100,13 +110,16 @@ class CoordinatorHost(Generic[Hosted]):
         self._timer_at_ms = 0
         self._to_load: deque[Shard[Any, Any]] = deque()
         self._loads_soon = False
-        self._loading_since_ms: dict[str, int] = {}
+        self._loading_since_ms: dict[Shard[Any, Any], int] = {}
+        self._retries: dict[Shard[Any, Any], _Retry] = {}
         self.longest_load_ms = 0
 
     def stop(self) -> None:
         """Serve nothing from now on; requests that wait are answered with an error."""
         if self._timer is not None:
             self._timer.cancel()
+        for retry in self._retries.values():
+            retry.handle.cancel()
         self.shards.stop()
 
     # --- requests --------------------------------------------------------------------------------------
@@ -171,7 +184,7 @@ class CoordinatorHost(Generic[Hosted]):
         self._timer = self._loop.call_later(delay_ms / 1000, self._tick)
 
     def load(self, shard: Shard[Any, Any]) -> None:
-        self._loading_since_ms[shard.name] = self._now_ms()
+        self._loading_since_ms.setdefault(shard, self._now_ms())
         self._to_load.append(shard)
         self._load_soon()
 
@@ -192,10 +205,38 @@ class CoordinatorHost(Generic[Hosted]):
                 return
         finally:
             self._load_soon()
-        took_ms = self._now_ms() - self._loading_since_ms.pop(shard.name, 0)
+        if shard.status is Status.LOADING:
+            return  # it waits for a flush
+        took_ms = self._now_ms() - self._loading_since_ms.pop(shard)
         if shard.status is Status.ACTIVE:
+            self._retries.pop(shard, None)
             self.longest_load_ms = max(self.longest_load_ms, took_ms)
             _log.info("%s is served at epoch %d, loaded in %d ms", shard.name, shard.epoch, took_ms)
+        elif shard.status is Status.FAILED:
+            self._retry_later(shard)
+
+    def _retry_later(self, shard: Shard[Any, Any]) -> None:
+        retry = self._retries.get(shard)
+        delay_ms = RETRY_MS if retry is None else min(2 * retry.delay_ms, MAX_RETRY_MS)
+        handle = self._loop.call_later(delay_ms / 1000, self._retry, shard)
+        self._retries[shard] = _Retry(delay_ms, handle)
+        assert shard.failure is not None
+        offset, error = shard.failure
+        is_expected = isinstance(error, CorruptLogError | LogUnavailableError)
+        _log.error(
+            "loading %s failed at offset %d: %s; retrying in %d ms",
+            shard.name,
+            offset,
+            error if is_expected else repr(error),
+            delay_ms,
+            exc_info=None if is_expected else error,
+        )
+
+    def _retry(self, shard: Shard[Any, Any]) -> None:
+        if shard.status is Status.FAILED:
+            shard.reload()
+        else:
+            del self._retries[shard]  # another took its place, or it is led here no more
 
     # --- time ------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from klamm.storage.log import AppendOrigin, LogError
 if TYPE_CHECKING:
     from klamm.broker.partitions.flusher import Flusher
     from klamm.broker.partitions.registry import Partition
+    from klamm.storage.log import PartitionLog
 
 
 class PartitionCoordinatorLog:
@@ -22,15 +23,24 @@ class PartitionCoordinatorLog:
 
     @property
     def start_offset(self) -> int:
-        return self._partition.log.log_start_offset
+        return self._open().log_start_offset
 
     @property
     def end_offset(self) -> int:
-        return self._partition.log.log_end_offset
+        return self._open().log_end_offset
 
     @property
     def durable_offset(self) -> int:
-        return self._partition.log.high_watermark
+        try:
+            return self._partition.log.high_watermark
+        except LogError as error:
+            raise LogUnavailableError(str(error)) from error
+
+    def _open(self) -> PartitionLog:
+        try:
+            return self._partition.log
+        except LogError as error:
+            raise LogUnavailableError(str(error)) from error
 
     def append(self, batch: bytes, *, now_ms: int, timestamp_ms: int) -> int:
         partition = self._partition
@@ -58,12 +68,23 @@ class PartitionCoordinatorLog:
     def read(self, offset: int, max_bytes: int) -> bytes:
         try:
             log = self._partition.log
-            return log.read(offset, until_offset=log.log_end_offset, max_bytes=max_bytes, at_least_one=True)
+            return log.read(offset, until_offset=log.high_watermark, max_bytes=max_bytes, at_least_one=True)
         except LogError as error:
             raise LogUnavailableError(str(error)) from error
 
+    def flush(self) -> None:
+        self._flusher.mark(self._partition)
+
     def cut_back(self) -> None:
-        """A failed flush has cut the log already; what came between that and now goes too."""
-        log = self._partition.log
-        if log.log_end_offset > log.high_watermark:
+        """A failed flush has cut the log already; what was appended between that and now goes too."""
+        try:
+            log = self._partition.log
+            if log.log_end_offset <= log.high_watermark:
+                return
             log.truncate(log.high_watermark)
+        except LogError as error:
+            self._partition.note(error)
+            raise LogUnavailableError(str(error)) from error
+        # Markers of transactions may be among it, appended after the flush had failed: whoever waits for
+        # them must not take what comes to their offsets next for them.
+        self._partition.flush_failed()

@@ -98,8 +98,8 @@ class _PartitionWatch:
             self._topic.closed(self)
             self._host.resign(number, partition.leader_epoch)
         elif partition.flush_failures != self._flush_failures:
-            self._flush_failures = partition.flush_failures
             self._host.on_flush_failed(number)
+            self._flush_failures = partition.flush_failures  # only now: cutting back counts as another
         else:
             self._host.on_durable(number)
 

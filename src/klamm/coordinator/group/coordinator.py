@@ -89,6 +89,7 @@ class GroupCoordinator:
     def _machine(self, partition: int) -> GroupMachine:
         machine = self._make_machine(self._config)
         machine.written = self.written
+        machine.state.topics = self._topics
         return machine
 
     def groups(self) -> Iterator[Group]:
@@ -102,9 +103,9 @@ class GroupCoordinator:
         self._handlers[type(request)](request, context)
 
     def topic_deleted(self, topic: str, context: Context) -> None:
-        """Forget every offset of a topic that is gone."""
+        """Forget every offset of a topic that is gone. A shard that is not active finds out when it loads."""
         for shard in self.shards:
-            shard.announce(TopicDeleted(topic), context)
+            shard.signal(TopicDeleted(topic), context)
 
     # --- one group -----------------------------------------------------------------------------------
 

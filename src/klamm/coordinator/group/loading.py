@@ -7,6 +7,7 @@ import logging
 from klamm.coordinator.group.classic.loading import revived
 from klamm.coordinator.group.classic.signals import OverCapacity
 from klamm.coordinator.group.notes import GroupDropped, GroupOpened, Note
+from klamm.coordinator.group.offsets.signals import TopicsCheck
 from klamm.coordinator.group.outcomes import GroupOutcome
 from klamm.coordinator.group.records import UnknownKey, decode_record
 from klamm.coordinator.group.remembered import (
@@ -140,4 +141,4 @@ def set_up(state: GroupState, context: Context) -> GroupOutcome:
             crowded.append(OverCapacity(group_id))
     first_pass_ms = context.now_ms + state.config.offsets_retention_check_interval_ms
     timers.append((state.expiry_timer, first_pass_ms))
-    return Outcome(notes=notes, timers=timers, then=crowded)
+    return Outcome(notes=notes, timers=timers, then=(TopicsCheck(), *crowded))

@@ -13,6 +13,7 @@ from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.membership import NOBODY, Membership
 from klamm.coordinator.group.offsets.signals import ExpiryDue
 from klamm.coordinator.group.remembered import GroupMemory
+from klamm.coordinator.group.topics import TopicDirectory
 from klamm.coordinator.runtime.timers import Timer
 from klamm.records.core import Replaced
 from klamm.records.layout import CommittedOffset
@@ -47,6 +48,7 @@ class GroupState:
     """All groups of one shard."""
 
     config: GroupConfig = field(default_factory=GroupConfig)
+    topics: TopicDirectory | None = None  # what exists in the cluster now; None: not known
     groups: dict[str, Group] = field(default_factory=dict)
     open_transactions: dict[int, set[str]] = field(default_factory=dict)  # producer id -> its groups
     expiry_timer: Timer = field(default_factory=lambda: Timer(ExpiryDue()))

@@ -16,11 +16,14 @@ class AppendRefusedError(Exception):
 
 
 class LogUnavailableError(Exception):
-    """The log can no longer be read here: leadership went, or the broker stops."""
+    """The log cannot be used here: leadership went, the disk refuses, or the broker stops."""
 
 
 class CoordinatorLog(Protocol):
-    """One partition of an internal topic at one leader epoch, as bytes."""
+    """One partition of an internal topic at one leader epoch, as bytes.
+
+    Everything but `append` raises LogUnavailableError, and nothing raises another error.
+    """
 
     @property
     def start_offset(self) -> int: ...
@@ -44,10 +47,11 @@ class CoordinatorLog(Protocol):
         ...
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Whole batches from the one that holds `offset`, at least one unless the log ends there.
+        """Whole durable batches from the one that holds `offset`, at least one unless they end there."""
+        ...
 
-        Raises LogUnavailableError.
-        """
+    def flush(self) -> None:
+        """See to it that everything appended becomes durable, or the flush is reported as failed."""
         ...
 
     def cut_back(self) -> None:

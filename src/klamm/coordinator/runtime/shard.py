@@ -2,8 +2,8 @@
 
 load → active → unload. A request is decided, its records are appended and replayed at once, so that the next
 request decides on the result, and its replies leave when all that the decision saw is durable. Many requests
-share one flush. When a flush fails, the log is cut back, everybody who waits gets a retriable error and the
-shard is loaded again: recovery is the start-up path.
+share one flush. When a flush fails, the log is cut back, every request that waits gets a retriable error and
+the shard is loaded again: recovery is the start-up path. A shard becomes active on durable data only.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from klamm.coordinator.runtime.events import Event
-from klamm.coordinator.runtime.log import AppendRefusedError, CoordinatorLog, LogUnavailableError
-from klamm.coordinator.runtime.machine import CorruptLogError, Machine
+from klamm.coordinator.runtime.log import AppendRefusedError, CoordinatorLog
+from klamm.coordinator.runtime.machine import Machine
 from klamm.coordinator.runtime.outcome import Context, Outcome, Reply
 from klamm.coordinator.runtime.timers import Timer, TimerQueue
 from klamm.protocol.errors import ErrorCode
@@ -58,8 +58,8 @@ class Host(Protocol):
         """Call `tick` at this instant; earlier than was asked for before."""
         ...
 
-    def load(self, shard: Shard[Record, Note]) -> None:
-        """Call the shard's `load_some` until it says that it has done."""
+    def load(self, shard: Shard[Any, Any]) -> None:
+        """Call the shard's `load_some` until it is True, and `reload` some time after it has failed."""
         ...
 
 
@@ -68,11 +68,18 @@ class Status(Enum):
 
     LOADING = "loading"
     ACTIVE = "active"
-    FAILED = "failed"  # the log could not be read: not served
+    FAILED = "failed"  # it could not be loaded: not served until that succeeds
     CLOSED = "closed"
 
 
 ACTIVE: Final = Status.ACTIVE  # an enum's member is looked up slowly, and this one for every request
+
+
+class LoadFailure(NamedTuple):
+    """Why a shard could not be loaded."""
+
+    offset: int  # everything below was read; -1: nothing
+    error: Exception
 
 
 class _Held(NamedTuple):
@@ -105,81 +112,140 @@ class Shard(Generic[Record, Note]):
         self._host = host
         self._timers = TimerQueue()
         self._held: deque[_Held] = deque()
-        self._announced: list[object] = []  # while it was loaded
         self._patience_ms = patience_ms
         self._patience = Timer("answers that wait for the disk")
-        self._loaded_offset = log.start_offset
+        self._loaded_offset = -1  # everything below is replayed; -1: nothing yet
+        self._is_awaiting_flush = False  # loading waits until the rest of the log is durable
+        self._has_tail_to_cut = False  # behind what is durable, after a failed flush
+        self.failure: LoadFailure | None = None  # why it could not be loaded the last time
         self._end_offset = 0
         self._durable_offset = 0
 
     # --- loading and unloading -----------------------------------------------------------------------
 
     def load_some(self, context: Context, max_bytes: int) -> bool:
-        """Replay the next part of the log; True when there is nothing more to do."""
+        """Replay the next part of the log; True when there is nothing more to do for now.
+
+        Only durable batches are replayed. While the log ends behind them the shard goes on loading: it asks
+        for a flush and then, when the durable end moved or the flush failed, its host for another turn.
+        Whatever goes wrong ends as FAILED, with the reason in `failure`.
+        """
         if self.status is not Status.LOADING:
             return True
+        self._is_awaiting_flush = False
         try:
-            if self._loaded_offset < self._log.end_offset:
-                batches = self._log.read(self._loaded_offset, max_bytes)
-                if batches:
-                    self._loaded_offset = self.machine.load(batches)
-                    return False
-            self._end_offset = self._log.end_offset
-            self._look_what_is_durable()
-        except LogUnavailableError as error:
-            _logger.warning("%s: loading stopped: %s", self.name, error)
-            self.status = Status.FAILED
-            return True
-        except CorruptLogError as error:
-            _logger.error("%s is not served: after offset %d: %s", self.name, self._loaded_offset, error)
-            self.status = Status.FAILED
-            return True
-        self.status = ACTIVE
-        try:
-            self._run(self.machine.loaded(context), context)
-        except Exception:
-            # Loading again would end here again.
-            _logger.exception("%s is not served: its state could not be set up", self.name)
-            self._dismiss_all(FLUSH_ERROR)
-            self.status = Status.FAILED
-        announced, self._announced = self._announced, []
-        for signal in announced:
-            self.signal(signal, context)
+            if not self._load_part(max_bytes):
+                return False
+            if not self._is_awaiting_flush:
+                self.status = ACTIVE
+                self._run(self.machine.loaded(context), context)
+        except Exception as error:
+            self._fail(error)
         return True
 
+    def _load_part(self, max_bytes: int) -> bool:
+        """Load one part; True when nothing is left that could be loaded now."""
+        log = self._log
+        if self._has_tail_to_cut:
+            log.cut_back()
+            self._has_tail_to_cut = False
+        durable_offset = log.durable_offset
+        if self._loaded_offset > durable_offset:  # what was replayed is gone from the log
+            self._forget_all()
+        if self._loaded_offset < 0:
+            self._loaded_offset = log.start_offset
+        if self._loaded_offset < durable_offset:
+            batches = log.read(self._loaded_offset, max_bytes)
+            if batches:
+                self._loaded_offset = self.machine.load(batches)
+                return False
+        if log.end_offset > durable_offset:
+            self._is_awaiting_flush = True
+            log.flush()
+            return True
+        self._end_offset = durable_offset
+        self._look_what_is_durable()
+        return True
+
+    def _fail(self, error: Exception) -> None:
+        self.failure = LoadFailure(self._loaded_offset, error)
+        answers = self._dismissed(FLUSH_ERROR)
+        self.status = Status.FAILED
+        self._send_all(answers)
+
+    def reload(self) -> None:
+        """Try again to load what could not be loaded."""
+        if self.status is Status.FAILED:
+            self.status = Status.LOADING
+            self._host.load(self)
+
     def unload(self, error_code: ErrorCode = ErrorCode.not_coordinator) -> None:
-        """Leave: everybody who waits is told, nothing more is accepted."""
+        """Stop: requests that wait are answered with an error, nothing more is accepted."""
         if self.status is not Status.CLOSED:
-            self._dismiss_all(error_code)
+            answers = self._dismissed(error_code)
             self.status = Status.CLOSED
+            self._send_all(answers)
 
     def on_flush_failed(self) -> None:
         """What was appended last will never be durable: forget it, and read what is."""
         if self.status is ACTIVE:
-            _logger.error("%s: a flush failed; the shard is loaded again from its log", self.name)
-            self._log.cut_back()
+            _logger.error("%s: flush failed; the shard is loaded again from its log", self.name)
+            self._has_tail_to_cut = True
+            try:
+                self._log.cut_back()
+                self._has_tail_to_cut = False
+            except Exception as error:
+                _logger.warning("%s: truncating to the last durable offset failed: %s", self.name, error)
             self._rebuild()
+        else:
+            self._load_on()
+
+    def _load_on(self) -> None:
+        """Go on loading, if that waits for a flush."""
+        if self._is_awaiting_flush and self.status is Status.LOADING:
+            self._is_awaiting_flush = False
+            self._host.load(self)
 
     def _rebuild(self) -> None:
-        self._dismiss_all(FLUSH_ERROR)
-        self.machine = self._make_machine()
-        self._durable_offset = 0  # as far as the new machine knows
-        self._loaded_offset = self._log.start_offset
+        answers = self._dismissed(FLUSH_ERROR)
         self.status = Status.LOADING
         self._host.load(self)
+        self._send_all(answers)
 
-    def _dismiss_all(self, error_code: ErrorCode) -> None:
-        """Answer what is held back and what is parked with an error."""
-        send = self._host.send
-        held, self._held = self._held, deque()
-        for _, replies, _, _, _ in held:
-            for token, response in replies:
-                send(token, self.machine.as_error(response, error_code))
-        if self.status is ACTIVE:
-            for token, response in self.machine.unloaded(error_code).replies:
-                send(token, response)
+    def _dismissed(self, error_code: ErrorCode) -> list[Reply]:
+        """Forget everything; the answers, all of them errors, to the requests that are held or parked.
+
+        They are sent when the shard is in its new state: a fault on their way must not keep it in the old.
+        """
+        answers: list[Reply] = []
+        machine = self.machine
+        try:
+            for held in self._held:
+                answers += [
+                    (token, machine.as_error(response, error_code)) for token, response in held.replies
+                ]
+            if self.status is ACTIVE:
+                answers += machine.unloaded(error_code).replies
+        except Exception:
+            _logger.exception("%s: some of the requests that wait cannot be answered", self.name)
+        self._forget_all()
+        return answers
+
+    def _forget_all(self) -> None:
+        self.machine = self._make_machine()
+        self._held = deque()
         self._timers = TimerQueue()
         self._patience = Timer(self._patience.signal)
+        self._loaded_offset = -1
+        self._durable_offset = 0  # as far as the new machine knows
+        self._is_awaiting_flush = False
+
+    def _send_all(self, answers: Sequence[Reply]) -> None:
+        for token, response in answers:
+            try:
+                self._host.send(token, response)
+            except Exception:
+                _logger.exception("%s: a response could not be sent", self.name)
 
     # --- working -------------------------------------------------------------------------------------
 
@@ -213,34 +279,36 @@ class Shard(Generic[Record, Note]):
         except Exception:
             self._start_over()
 
-    def announce(self, signal: object, context: Context) -> None:
-        """The same for what happens elsewhere and only once: a shard that is loading hears of it later."""
-        if self.status is Status.LOADING:
-            self._announced.append(signal)
-        else:
-            self.signal(signal, context)
-
     def on_durable(self, now: Callable[[], Context]) -> None:
-        """The log's durable offset moved: let go what waited for it."""
-        self._look_what_is_durable()
-        durable_offset = self._durable_offset
-        held, send = self._held, self._host.send
-        while held and held[0][0] <= durable_offset:
-            _, replies, signals, actions, _ = held.popleft()
-            for token, response in replies:
-                send(token, response)
-            for action in actions:
-                self._host.act(self, action)
-            for signal in signals:
-                self.signal(signal, now())
-                held = self._held  # a rebuild made a new one
+        """The log's durable offset moved: release what waited for it."""
+        if self.status is not ACTIVE:
+            self._load_on()
+            return
+        try:
+            self._look_what_is_durable()
+            durable_offset = self._durable_offset
+            held, send = self._held, self._host.send
+            while held and held[0][0] <= durable_offset:
+                _, replies, signals, actions, _ = held.popleft()
+                for token, response in replies:
+                    send(token, response)
+                for action in actions:
+                    self._host.act(self, action)
+                for signal in signals:
+                    self.signal(signal, now())
+                    held = self._held  # a rebuild made a new one
+        except Exception:
+            self._start_over()
 
     def on_written_by_others(self, record: Record, offset: int) -> None:
-        """A record came into the log without our doing, the marker of a transaction: it counts from now."""
+        """Another part of the broker appended a record, the marker of a transaction: it counts from now."""
         if self.status is ACTIVE:
-            self.machine.replay((record,), offset)
-            self._end_offset = self._log.end_offset
-            self._look_what_is_durable()
+            try:
+                self.machine.replay((record,), offset)
+                self._end_offset = self._log.end_offset
+                self._look_what_is_durable()
+            except Exception:
+                self._start_over()
 
     @property
     def is_waiting_for_disk(self) -> bool:

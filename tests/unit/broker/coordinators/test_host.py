@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from klamm.broker.cluster.topic_names import EVENTS_TOPIC, TRANSACTIONS_TOPIC
 from klamm.broker.coordinators.host import CoordinatorHost
+from klamm.broker.coordinators.logs import PartitionCoordinatorLog
 from klamm.broker.coordinators.topic import CoordinatorTopic
 from klamm.broker.net.context import Promise
-from klamm.coordinator.runtime.shard import Shard
+from klamm.broker.partitions.registry import Partition
+from klamm.coordinator.runtime.log import LogUnavailableError
+from klamm.coordinator.runtime.shard import Shard, Status
 from klamm.protocol.errors import ErrorCode
 from klamm.records.batch import iter_headers
 from klamm.records.record import decode_records
 from klamm.storage.engines.simulated_disk import Fault
+from klamm.storage.log import AppendOrigin
 from support.jar import Jar
-from unit.broker.coordinators.ledger import ANYONE, Add, Ledger, Published, Sum
+from unit.broker.coordinators.ledger import ANYONE, Add, Ledger, LedgerMachine, Published, Sum
 
 
 class Books(CoordinatorHost[Ledger]):
@@ -154,6 +160,155 @@ def test_events_of_any_coordinator_are_written_to_one_topic(jar: Jar, books: Boo
     raw = log.read(0, until_offset=log.log_end_offset, max_bytes=1 << 20, at_least_one=True)
     (record,) = [record for place, _ in iter_headers(raw) for record in decode_records(raw, place)]
     assert (record.key, json.loads(record.value or b"")) == (b"ledger", {"type": "added", "number": 7})
+
+
+# --- loading that fails ------------------------------------------------------------------------------------
+
+
+def test_loading_that_failed_is_tried_again_with_back_off_and_logged_in_one_line_each(
+    jar: Jar, books: Books, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    books.ask(Add(2), ANYONE)
+    jar.pass_ms(10)
+
+    def broken(*_: object) -> int:
+        raise ZeroDivisionError("a bug")
+
+    with monkeypatch.context() as patch, caplog.at_level(logging.ERROR, logger="klamm.broker"):
+        patch.setattr(LedgerMachine, "load", broken)
+        started_ms = jar.clock.now_ms()
+        reopen(jar, books)
+        jar.pass_ms(10_000)
+        waits = [record.getMessage().partition("; ")[2] for record in caplog.records]
+        assert waits == [f"retrying in {ms} ms" for ms in (1_000, 2_000, 4_000, 8_000)]
+        first = caplog.records[0].getMessage()
+        assert first.startswith(
+            "loading __transaction_state-0 failed at offset 0: ZeroDivisionError('a bug')"
+        )
+        assert answered(books.ask(Add(1), ANYONE)).error_code == ErrorCode.not_coordinator
+    jar.pass_ms(15_010 - (jar.clock.now_ms() - started_ms))
+    assert books.coordinator.shard.status is Status.ACTIVE
+    assert books.coordinator.machine.total == 2
+
+
+def reopen(jar: Jar, books: Books) -> None:
+    """Lead partition 0 at the next epoch."""
+    log = PartitionCoordinatorLog(partition_of(jar), jar.services.flusher)
+    assert books.elect(0, partition_of(jar).leader_epoch + 1, lambda: log)
+
+
+def partition_of(jar: Jar) -> Partition:
+    partition = jar.services.partitions.get(TRANSACTIONS_TOPIC, 0)
+    assert partition is not None
+    return partition
+
+
+def test_a_shard_that_is_led_elsewhere_is_not_tried_again(
+    jar: Jar, books: Books, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> int:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(LedgerMachine, "loaded", broken)
+    reopen(jar, books)
+    jar.pass_ms(10)
+    assert books.coordinator.shard.status is Status.FAILED
+    books.resign(0, 99)
+    caplog.clear()
+    with caplog.at_level(logging.ERROR):
+        jar.pass_ms(100_000)
+    assert caplog.records == []
+
+
+def test_what_is_not_durable_is_not_visible_after_a_rebuild_and_somebody_flushes(
+    jar: Jar, books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jar.disk.delay_ms = 50
+    books.ask(Add(2), ANYONE)
+    with monkeypatch.context() as patch:
+        patch.setattr(LedgerMachine, "replay", _broken)
+        books.ask(Add(3), ANYONE)  # in the log, and nobody marks it for a flush but the one before
+    jar.pass_ms(20)
+    assert answered(books.ask(Add(0), ANYONE)).error_code == ErrorCode.coordinator_load_in_progress
+    jar.pass_ms(200)
+    assert books.coordinator.machine.total == 5
+
+
+def _broken(*_: object) -> None:
+    raise AssertionError("we broke our own promise")
+
+
+def test_a_log_that_nobody_else_flushes_is_flushed_for_the_shard(jar: Jar, books: Books) -> None:
+    partition = partition_of(jar)
+    log = partition.log
+    batch = LedgerMachine().encode((4,), 0)
+    log.append(batch, now_ms=0, timestamp_ms=0, origin=AppendOrigin.COORDINATOR)
+    assert log.high_watermark < log.log_end_offset
+    reopen(jar, books)
+    jar.pass_ms(10)
+    assert books.coordinator.machine.total == 4
+
+
+def test_a_flush_that_fails_while_loading_leaves_what_the_log_holds(jar: Jar, books: Books) -> None:
+    books.ask(Add(1), ANYONE)
+    jar.pass_ms(10)
+    jar.files.faults.append(Fault("sync"))
+    partition = partition_of(jar)
+    batch = LedgerMachine().encode((4,), 0)
+    partition.log.append(batch, now_ms=0, timestamp_ms=0, origin=AppendOrigin.COORDINATOR)
+    reopen(jar, books)
+    jar.pass_ms(100)
+    assert books.coordinator.shard.status is Status.ACTIVE
+    assert books.coordinator.machine.total == 1
+
+
+# --- the log port ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda log: log.start_offset,
+        lambda log: log.end_offset,
+        lambda log: log.durable_offset,
+        lambda log: log.read(0, 100),
+        lambda log: log.cut_back(),
+    ],
+)
+def test_a_log_that_is_offline_raises_what_the_port_promises(
+    jar: Jar, books: Books, use: Callable[[PartitionCoordinatorLog], object]
+) -> None:
+    log = PartitionCoordinatorLog(partition_of(jar), jar.services.flusher)
+    partition_of(jar).fail(ErrorCode.kafka_storage_error)
+    with pytest.raises(LogUnavailableError, match="__transaction_state-0"):
+        use(log)
+
+
+def test_a_marker_that_is_cut_off_after_a_failed_flush_is_reported_as_lost(jar: Jar, books: Books) -> None:
+    partition = partition_of(jar)
+    log = PartitionCoordinatorLog(partition, jar.services.flusher)
+    books.resign(0, 99)
+    jar.disk.delay_ms = 50
+    log.append(LedgerMachine().encode((4,), 0), now_ms=0, timestamp_ms=0)
+    held = Held(last_offset=log.end_offset - 1, flush_failures=partition.flush_failures)
+    partition.held.append(held)
+    log.cut_back()
+    log.append(LedgerMachine().encode((5,), 0), now_ms=0, timestamp_ms=0)  # at the marker's offset
+    jar.pass_ms(200)
+    assert partition.log.high_watermark == 1
+    assert held.released_with == ErrorCode.kafka_storage_error
+
+
+@dataclass
+class Held:
+    """Whoever waits for a record of the log."""
+
+    last_offset: int
+    flush_failures: int
+    released_with: ErrorCode | None = None
+
+    def release(self, error_code: ErrorCode) -> None:
+        self.released_with = error_code
 
 
 def test_after_stop_requests_are_refused(jar: Jar, books: Books) -> None:

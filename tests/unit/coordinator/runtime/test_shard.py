@@ -123,11 +123,8 @@ def test_a_decision_that_fails_costs_one_request_and_nothing_else(
     world = World()
     (member_id,) = world.stable(1)
 
-    def broken(self: GroupMachine, request: object, context: object) -> None:
-        raise AssertionError("we broke our own promise")
-
     with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
-        patch.setattr(GroupMachine, "decide", broken)
+        patch.setattr(GroupMachine, "decide", _broken)
         assert world.heartbeat(member_id, 1) is ErrorCode.unknown_server_error
         world.shard.signal(HeartbeatRequest(), world.context())
     assert "could not be decided" in caplog.text
@@ -140,11 +137,8 @@ def test_a_decision_that_cannot_be_carried_out_makes_the_shard_start_over(
     world = World()
     (member_id,) = world.stable(1)
 
-    def broken(self: GroupMachine, note: object) -> None:
-        raise AssertionError("we broke our own promise")
-
     with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
-        patch.setattr(GroupMachine, "apply", broken)
+        patch.setattr(GroupMachine, "apply", _broken)
         call = world.join()
     assert call.error is ErrorCode.not_coordinator
     assert world.shard.status is Status.LOADING
@@ -152,22 +146,153 @@ def test_a_decision_that_cannot_be_carried_out_makes_the_shard_start_over(
     assert world.heartbeat(member_id, 1) is OK
 
 
-def test_a_shard_that_cannot_be_set_up_is_not_served(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+# --- loading ---------------------------------------------------------------------------------------------
+
+
+def test_what_is_not_durable_is_not_visible_after_a_rebuild(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.commit({T0: 1})
+    world.log.is_holding = True
+    world.commit({T0: 2})
+    with monkeypatch.context() as patch:
+        patch.setattr(GroupMachine, "apply", _broken)
+        world.join()  # a decision that cannot be carried out: the shard is rebuilt from a log that is ahead
+    world.load_all()
+    assert world.shard.status is Status.LOADING
+    assert world.fetch_response(T0).error_code == ErrorCode.coordinator_load_in_progress
+    assert world.log.flushes_asked == 1  # without this it would wait for the next client
+    world.flush()
+    world.load_all()
+    assert world.fetch(T0) == {T0: (2, OK)}
+
+
+def _broken(*_: object) -> None:
+    raise AssertionError("we broke our own promise")
+
+
+def test_a_flush_that_fails_while_loading_costs_what_was_not_durable() -> None:
+    world = World()
+    world.commit({T0: 1})
+    world.log.is_holding = True
+    world.commit({T0: 2})
+    world.elect(0)  # again, at the next epoch, on the log as it is
+    (shard,) = world.loading
+    assert not shard.load_some(world.context(), 1 << 20)
+    world.load_all()
+    assert world.shard.status is Status.LOADING
+    world.log.cut_back()  # as a log does when its flush fails
+    world.fail_flush()
+    world.load_all()
+    assert world.fetch(T0) == {T0: (1, OK)}
+
+
+def test_a_flush_that_fails_before_the_tail_is_reached_leaves_a_shard_that_loads() -> None:
+    world = World()
+    world.commit({T0: 1})
+    world.log.is_holding = True
+    world.commit({T0: 2})
+    world.elect(0)
+    world.log.cut_back()
+    world.fail_flush()  # nothing waits for it yet
+    assert len(world.loading) == 1
+    world.load_all()
+    assert world.fetch(T0) == {T0: (1, OK)}
+
+
+def test_a_log_that_was_cut_below_what_is_loaded_is_loaded_again() -> None:
+    world = World()
+    world.commit({T0: 1})
+    world.commit({T0: 2})
+    world.elect(0)
+    (shard,) = world.loading
+    assert not shard.load_some(world.context(), 1 << 20)
+    world.log.durable_offset = 1
+    world.log.cut_back()
+    world.load_all()
+    assert world.fetch(T0) == {T0: (1, OK)}
+
+
+@pytest.mark.parametrize("step", ["load", "loaded"])
+def test_whatever_goes_wrong_while_loading_ends_as_failed_and_can_be_tried_again(
+    monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
+    world = World()
+    world.commit({T0: 1})
+    with monkeypatch.context() as patch:
+        patch.setattr(GroupMachine, step, _broken)
+        world.elect(0)
+        world.load_all()
+    assert world.shard.status is Status.FAILED
+    assert world.shard.failure is not None
+    assert "we broke our own promise" in str(world.shard.failure.error)
+    assert world.commit_error() is ErrorCode.not_coordinator
+    world.shard.reload()
+    world.load_all()
+    assert world.fetch(T0) == {T0: (1, OK)}
+
+
+def test_the_same_epoch_may_try_again_when_loading_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(elect=False)
     world.elect(0)
-
-    def broken(self: GroupMachine, context: object) -> None:
-        raise AssertionError("we broke our own promise")
-
-    with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
-        patch.setattr(GroupMachine, "loaded", broken)
+    with monkeypatch.context() as patch:
+        patch.setattr(GroupMachine, "loaded", _broken)
         world.load_all()
     assert world.commit_error() is ErrorCode.not_coordinator
-    assert world.elect(0, 1)  # the same epoch may try again
+    assert world.elect(0, 1)
     world.load_all()
     assert world.commit_error() is OK
+
+
+def test_a_log_that_cannot_be_cut_back_is_cut_before_it_is_loaded() -> None:
+    world = World()
+    world.commit({T0: 1})
+    world.log.is_holding = True
+    commit = world.commit({T0: 2})
+    world.log.is_readable = False
+    world.fail_flush()
+    assert commit_errors(commit) == {T0: ErrorCode.not_coordinator}
+    world.load_all()
+    assert world.shard.status is Status.FAILED
+    world.log.is_readable = True
+    world.shard.reload()
+    world.load_all()
+    assert world.log.end_offset == 1
+    assert world.fetch(T0) == {T0: (1, OK)}
+
+
+def test_a_log_that_is_gone_while_a_request_is_decided_fails_the_shard_and_nothing_else() -> None:
+    world = World()
+    (member_id,) = world.stable(1)
+    joining = world.join()
+    world.log.is_readable = False
+    assert world.commit_error(member_id=member_id, generation=1) is ErrorCode.not_coordinator
+    assert joining.error is ErrorCode.not_coordinator
+    world.load_all()
+    assert world.shard.status is Status.FAILED
+
+
+def test_a_response_that_cannot_be_sent_does_not_stop_a_rebuild(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.log.is_holding = True
+    calls = [world.commit({T0: offset}) for offset in range(3)]
+    monkeypatch.setattr(calls[0], "keep", _broken)
+    world.fail_flush()
+    assert [call.is_answered for call in calls] == [False, True, True]
+    world.load_all()
+    assert world.shard.status is Status.ACTIVE
+
+
+def test_an_answer_that_cannot_be_released_makes_the_shard_start_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    world.log.is_holding = True
+    calls = [world.commit({T0: offset}) for offset in range(3)]
+    monkeypatch.setattr(calls[0], "keep", _broken)
+    world.flush()
+    assert [call.is_answered for call in calls] == [False, True, True]
+    world.load_all()
+    assert world.fetch(T0) == {T0: (2, OK)}
 
 
 def test_a_burst_of_timers_fires_in_portions() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from klamm.coordinator.group.offsets.expiry import expire, expiry_refused, topic_deleted
+from klamm.coordinator.group.offsets.deleted_topics import check_topics, topic_deleted, topics_check_refused
+from klamm.coordinator.group.offsets.expiry import expire, expiry_refused
 from klamm.coordinator.group.offsets.offset_commit import commit_refused, offset_commit
 from klamm.coordinator.group.offsets.offset_delete import deletion_refused, offset_delete
 from klamm.coordinator.group.offsets.offset_fetch import offset_fetch
@@ -15,6 +16,8 @@ from klamm.coordinator.group.offsets.signals import (
     ExpiryDue,
     ExpiryRefused,
     TopicDeleted,
+    TopicsCheck,
+    TopicsCheckRefused,
     TxnCommitRefused,
 )
 from klamm.coordinator.group.offsets.txn_offset_commit import txn_commit_refused, txn_offset_commit
@@ -38,4 +41,6 @@ OFFSET_DECISIONS: Final[Mapping[type, Callable[[GroupState, Any, Context], Group
     ExpiryDue: expire,
     ExpiryRefused: expiry_refused,
     TopicDeleted: topic_deleted,
+    TopicsCheck: check_topics,
+    TopicsCheckRefused: topics_check_refused,
 }

@@ -8,8 +8,7 @@ from typing import Final
 from klamm.coordinator.group.events import Cause, GroupEvent, GroupRemoved, OffsetsRemoved
 from klamm.coordinator.group.notes import GroupDropped, Note
 from klamm.coordinator.group.offsets.notes import ExpiryQueued
-from klamm.coordinator.group.offsets.signals import ExpiryDue, ExpiryRefused, TopicDeleted
-from klamm.coordinator.group.offsets.tombstones import offset_keys
+from klamm.coordinator.group.offsets.signals import ExpiryDue, ExpiryRefused
 from klamm.coordinator.group.outcomes import GroupOutcome
 from klamm.coordinator.group.remembered import GroupForgotten, GroupRecord, OffsetForgotten
 from klamm.coordinator.group.state import Group, GroupState
@@ -38,7 +37,7 @@ def expire(state: GroupState, signal: ExpiryDue, context: Context) -> GroupOutco
         expired = list(_expired(state, group, context.timestamp_ms))
         records += [OffsetForgotten(group_id, topic, partition) for topic, partition in expired]
         if expired:
-            events.append(_offsets_removed(group_id, context, Cause.RETENTION_OVER, len(expired)))
+            events.append(offsets_removed(group_id, context, Cause.RETENTION_OVER, len(expired)))
         membership = group.membership
         is_unused = len(expired) == count and not group.memory.pending
         if is_unused and membership.group_delete_error() is NO_ERROR:
@@ -97,20 +96,6 @@ def _expired(state: GroupState, group: Group, timestamp_ms: int) -> Iterator[tup
                 yield topic, partition
 
 
-def topic_deleted(state: GroupState, signal: TopicDeleted, context: Context) -> GroupOutcome:
-    """Offsets of a deleted topic mean nothing: a topic of the same name starts at zero."""
-    records: list[GroupRecord] = []
-    events: list[GroupEvent] = []
-    for group_id, group in state.groups.items():
-        memory = group.memory
-        if signal.topic not in memory.offsets and not memory.pending:
-            continue
-        keys = dict.fromkeys(key for key in offset_keys(memory) if key[0] == signal.topic)
-        if keys:
-            records += [OffsetForgotten(group_id, topic, partition) for topic, partition in keys]
-            events.append(_offsets_removed(group_id, context, Cause.TOPIC_DELETED, len(keys)))
-    return Outcome(records=records, events=events, is_divisible=True)
-
-
-def _offsets_removed(group_id: str, context: Context, cause: Cause, count: int) -> OffsetsRemoved:
+def offsets_removed(group_id: str, context: Context, cause: Cause, count: int) -> OffsetsRemoved:
+    """The event that tells of it."""
     return OffsetsRemoved(group_id=group_id, timestamp_ms=context.timestamp_ms, cause=cause, count=count)

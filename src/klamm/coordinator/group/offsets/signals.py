@@ -46,3 +46,13 @@ class TopicDeleted(NamedTuple):
     """A topic is gone, and with it every offset that was committed for it."""
 
     topic: str
+
+
+class TopicsCheck(NamedTuple):
+    """Topics may have gone unnoticed: compare with those that exist."""
+
+
+class TopicsCheckRefused(NamedTuple):
+    """The log refused to forget the offsets of topics that are gone."""
+
+    error_code: ErrorCode

@@ -88,19 +88,6 @@ def test_a_group_of_pending_ids_only_is_gone_at_the_next_pass() -> None:
     assert world.join(member_id).error is ErrorCode.unknown_member_id
 
 
-def test_the_offsets_of_a_deleted_topic_are_gone_in_all_groups() -> None:
-    world = World()
-    world.commit({("t", 0): 1, ("t2", 0): 2})
-    world.commit({("t", 3): 3}, group="other")
-    world.coordinator.topic_deleted("t", world.context())
-    assert world.fetch() == {("t2", 0): (2, OK)}
-    assert world.fetch(group="other") == {}
-    assert world.log.decoded()[-2:] == [OffsetForgotten("g", "t", 0), OffsetForgotten("other", "t", 3)]
-    assert world.listed() == {"g": "Empty", "other": "Empty"}
-    world.pass_ms(600_000)
-    assert world.listed() == {"g": "Empty"}
-
-
 def test_the_longest_retention_does_not_overflow() -> None:
     world = World(GroupConfig(offsets_retention_minutes=2_147_483_647))
     world.commit({("t", 0): 1})
@@ -142,21 +129,6 @@ def test_a_pass_over_many_groups_goes_in_steps(monkeypatch: pytest.MonkeyPatch) 
     world.shard.tick(world.context(), limit=1)
     assert len(world.listed()) == 6
     world.shard.tick(world.context(), limit=100)
-    assert world.listed() == {}
-
-
-def test_tombstones_that_are_too_large_for_one_batch_go_in_several() -> None:
-    world = World()
-    groups = [f"{number}" * 300 for number in range(5)]
-    for group in groups:
-        world.commit({("t", partition): 1 for partition in range(8)}, group=group)
-    world.log.max_batch_bytes = 3_000
-    world.coordinator.topic_deleted("t", world.context())
-    assert all(world.fetch(group=group) == {} for group in groups)
-    assert {OffsetForgotten(group, "t", partition) for group in groups for partition in range(8)} <= set(
-        world.log.decoded()
-    )
-    world.restart()
     assert world.listed() == {}
 
 

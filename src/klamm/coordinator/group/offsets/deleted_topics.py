@@ -1,0 +1,77 @@
+"""Offsets of topics that no longer exist mean nothing: a new topic of the same name starts at zero.
+
+A topic may go while a shard is not served, and the log may refuse the tombstones. So the topics are compared
+with what exists whenever a shard has been loaded, and again after the log has refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from klamm.coordinator.group.events import Cause, GroupEvent
+from klamm.coordinator.group.offsets.expiry import offsets_removed
+from klamm.coordinator.group.offsets.signals import TopicDeleted, TopicsCheck, TopicsCheckRefused
+from klamm.coordinator.group.offsets.tombstones import offset_keys
+from klamm.coordinator.group.outcomes import GroupOutcome
+from klamm.coordinator.group.remembered import GroupMemory, GroupRecord, OffsetForgotten
+from klamm.coordinator.group.state import GroupState
+from klamm.coordinator.group.topics import TopicDirectory
+from klamm.coordinator.runtime.outcome import Context, Outcome
+from klamm.coordinator.runtime.timers import Timer
+from klamm.protocol.types import ZERO_ID
+
+RETRY_MS: Final = 10_000
+
+
+def topic_deleted(state: GroupState, signal: TopicDeleted, context: Context) -> GroupOutcome:
+    """Forget the offsets of one topic."""
+    gone = {
+        group_id: [key for key in dict.fromkeys(offset_keys(group.memory)) if key[0] == signal.topic]
+        for group_id, group in state.groups.items()
+        if signal.topic in group.memory.offsets or group.memory.pending
+    }
+    return _forget(gone, context)
+
+
+def check_topics(state: GroupState, signal: TopicsCheck, context: Context) -> GroupOutcome:
+    """Forget the offsets of every topic that does not exist, or exists with another id."""
+    if state.topics is None:
+        return Outcome()
+    gone = {
+        group_id: list(dict.fromkeys(_gone(group.memory, state.topics)))
+        for group_id, group in state.groups.items()
+    }
+    return _forget(gone, context)
+
+
+def _gone(memory: GroupMemory, topics: TopicDirectory) -> Iterator[tuple[str, int]]:
+    for name, table in memory.offsets.items():
+        topic = topics.by_name(name)
+        if topic is None:
+            for partition in table.partitions():
+                yield name, partition
+            continue
+        for partition, (_, committed) in table.items():
+            # Offsets committed by old clients or in transactions carry no id: the name has to do.
+            if committed.topic_id not in (topic.topic_id, ZERO_ID):
+                yield name, partition
+    for pending in memory.pending.values():
+        for name, partition in pending:
+            if topics.by_name(name) is None:
+                yield name, partition
+
+
+def _forget(gone: dict[str, list[tuple[str, int]]], context: Context) -> GroupOutcome:
+    records: list[GroupRecord] = []
+    events: list[GroupEvent] = []
+    for group_id, keys in gone.items():
+        if keys:
+            records += [OffsetForgotten(group_id, topic, partition) for topic, partition in keys]
+            events.append(offsets_removed(group_id, context, Cause.TOPIC_DELETED, len(keys)))
+    return Outcome(records=records, events=events, is_divisible=True, if_refused=TopicsCheckRefused)
+
+
+def topics_check_refused(state: GroupState, signal: TopicsCheckRefused, context: Context) -> GroupOutcome:
+    """The log refused the tombstones: look again later, at all topics, since one may be back by then."""
+    return Outcome(timers=((Timer(TopicsCheck()), context.now_ms + RETRY_MS),))
