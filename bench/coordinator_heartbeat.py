@@ -37,7 +37,7 @@ from klamm.protocol.messages.offset_commit import (
 )
 from klamm.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from klamm.records.batch import stamp
-from klamm.records.layout import CommittedOffset
+from klamm.records.layout import OffsetCommitValue
 
 ROUNDS = 7
 
@@ -219,7 +219,10 @@ def load_seconds(records: int = 1_000_000, per_batch: int = 10) -> float:
         group_id = f"group-{first // per_batch % 200}"
         batch: list[GroupRecord] = [
             OffsetCommitted(
-                group_id, "orders", partition, CommittedOffset(first, 3, "", 1_700_000_000_000, -1, TOPIC[1])
+                group_id,
+                "orders",
+                partition,
+                OffsetCommitValue(first, 3, "", 1_700_000_000_000, -1, TOPIC[1]),
             )
             for partition in range(per_batch)
         ]

@@ -15,7 +15,7 @@ from klamm.protocol.errors import DecodeError
 from klamm.protocol.types import ZERO_ID, Buffer
 from klamm.records import _pure
 from klamm.records.arrow import BinaryInput, FixedInput, HeadersInput, Region, Want
-from klamm.records.layout import HEADER, HEADER_BYTES, CommitBlock, CommittedOffset, PartitionCommit, Record
+from klamm.records.layout import HEADER, HEADER_BYTES, CommitBlock, OffsetCommitValue, PartitionCommit, Record
 
 MAX_INT64: Final = (1 << 63) - 1
 EDGES: Final = (0, 1, -1, 2, 127, 128, 2**31 - 1, -(2**31), 2**31, 2**63 - 1, -(2**63), 2**62)
@@ -353,7 +353,7 @@ def offset_tables(core: ModuleType, random: Random) -> None:
             case 0:
                 assert compiled.remove(partition) == pure.remove(partition)
             case 1:
-                committed = CommittedOffset(int64(random), -1, random.choice(("", "m")), 5, -1, TOPIC_ID)
+                committed = OffsetCommitValue(int64(random), -1, random.choice(("", "m")), 5, -1, TOPIC_ID)
                 compiled.put(partition, 7, committed)
                 pure.put(partition, 7, committed)
             case 2:

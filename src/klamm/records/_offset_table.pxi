@@ -70,7 +70,7 @@ cdef extern from "_offset_table.h":
     uint8_t *klamm_put_64(uint8_t *out, uint64_t value)
 
 
-cdef object CommittedOffset = _layout.CommittedOffset
+cdef object OffsetCommitValue = _layout.OffsetCommitValue
 cdef object PartitionCommit = _layout.PartitionCommit
 cdef bytes ZERO_ID = _layout.ZERO_ID
 
@@ -197,7 +197,7 @@ cdef object new_commit(TopicCommits commits, Py_ssize_t at):
 
 cdef object stored(klamm_entry *entry):
     """Its offset in the log, and what was committed."""
-    cdef object committed = klamm_new_tuple(<PyTypeObject *>CommittedOffset, 6)
+    cdef object committed = klamm_new_tuple(<PyTypeObject *>OffsetCommitValue, 6)
     put(committed, 0, entry.offset)
     put(committed, 1, entry.leader_epoch)
     put(committed, 2, text_or_empty(entry.metadata))

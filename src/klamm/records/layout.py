@@ -64,7 +64,7 @@ class Record(NamedTuple):
     headers: tuple[Header, ...] = ()
 
 
-class CommittedOffset(NamedTuple):
+class OffsetCommitValue(NamedTuple):
     """What a client committed for one partition."""
 
     offset: int
@@ -75,7 +75,7 @@ class CommittedOffset(NamedTuple):
     topic_id: bytes = ZERO_ID
 
 
-Stored = tuple[int, CommittedOffset]  # the offset of its record in the log, and what was committed
+Stored = tuple[int, OffsetCommitValue]  # the offset of its record in the log, and what was committed
 
 
 class AskedPartition(Protocol):

@@ -31,7 +31,7 @@ from klamm.protocol.consumer_protocol import (
 from klamm.protocol.types import ZERO_ID, TopicPartition, id_to_text
 from klamm.records.batch import parse_header
 from klamm.records.compression import Codec
-from klamm.records.layout import CommittedOffset, Record
+from klamm.records.layout import OffsetCommitValue, Record
 from klamm.records.markers import ControlType, encode_marker
 from klamm.records.record import encode_batch
 from klamm.storage.engines.segments.checkpoints import MetaProperties, encode_meta, encode_partition_metadata
@@ -215,7 +215,7 @@ def stamped(batches: tuple[bytes, ...]) -> list[bytes]:
 
 
 def test_records_of_committed_offsets_are_decoded(tmp_path: Path) -> None:
-    committed = CommittedOffset(50, 3, "note", TIME_MS, -1, b"i" * 16)
+    committed = OffsetCommitValue(50, 3, "note", TIME_MS, -1, b"i" * 16)
     member = RegisteredMember(
         "m-1",
         None,
@@ -227,7 +227,7 @@ def test_records_of_committed_offsets_are_decoded(tmp_path: Path) -> None:
         encode_assignment(Assignment((TopicPartition("t", 0), TopicPartition("t", 1)))),
     )
     group = GroupRegistered("g", "consumer", 4, "range", "m-1", TIME_MS, (member,))
-    pended = OffsetPended("g", "t", 1, CommittedOffset(60, -1, "", TIME_MS, -1, ZERO_ID), 7, 1)
+    pended = OffsetPended("g", "t", 1, OffsetCommitValue(60, -1, "", TIME_MS, -1, ZERO_ID), 7, 1)
     path = a_segment(
         tmp_path,
         "__consumer_offsets-3",

@@ -16,7 +16,7 @@ from klamm.protocol.types import ZERO_ID
 from klamm.records import _pure
 from klamm.records.batch import crc_is_valid, parse_header, reseal
 from klamm.records.compression import Codec
-from klamm.records.layout import HEADER_BYTES, CommitBlock, CommittedOffset, Record
+from klamm.records.layout import HEADER_BYTES, CommitBlock, OffsetCommitValue, Record
 from klamm.records.record import decode_records, encode_batch
 from unit.records.commits import TOPIC_ID, Asked, asked_lists, commits_of, partitions, topic_ids
 from unit.records.cores import compiled_core
@@ -146,7 +146,7 @@ class TestStoreRecords:
             (G1 + pack(">i", 3), PLAIN), (G1 + pack(">i", -4), WITH_ID), (G2 + pack(">i", 3), PLAIN)
         )
         assert list(core.store_records(region, 3, 50, tables)) == []
-        committed = CommittedOffset(2130, 7, "m", 0x1664A32B222, -1, ZERO_ID)
+        committed = OffsetCommitValue(2130, 7, "m", 0x1664A32B222, -1, ZERO_ID)
         assert tables[G1].items() == [(-4, (51, committed._replace(topic_id=TOPIC_ID))), (3, (50, committed))]
         assert tables[G2].items() == [(3, (52, committed))]
 

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from klamm.protocol.types import ZERO_ID
 from klamm.records import _pure
-from klamm.records.layout import CommittedOffset
+from klamm.records.layout import OffsetCommitValue
 from unit.records.commits import TOPIC_ID, Asked, asked_lists, commits_of, partitions, topic_ids
 from unit.records.cores import compiled_core
 from unit.records.properties import few, many
 from unit.records.samples import TIME_MS
 from unit.records.strategies import int64s
 
-COMMITTED = CommittedOffset(2130, 7, "m", TIME_MS, -1, TOPIC_ID)
+COMMITTED = OffsetCommitValue(2130, 7, "m", TIME_MS, -1, TOPIC_ID)
 
 
 def a_table(core: ModuleType, *partitions: int) -> Any:
@@ -63,17 +63,17 @@ class TestTable:
     def test_it_remembers_commits_by_partition(self, core: ModuleType) -> None:
         table = core.OffsetTable()
         table.store(commits_of(core, Asked(9, 90, 4, "m"), Asked(3, 30)), 100, TIME_MS, -1, TOPIC_ID)
-        nine = (100, CommittedOffset(90, 4, "m", TIME_MS, -1, TOPIC_ID))
-        three = (101, CommittedOffset(30, -1, "", TIME_MS, -1, TOPIC_ID))
+        nine = (100, OffsetCommitValue(90, 4, "m", TIME_MS, -1, TOPIC_ID))
+        three = (101, OffsetCommitValue(30, -1, "", TIME_MS, -1, TOPIC_ID))
         assert (table.get(9), table.get(3), table.get(4)) == (nine, three, None)
         assert table.items() == [(3, three), (9, nine)]
         assert (len(table), table.partitions(), 9 in table, 4 in table) == (2, [3, 9], True, False)
-        assert type(table.get(9)[1]) is CommittedOffset
+        assert type(table.get(9)[1]) is OffsetCommitValue
 
     def test_the_last_of_two_commits_of_one_partition_counts(self, core: ModuleType) -> None:
         table = core.OffsetTable()
         table.store(commits_of(core, Asked(1, 10, 0, "x"), Asked(1, 11)), 100, TIME_MS, 5, ZERO_ID)
-        assert table.items() == [(1, (101, CommittedOffset(11, -1, "", TIME_MS, 5, ZERO_ID)))]
+        assert table.items() == [(1, (101, OffsetCommitValue(11, -1, "", TIME_MS, 5, ZERO_ID)))]
 
     def test_what_a_commit_replaces_outlives_it(self, core: ModuleType) -> None:
         table = a_table(core, 5)
@@ -91,7 +91,7 @@ class TestTable:
         with pytest.raises(TypeError):
             hash(a_table(core))
 
-    @pytest.mark.parametrize("field", CommittedOffset._fields)
+    @pytest.mark.parametrize("field", OffsetCommitValue._fields)
     def test_tables_that_differ_in_one_field_are_not_equal(self, core: ModuleType, field: str) -> None:
         other: Any = {"metadata": "n", "topic_id": ZERO_ID}.get(field, 5)
         one, two, three = core.OffsetTable(), core.OffsetTable(), core.OffsetTable()

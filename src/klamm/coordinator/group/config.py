@@ -1,4 +1,4 @@
-"""What an operator may say about groups, under Kafka's names with `_` for `.`."""
+"""Settings of the group coordinator, under Kafka's names with `_` for `.`."""
 
 from __future__ import annotations
 

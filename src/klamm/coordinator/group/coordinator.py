@@ -1,4 +1,4 @@
-"""The group coordinator of one broker: finds the shard of a group, or says why there is none."""
+"""The group coordinator of one broker: routes each request to the shard of its group."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.machine import GroupMachine
 from klamm.coordinator.group.notes import Note
 from klamm.coordinator.group.offsets.fetching import merge_fetch, split_fetch
-from klamm.coordinator.group.offsets.signals import TopicDeleted
+from klamm.coordinator.group.offsets.signals import TopicGone
 from klamm.coordinator.group.offsets.txn_offset_commit import refused_txn_commit, unverified_txn_commit
 from klamm.coordinator.group.placement import OFFSETS_TOPIC
 from klamm.coordinator.group.refusals import error_response
@@ -48,7 +48,7 @@ GroupShard = Shard[GroupRecord, Note]
 
 
 class GroupCoordinator:
-    """Takes requests about groups, by whatever shard they concern; answers go to the host."""
+    """Routes requests about groups to shards; answers go to the host."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class GroupCoordinator:
             patience_ms=config.offsets_commit_timeout_ms,
         )
         self.partition_for = Places(partition_count).__getitem__
-        # Any: each handler takes the type under which it stands here.
+        # Any: each handler takes the type under which it is listed.
         self._handlers: dict[type, Callable[[Any, Context], None]] = {
             HeartbeatRequest: self._member_request,
             JoinGroupRequest: self._member_request,
@@ -103,9 +103,9 @@ class GroupCoordinator:
         self._handlers[type(request)](request, context)
 
     def topic_deleted(self, topic: str, context: Context) -> None:
-        """Forget every offset of a topic that is gone. A shard that is not active finds out when it loads."""
+        """Remove every offset of a deleted topic. A shard that is not active does so when it loads."""
         for shard in self.shards:
-            shard.signal(TopicDeleted(topic), context)
+            shard.signal(TopicGone(topic), context)
 
     # --- one group -----------------------------------------------------------------------------------
 
@@ -211,7 +211,7 @@ class GroupCoordinator:
         self._to_shards(parts, _merge_described, context)
 
     def _delete(self, request: DeleteGroupsRequest, context: Context) -> None:
-        names = dict.fromkeys(request.groups_names)  # twice the same is answered once
+        names = dict.fromkeys(request.groups_names)  # duplicates are answered once
         parts = [(group_id, DeleteGroupsRequest(groups_names=(group_id,))) for group_id in names]
         self._to_shards(parts, _merge_deleted, context)
 

@@ -1,4 +1,4 @@
-"""DeleteGroups: forget a group that has no members, with its offsets."""
+"""DeleteGroups: remove a group without members, with its offsets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from klamm.protocol.messages.delete_groups import (
 
 
 def delete_groups(state: GroupState, request: DeleteGroupsRequest, context: Context) -> GroupOutcome:
-    """Delete the one group of the request. Ids handed out and open transactions do not hold it."""
+    """Delete the one group of the request. Unused member ids and open transactions do not prevent it."""
     (group_id,) = request.groups_names
     group = state.groups.get(group_id)
     if group is None:

@@ -1,4 +1,4 @@
-"""DescribeGroups: one group with its members. Version 6 tells a missing group from a dead one."""
+"""DescribeGroups: one group with its members. Version 6 reports a missing group as an error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from klamm.protocol.messages.describe_groups import (
 )
 
 _DEAD: Final = "Dead"  # Kafka's word for a group that does not exist
-# READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: what anybody may do where nobody is refused.
+# READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: all of them, as without an authorizer.
 ALL_GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 
 

@@ -1,4 +1,4 @@
-"""Why a group did what it did: plain facts, for whoever asks later.
+"""What happened to groups, and why.
 
 They decide nothing. The broker writes them to a topic of their own as JSON.
 """
@@ -16,7 +16,7 @@ from klamm.protocol.types import TopicPartition
 
 
 class Cause(StrEnum):
-    """What set something off."""
+    """What caused an event."""
 
     MEMBER_JOINED = "a member joined"
     METADATA_CHANGED = "a member rejoined with other metadata"
@@ -32,7 +32,7 @@ class Cause(StrEnum):
     GROUP_FULL = "the group has as many members as it may have"
     ASSIGNMENT_NOT_WRITTEN = "the leader's assignment could not be written"
     GROUP_DELETED = "the group was deleted"
-    RETENTION_OVER = "nobody used it for the retention time"
+    RETENTION_OVER = "the retention time is over"
     TOPIC_DELETED = "the topic was deleted"
     COMMITS_MIXED = "plain and transactional commits are mixed"
 
@@ -44,10 +44,10 @@ class GroupEvent:
     group_id: str
     timestamp_ms: int
     cause: str
-    member_id: str = ""  # who caused it, or whom it happened to
+    member_id: str = ""  # the member that caused it, or that it happened to
     client_id: str = ""
     client_host: str = ""
-    reason: str = ""  # in the client's own words
+    reason: str = ""  # as the client states it
 
     @property
     def key(self) -> str:
@@ -68,7 +68,7 @@ class GroupEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceStarted(GroupEvent):
-    """Everybody must join again."""
+    """All members must join again."""
 
     generation: int
     member_count: int
@@ -76,7 +76,7 @@ class RebalanceStarted(GroupEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceCompleted(GroupEvent):
-    """Everybody has an assignment again; cause and member are those of the beginning."""
+    """All members have an assignment again; cause and member are those of its start."""
 
     generation_before: int
     generation_after: int
@@ -85,14 +85,14 @@ class RebalanceCompleted(GroupEvent):
     leader_id: str
     protocol_name: str
     member_count: int
-    dropped: tuple[str, ...] = ()  # members that did not come back
+    dropped: tuple[str, ...] = ()  # members that did not rejoin
     before: Mapping[str, bytes] = field(default_factory=dict, repr=False)  # assignments by member
     after: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     def moved(self) -> tuple[TopicPartition, ...] | None:
         """Partitions that another member has now; None when the assignments cannot be read.
 
-        Worked out when somebody asks, not while a thousand members wait for their answers.
+        Computed on demand, not while the members wait for their answers.
         """
         known: dict[bytes, Sequence[TopicPartition]] = {}
         owners_before, owners_after = _owners(self.before, known), _owners(self.after, known)
@@ -119,7 +119,7 @@ class GroupEmptied(GroupEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberRemoved(GroupEvent):
-    """A member counts no longer."""
+    """A member was removed."""
 
     group_instance_id: str | None
     generation: int
@@ -127,7 +127,7 @@ class MemberRemoved(GroupEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberFenced(GroupEvent):
-    """A static member returned with a new id: who still uses the old one is refused."""
+    """A static member returned with a new id; requests with the old one are refused."""
 
     group_instance_id: str
     new_member_id: str
@@ -136,7 +136,7 @@ class MemberFenced(GroupEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsRemoved(GroupEvent):
-    """Committed offsets are gone."""
+    """Committed offsets were removed."""
 
     count: int
 
@@ -150,7 +150,7 @@ class CommitsMixed(GroupEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRemoved(GroupEvent):
-    """Nothing is left of the group."""
+    """The group was removed."""
 
     generation: int
 
@@ -187,16 +187,16 @@ def _as_json(event: GroupEvent) -> dict[str, object]:
     return fields
 
 
-WARNINGS: Final = frozenset({CommitsMixed})  # logged as such; everything else is information
+WARNINGS: Final = frozenset({CommitsMixed})  # logged at WARNING, all others at INFO
 
 
 def _line(event: GroupEvent) -> str:
-    group, who = event.group_id, event.member_id
+    group, member = event.group_id, event.member_id
     why = f"{event.cause}: {event.reason}" if event.reason else str(event.cause)
     match event:
         case RebalanceStarted():
             old = event.generation
-            return f"Preparing to rebalance group {group} with old generation {old} ({why}; {who})"
+            return f"Preparing to rebalance group {group} with old generation {old} ({why}; {member})"
         case RebalanceCompleted():
             return (
                 f"Assignment received from leader {event.leader_id}: stabilized group {group} generation "
@@ -206,19 +206,19 @@ def _line(event: GroupEvent) -> str:
         case GroupEmptied():
             return f"Group {group} with generation {event.generation_after} is now empty ({why})"
         case MemberRemoved():
-            return f"Member {who} in group {group} has been removed ({why})"
+            return f"Member {member} in group {group} has been removed ({why})"
         case MemberFenced():
             return (
                 f"Static member {event.group_instance_id} of group {group} is now {event.new_member_id}; "
-                f"{who} is fenced ({why})"
+                f"{member} is fenced ({why})"
             )
         case OffsetsRemoved():
             return f"Removed {event.count} expired offsets in group {group} ({why})"
         case CommitsMixed():
             return (
                 f"Group {group} has received offset commits from consumers as well as transactional "
-                f"producers in generation {event.generation} ({why}; {who}). The later commit overrides the "
-                f"earlier one: commit either with the consumer or in transactions, not both"
+                f"producers in generation {event.generation} ({why}; {member}). The later commit overrides "
+                f"the earlier one: commit either with the consumer or in transactions, not both"
             )
         case GroupRemoved():
             return f"Group {group} transitioned to Dead in generation {event.generation} ({why})"
@@ -229,7 +229,7 @@ def _line(event: GroupEvent) -> str:
 def _owners(
     assignments: Mapping[str, bytes], known: dict[bytes, Sequence[TopicPartition]]
 ) -> dict[TopicPartition, str] | None:
-    """Who has what; `known` are the assignments that were read before, most of which stay as they were."""
+    """The owner of each partition; `known` caches decoded assignments, most of which do not change."""
     owners: dict[TopicPartition, str] = {}
     for member_id, raw in assignments.items():
         if not raw:

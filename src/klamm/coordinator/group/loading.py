@@ -1,4 +1,4 @@
-"""Reading a shard's log back: the same state, from batches as they stand on the disk."""
+"""Loading a shard: its state, from the batches of its log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.coordinator.runtime.timers import TimerChange
 from klamm.protocol.errors import DecodeError
 from klamm.records.batch import BatchHeader, crc_is_valid, iter_headers
-from klamm.records.layout import CommittedOffset
+from klamm.records.layout import OffsetCommitValue
 from klamm.records.markers import decode_marker
 from klamm.records.record import Record, decode_records
 
@@ -39,7 +39,7 @@ class Loader:
         self._warned: set[int] = set()
 
     def load(self, batches: bytes) -> int:
-        """Replay whole batches; the offset after the last. Raises CorruptLogError that says where."""
+        """Replay whole batches; the offset after the last. Raises CorruptLogError with the position."""
         next_offset = -1
         position = 0
         try:
@@ -52,15 +52,15 @@ class Loader:
                 _, header = other
                 next_offset = header.base_offset
                 if not crc_is_valid(batches, position, header):
-                    raise DecodeError("its checksum is wrong")
+                    raise DecodeError("checksum mismatch")
                 self._load_batch(batches, position, header)
                 next_offset = header.next_offset
                 position += header.size_bytes
         except DecodeError as error:
-            where = f"the batch at offset {next_offset}" if next_offset >= 0 else "what was read"
-            raise CorruptLogError(f"{where} cannot be read: {error}") from error
+            where = f"invalid batch at offset {next_offset}" if next_offset >= 0 else "invalid batch"
+            raise CorruptLogError(f"{where}: {error}") from error
         if next_offset < 0:
-            raise CorruptLogError(f"{len(batches)} bytes hold no whole batch")
+            raise CorruptLogError(f"no complete batch in {len(batches)} bytes")
         return next_offset
 
     def _load_batch(self, batches: bytes, position: int, header: BatchHeader) -> None:
@@ -80,7 +80,7 @@ class Loader:
         try:
             decoded = decode_record(record.key, record.value)
         except DecodeError as error:
-            raise CorruptLogError(f"the record at offset {record.offset} cannot be read: {error}") from error
+            raise CorruptLogError(f"invalid record at offset {record.offset}: {error}") from error
         if isinstance(decoded, UnknownKey):
             self._skip(decoded, record)
             return
@@ -89,7 +89,7 @@ class Loader:
 
     def _load_pending(self, record: Record, header: BatchHeader) -> None:
         decoded = decode_record(record.key, record.value)
-        value: CommittedOffset | None = None
+        value: OffsetCommitValue | None = None
         match decoded:
             case OffsetCommitted():
                 value = decoded.committed
@@ -115,9 +115,9 @@ class Loader:
         if unknown.version not in self._warned:
             self._warned.add(unknown.version)
             _logger.warning(
-                "skipped the record at offset %d, and all like it: its key has version %d, which is unknown",
-                record.offset,
+                "skipping records with unknown key version %d, the first at offset %d",
                 unknown.version,
+                record.offset,
             )
 
 

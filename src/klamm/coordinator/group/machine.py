@@ -38,7 +38,7 @@ DECISIONS: Final[Mapping[type, Callable[[GroupState, Any, Context], GroupOutcome
 
 
 class GroupMachine:
-    """Decisions about the groups of one shard, and the doors to their state."""
+    """Decisions about the groups of one shard, and their state."""
 
     def __init__(self, config: GroupConfig) -> None:
         self.state = GroupState(config)

@@ -1,4 +1,4 @@
-"""What offsets and the admin APIs ask of a group's members, in whatever protocol those are.
+"""What offsets and the admin APIs ask of a group's members, whatever protocol they use.
 
 Each group protocol has one implementation; a group that has only offsets has `NOBODY`.
 """
@@ -33,7 +33,7 @@ class Membership(Protocol):
 
     @property
     def state_name(self) -> str:
-        """Kafka's word for what the group does."""
+        """The state of the group as Kafka names it."""
         ...
 
     @property
@@ -85,7 +85,7 @@ class Membership(Protocol):
 
 
 class NoMembers:
-    """A group that nobody ever joined: kept for its offsets, which expire one by one."""
+    """A group without members, kept for its offsets, which expire one by one."""
 
     group_type: Final = CLASSIC
     state_name: Final = "Empty"

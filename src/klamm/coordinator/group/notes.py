@@ -12,14 +12,14 @@ from klamm.coordinator.group.state import GroupState
 
 
 class GroupOpened(NamedTuple):
-    """A group gets its membership: with its first joiner, or when it was loaded."""
+    """A group gets its membership: with its first member, or after a load."""
 
     group_id: str
     membership: Membership
 
 
 class GroupDropped(NamedTuple):
-    """Nothing is left of a group."""
+    """A group is removed."""
 
     group_id: str
 

@@ -1,4 +1,4 @@
-"""Where groups live."""
+"""Which partition of `__consumer_offsets` a group belongs to."""
 
 from __future__ import annotations
 

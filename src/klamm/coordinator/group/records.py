@@ -27,7 +27,7 @@ from klamm.protocol.primitives import Reader, Writer
 from klamm.protocol.types import ZERO_ID
 from klamm.records.compression import Codec
 from klamm.records.core import encode_commits
-from klamm.records.layout import CommitBlock, CommittedOffset
+from klamm.records.layout import CommitBlock, OffsetCommitValue
 from klamm.records.markers import ControlType, encode_marker
 from klamm.records.record import Record, encode_batch
 
@@ -44,7 +44,7 @@ _SMALLEST_MEMBER_BYTES: Final = 10
 
 
 class UnknownKey(NamedTuple):
-    """A record of a kind that is not ours to know."""
+    """A record of an unknown kind."""
 
     version: int
 
@@ -58,7 +58,7 @@ def encode_records(
     """Records as one batch. Raises AppendRefusedError when one of them cannot be written at all."""
     first = records[0]
     if isinstance(first, TransactionEnded):
-        raise ValueError("a marker is a batch of its own")
+        raise ValueError("a marker must be encoded as a batch of its own")
     try:
         blocks = [record for record in records if type(record) is CommitBlock]
         if len(blocks) == len(records) and codec == Codec.NONE:
@@ -68,8 +68,8 @@ def encode_records(
             for offset, record in enumerate(_one_by_one(records), base_offset)
         ]
     except (error, OverflowError, UnicodeEncodeError) as fault:
-        # A client may send longer names than the format has room for.
-        raise AppendRefusedError(ErrorCode.message_too_large, f"cannot be written: {fault}") from fault
+        # Names from clients may be longer than the format allows.
+        raise AppendRefusedError(ErrorCode.message_too_large, f"encoding records failed: {fault}") from fault
     if isinstance(first, OffsetPended):
         return encode_batch(
             encoded,
@@ -99,7 +99,7 @@ def _one_by_one(records: Sequence[GroupRecord]) -> Iterator[GroupRecord]:
         if isinstance(record, CommitBlock):
             group_id, topic, topic_id, commits, commit_ms, expire_ms = record
             for partition, offset, leader_epoch, metadata in commits:
-                committed = CommittedOffset(offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id)
+                committed = OffsetCommitValue(offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id)
                 yield OffsetCommitted(group_id, topic, partition, committed)
         else:
             yield record
@@ -123,9 +123,9 @@ def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
                 return key, None
             return key, encode_offset(record.committed._replace(topic_id=ZERO_ID))  # as Kafka does
         case TransactionEnded():
-            raise ValueError("a marker has no key of ours")
+            raise ValueError("a marker is not a keyed record")
         case CommitBlock():
-            raise ValueError("a block is more than one record")
+            raise ValueError("a block holds several records")
         case _:
             assert_never(record)
 
@@ -134,7 +134,7 @@ def _string(text: str) -> bytes:
     raw = text.encode()
     length = len(raw)
     if length > 0x7FFF:
-        raise OverflowError(f"a string of {length} bytes")
+        raise OverflowError(f"string of {length} bytes exceeds the limit of 32767")
     return length.to_bytes(2, "big") + raw
 
 
@@ -146,7 +146,7 @@ def group_key(group_id: str) -> bytes:
     return b"\x00\x02" + _string(group_id)
 
 
-def encode_offset(committed: CommittedOffset) -> bytes:
+def encode_offset(committed: OffsetCommitValue) -> bytes:
     """Version 4 with the topic id as a tag; version 1 when the offset has an expiry of its own."""
     offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id = committed
     if expire_ms != -1:
@@ -173,7 +173,7 @@ def encode_group(group: GroupRegistered) -> bytes:
     writer.raw(_nullable(group.protocol_name)).raw(_nullable(group.leader_id))
     writer.int64(group.state_timestamp_ms).int32(len(group.members))
     parts = [writer.getvalue()]
-    middles: dict[tuple[object, ...], bytes] = {}  # members of one application differ in little else
+    middles: dict[tuple[object, ...], bytes] = {}  # equal for most members of one application
     for member in group.members:
         member_id, *alike, assignment = member
         middle = middles.get(key := tuple(alike))
@@ -184,7 +184,7 @@ def encode_group(group: GroupRegistered) -> bytes:
 
 
 def _encode_middle(member: RegisteredMember) -> bytes:
-    """What stands between a member's id and its assignment."""
+    """The fields between a member's id and its assignment."""
     return b"".join(
         (
             _nullable(member.group_instance_id),
@@ -208,7 +208,7 @@ def _nullable(text: str | None) -> bytes:
 def decode_record(key: bytes | None, value: bytes | None) -> GroupRecord | UnknownKey:
     """One record outside a transaction. Raises DecodeError."""
     if key is None:
-        raise DecodeError("a record without a key")
+        raise DecodeError("record without a key")
     reader = Reader(key)
     version = reader.int16()
     if version in OFFSET_KEY_VERSIONS:
@@ -222,7 +222,7 @@ def decode_record(key: bytes | None, value: bytes | None) -> GroupRecord | Unkno
     return UnknownKey(version)
 
 
-def decode_offset(value: bytes) -> CommittedOffset:
+def decode_offset(value: bytes) -> OffsetCommitValue:
     """An offset in any version. Raises DecodeError."""
     reader = Reader(value)
     version = _value_version(reader, "offset")
@@ -235,8 +235,8 @@ def decode_offset(value: bytes) -> CommittedOffset:
     if version >= 4:
         topic_id = reader.tags().get(0, ZERO_ID)
         if len(topic_id) != 16:
-            raise DecodeError(f"a topic id of {len(topic_id)} bytes")
-    return CommittedOffset(offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id)
+            raise DecodeError(f"topic id has {len(topic_id)} bytes, expected 16")
+    return OffsetCommitValue(offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id)
 
 
 def decode_group(group_id: str, value: bytes) -> GroupRegistered:
@@ -291,5 +291,5 @@ def _decode_member(reader: Reader, version: int) -> RegisteredMember:
 def _value_version(reader: Reader, kind: str) -> int:
     version = reader.int16()
     if not 0 <= version <= HIGHEST_VALUE_VERSION:
-        raise DecodeError(f"the value of an {kind} record in version {version}")
+        raise DecodeError(f"unsupported {kind} value version {version}")
     return version

@@ -1,4 +1,4 @@
-"""How each API says no: to a request that cannot be decided, and in place of an answer that fell through."""
+"""Error answers of each API."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ LOADING = ErrorCode.coordinator_load_in_progress
 
 
 def error_response(request: object, error_code: ErrorCode) -> object:
-    """The answer to a request that was not decided."""
+    """The answer to a request that cannot be decided."""
     match request:
         case HeartbeatRequest():
-            # A member that waits for a shard to load has done nothing wrong.
+            # As in Kafka: the member keeps its session while the shard loads.
             return HeartbeatResponse(error_code=ErrorCode.none if error_code is LOADING else error_code)
         case SyncGroupRequest():
-            # Clients take "loading" for fatal here; so they join again.
+            # The Java client treats "loading" as fatal here; with this error it joins again.
             is_loading = error_code is LOADING
             return SyncGroupResponse(error_code=ErrorCode.rebalance_in_progress if is_loading else error_code)
         case JoinGroupRequest():
-            # Where there is no shard to ask, Kafka does not say whose join it was.
+            # Kafka echoes no member id where it has no shard.
             is_elsewhere = error_code in (LOADING, ErrorCode.not_coordinator)
             return JoinGroupResponse(
                 error_code=error_code, member_id="" if is_elsewhere else request.member_id
@@ -76,11 +76,11 @@ def error_response(request: object, error_code: ErrorCode) -> object:
         case ListGroupsRequest():
             return ListGroupsResponse(error_code=error_code)
         case _:
-            raise TypeError(f"{type(request).__name__} is not for a group coordinator")
+            raise TypeError(f"{type(request).__name__} is not a request to the group coordinator")
 
 
 def as_error(response: object, error_code: ErrorCode) -> object:
-    """An answer whose ground was lost before it could leave."""
+    """The error that replaces an answer whose records were lost before it was sent."""
     match response:
         case HeartbeatResponse():
             return HeartbeatResponse(error_code=error_code)
@@ -117,4 +117,4 @@ def as_error(response: object, error_code: ErrorCode) -> object:
         case ListGroupsResponse():
             return ListGroupsResponse(error_code=error_code)
         case _:
-            raise TypeError(f"{type(response).__name__} is not from a group coordinator")
+            raise TypeError(f"{type(response).__name__} is not a response of the group coordinator")

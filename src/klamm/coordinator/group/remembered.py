@@ -1,7 +1,7 @@
-"""What the log of a shard remembers: records, and what they add up to for one group.
+"""What the log of a shard remembers: records, and the state that they make of one group.
 
-A record replaces or removes what its key held before; there are no deltas, so compaction cannot change the
-story.
+A record replaces or removes the value of its key. There are no deltas, so compaction does not change the
+result.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from klamm.protocol.types import TopicPartition
 from klamm.records.core import OffsetTable
-from klamm.records.layout import CommitBlock, CommittedOffset, Stored
+from klamm.records.layout import CommitBlock, OffsetCommitValue, Stored
 
 
 class RegisteredMember(NamedTuple):
@@ -31,12 +31,12 @@ class RegisteredMember(NamedTuple):
 
 
 class OffsetCommitted(NamedTuple):
-    """A commit outside a transaction, of one partition; those of a request are logged as blocks."""
+    """A commit outside a transaction, of one partition; the commits of one request are logged as blocks."""
 
     group_id: str
     topic: str
     partition: int
-    committed: CommittedOffset
+    committed: OffsetCommitValue
 
 
 class OffsetForgotten(NamedTuple):
@@ -48,7 +48,7 @@ class OffsetForgotten(NamedTuple):
 
 
 class GroupRegistered(NamedTuple):
-    """A generation with its assignments, or a group that its last member left."""
+    """A generation with its assignments, or a group whose last member left."""
 
     group_id: str
     protocol_type: str
@@ -66,12 +66,12 @@ class GroupForgotten(NamedTuple):
 
 
 class OffsetPended(NamedTuple):
-    """A commit within a transaction: it counts from the commit marker on. None takes it back."""
+    """A commit within a transaction: it takes effect with the commit marker. None removes it."""
 
     group_id: str
     topic: str
     partition: int
-    committed: CommittedOffset | None
+    committed: OffsetCommitValue | None
     producer_id: int
     producer_epoch: int
 
@@ -102,7 +102,7 @@ class GroupMemory:
     """What the log remembers of one group."""
 
     registration: GroupRegistered | None = None
-    registered_until: int = 0  # everything below this log offset is behind the registration
+    registered_until: int = 0  # the registration is durable when the log is up to here
     changed_until: int = 0  # the same for removed and for transactional offsets
     offsets: dict[str, OffsetTable] = field(default_factory=dict)  # by topic
     pending: dict[int, dict[TopicPartition, Stored]] = field(default_factory=dict)  # by producer id
@@ -122,7 +122,7 @@ class GroupMemory:
 
 
 def table_of(memory: GroupMemory, topic: str) -> OffsetTable:
-    """Where the offsets of a topic are stored, made if it is not there."""
+    """The table for the offsets of a topic, created if absent."""
     table = memory.offsets.get(topic)
     if table is None:
         table = memory.offsets[topic] = OffsetTable()
@@ -130,7 +130,7 @@ def table_of(memory: GroupMemory, topic: str) -> OffsetTable:
 
 
 def forget_offset(memory: GroupMemory, topic: str, partition: int) -> None:
-    """Drop an offset, committed and pending: what a transaction brings later is gone as well."""
+    """Remove an offset, committed and pending: a commit marker does not bring it back."""
     table = memory.offsets.get(topic)
     if table is not None and table.remove(partition) and not table:
         del memory.offsets[topic]

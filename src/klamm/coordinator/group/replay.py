@@ -28,7 +28,7 @@ from klamm.records.record import Record, records_region
 
 
 def replay_all(state: GroupState, records: Sequence[GroupRecord], offset: int) -> None:
-    """Apply the records of one batch, the first of which stands at this offset."""
+    """Apply the records of one batch; the first has this offset."""
     for record in records:
         replay(state, record, offset)
         offset += len(record.commits) if type(record) is CommitBlock else 1
@@ -36,7 +36,7 @@ def replay_all(state: GroupState, records: Sequence[GroupRecord], offset: int) -
 
 
 def replay(state: GroupState, record: GroupRecord, offset: int) -> None:
-    """Apply one record that stands at this offset. Nothing else changes what the log remembers."""
+    """Apply one record at this offset. Nothing else changes what the log remembers."""
     match record:
         case CommitBlock():
             table = table_of(state.of(record.group_id).memory, record.topic)
@@ -106,5 +106,5 @@ class BulkReplay:
             offsets = self._state.groups[record.group_id].memory.offsets
             self._tables[key[:-4]] = offsets[record.topic]
         elif isinstance(record, OffsetForgotten):
-            for version in OFFSET_KEY_VERSIONS:  # the table goes with its last offset
+            for version in OFFSET_KEY_VERSIONS:  # the table is removed with its last offset
                 self._tables.pop(bytes((0, version)) + key[2:-4], None)

@@ -16,13 +16,13 @@ from klamm.coordinator.group.remembered import GroupMemory
 from klamm.coordinator.group.topics import TopicDirectory
 from klamm.coordinator.runtime.timers import Timer
 from klamm.records.core import Replaced
-from klamm.records.layout import CommittedOffset
+from klamm.records.layout import OffsetCommitValue
 
 
 class StagedCommit(NamedTuple):
-    """A commit on its way to the disk."""
+    """A commit that is not durable yet."""
 
-    end_offset: int  # it is there when everything below this offset of the log is
+    end_offset: int  # durable when the log is durable up to here
     replaced: tuple[tuple[str, Replaced], ...]  # by topic
 
 
@@ -33,7 +33,7 @@ class Group:
     group_id: str
     memory: GroupMemory = field(default_factory=GroupMemory)
     membership: Membership = NOBODY
-    staged: list[StagedCommit] = field(default_factory=list)  # oldest first; some may have arrived
+    staged: list[StagedCommit] = field(default_factory=list)  # oldest first; some may be durable already
     plain_commit_generation: int = -1  # of the last plain commit
     txn_commit_generation: int = -1  # of the last commit in a transaction
     is_mixing_reported: bool = False
@@ -52,19 +52,19 @@ class GroupState:
     groups: dict[str, Group] = field(default_factory=dict)
     open_transactions: dict[int, set[str]] = field(default_factory=dict)  # producer id -> its groups
     expiry_timer: Timer = field(default_factory=lambda: Timer(ExpiryDue()))
-    expiry_queue: tuple[str, ...] = ()  # groups that the running pass has not looked at
+    expiry_queue: tuple[str, ...] = ()  # groups that the current pass has not checked
     end_offset: int = 0  # everything below this offset of the log is replayed
-    durable_offset: int = 0  # everything below this one survives a crash
+    durable_offset: int = 0  # everything below this offset is durable
 
     def of(self, group_id: str) -> Group:
-        """The group, made if it is not there. For the two doors; decisions use `groups.get`."""
+        """The group, created if absent. For `replay` and `apply`; decisions use `groups.get`."""
         group = self.groups.get(group_id)
         if group is None:
             group = self.groups[group_id] = Group(group_id)
         return group
 
     def replaced(self, group: Group, topic: str, partition: int) -> Replaced | None:
-        """What knows the value that a partition has on the disk, if another is on its way there."""
+        """The durable values that a commit replaces, if one for this partition is not durable yet."""
         for staged in group.staged:
             if staged.end_offset > self.durable_offset:
                 for name, replaced in staged.replaced:
@@ -72,14 +72,14 @@ class GroupState:
                         return replaced
         return None
 
-    def durable(self, group: Group, topic: str, partition: int) -> CommittedOffset | None:
-        """What was committed last and has reached the disk."""
+    def durable(self, group: Group, topic: str, partition: int) -> OffsetCommitValue | None:
+        """The last committed value that is durable."""
         replaced = self.replaced(group, topic, partition)
         stored = group.memory.committed(topic, partition) if replaced is None else replaced.get(partition)
         return None if stored is None else stored[1]
 
     def remembered(self) -> dict[str, tuple[object, ...]]:
-        """What the log tells of every group: two states are the same when this is."""
+        """The remembered part of every group, for comparing two states."""
         return {
             group_id: (group.memory.registration, group.memory.offsets, group.memory.pending)
             for group_id, group in self.groups.items()

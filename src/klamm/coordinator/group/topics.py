@@ -1,4 +1,4 @@
-"""What the group coordinator needs to know of topics: which exist, and under which id."""
+"""What the group coordinator needs to know about topics: which exist, and their ids."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class TopicDirectory(Protocol):
 def screen_commit(
     request: OffsetCommitRequest, directory: TopicDirectory
 ) -> tuple[OffsetCommitRequest, list[OffsetCommitResponseTopic]]:
-    """Take out what does not exist, and give every topic its name and its id; the answers for the rest."""
+    """The request for partitions that exist, with names and ids; and the answers for the others."""
     accepted: list[OffsetCommitRequestTopic] = []
     refused: list[OffsetCommitResponseTopic] = []
     for topic in request.topics:
@@ -78,7 +78,7 @@ def screen_commit(
             accepted.append(OffsetCommitRequestTopic(topic_id, name, partitions))
     if refused:
         return replace(request, topics=accepted), refused
-    request.topics = accepted  # nobody needs it as it came
+    request.topics = accepted  # the original is not used again
     return request, refused
 
 
@@ -91,7 +91,7 @@ def _are_below(count: int, partitions: Iterable[AskedPartition]) -> bool:
 def with_refused_commits(
     response: OffsetCommitResponse, refused: list[OffsetCommitResponseTopic]
 ) -> OffsetCommitResponse:
-    """The whole answer as Kafka orders it: what was refused before, and each topic once."""
+    """The whole answer as Kafka orders it: refused partitions first, and each topic once."""
     topics: dict[tuple[bytes, str], OffsetCommitResponseTopic] = {}
     for topic in (*refused, *response.topics):
         key = topic.topic_id, topic.name
@@ -136,14 +136,14 @@ def with_refused_txn_commits(
 
 
 class ScreenedDelete(NamedTuple):
-    """A deletion for partitions that exist, and the answers for the rest."""
+    """A deletion for partitions that exist, and the answers for the others."""
 
     request: OffsetDeleteRequest
     refused: list[OffsetDeleteResponseTopic]
 
 
 def screen_delete(request: OffsetDeleteRequest, directory: TopicDirectory) -> ScreenedDelete:
-    """Take out what does not exist."""
+    """The request for partitions that exist, and the answers for the others."""
     accepted: list[OffsetDeleteRequestTopic] = []
     refused: list[OffsetDeleteResponseTopic] = []
     for topic in request.topics:

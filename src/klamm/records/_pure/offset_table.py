@@ -22,7 +22,7 @@ from klamm.records.layout import (
     MAX_INT64,
     AskedPartition,
     CommitBlock,
-    CommittedOffset,
+    OffsetCommitValue,
     PartitionCommit,
     Record,
     ScanEnd,
@@ -127,7 +127,7 @@ class OffsetTable:
     def get(self, partition: int) -> Stored | None:
         return self._stored.get(partition)
 
-    def put(self, partition: int, log_offset: int, committed: CommittedOffset) -> None:
+    def put(self, partition: int, log_offset: int, committed: OffsetCommitValue) -> None:
         self._stored[partition] = (log_offset, committed)
 
     def remove(self, partition: int) -> bool:
@@ -145,7 +145,7 @@ class OffsetTable:
         if log_offset > MAX_INT64 - len(commits):
             raise OverflowError(f"{len(commits)} records from log offset {log_offset} exceed 64 bits")
         for at, (partition, offset, leader_epoch, metadata) in enumerate(commits, log_offset):
-            committed = CommittedOffset(offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id)
+            committed = OffsetCommitValue(offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id)
             self._stored[partition] = (at, committed)
 
 
@@ -260,7 +260,7 @@ def store_records(
         yield record
 
 
-def _plain(value: bytes) -> CommittedOffset | None:
+def _plain(value: bytes) -> OffsetCommitValue | None:
     """An offset in version 4, with short metadata and with nothing but a topic id behind it; else None."""
     if len(value) <= _HEAD.size:
         return None
@@ -280,4 +280,4 @@ def _plain(value: bytes) -> CommittedOffset | None:
     except UnicodeDecodeError:
         return None
     commit_ms = int.from_bytes(tail[:8], "big", signed=True)
-    return CommittedOffset(offset, leader_epoch, metadata, commit_ms, -1, topic_id)
+    return OffsetCommitValue(offset, leader_epoch, metadata, commit_ms, -1, topic_id)

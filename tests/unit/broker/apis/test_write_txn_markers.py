@@ -26,7 +26,7 @@ from klamm.protocol.messages.write_txn_markers import (
 )
 from klamm.protocol.types import ZERO_ID
 from klamm.records.batch import TimestampType, crc_is_valid, parse_header
-from klamm.records.layout import CommittedOffset
+from klamm.records.layout import OffsetCommitValue
 from klamm.records.markers import decode_marker
 from klamm.storage.engines.simulated_disk import Fault
 from klamm.storage.log import AppendOrigin, PartitionLog
@@ -243,7 +243,7 @@ def test_a_marker_in_consumer_offsets_decides_the_pending_offsets(
     jar.loop.settle()
     groups = jar.services.groups
     (shard,) = groups.shards
-    pended = OffsetPended("g", "t", 0, CommittedOffset(50, -1, "", 0, -1, ZERO_ID), PRODUCER, 0)
+    pended = OffsetPended("g", "t", 0, OffsetCommitValue(50, -1, "", 0, -1, ZERO_ID), PRODUCER, 0)
     partition = jar.services.partitions.get("__consumer_offsets", 0)
     assert partition is not None
     result = partition.log.append(

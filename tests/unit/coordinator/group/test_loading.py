@@ -26,14 +26,14 @@ from klamm.coordinator.runtime.machine import CorruptLogError
 from klamm.coordinator.runtime.shard import Status
 from klamm.protocol.errors import ErrorCode
 from klamm.records.batch import stamp
-from klamm.records.layout import CommittedOffset
+from klamm.records.layout import OffsetCommitValue
 from klamm.records.record import Record, encode_batch
 from unit.coordinator.asking import assignment, subscription
 from unit.coordinator.driver import World
 
 OK = ErrorCode.none
 T0 = ("t", 0)
-OFFSET = OffsetCommitted("g", "t", 0, CommittedOffset(5))
+OFFSET = OffsetCommitted("g", "t", 0, OffsetCommitValue(5))
 
 
 MEMBER = RegisteredMember("m", None, "c", "/h", 60_000, 10_000, subscription("t"), assignment(T0))
@@ -87,8 +87,8 @@ def test_an_offset_whose_tombstone_came_last_is_absent() -> None:
 
 
 def test_an_offset_that_was_committed_after_its_tombstone_is_there() -> None:
-    later = OffsetCommitted("g", "t", 0, CommittedOffset(6))
-    other = OffsetCommitted("g", "t", 1, CommittedOffset(7))
+    later = OffsetCommitted("g", "t", 0, OffsetCommitValue(6))
+    other = OffsetCommitted("g", "t", 1, OffsetCommitValue(7))
     world = loaded(OFFSET, OffsetForgotten("g", "t", 0), other, later)
     assert world.fetch() == {T0: (6, OK), ("t", 1): (7, OK)}
 
@@ -185,7 +185,7 @@ def test_a_record_of_an_unknown_kind_is_skipped_with_a_warning_that_names_it(
     with caplog.at_level(logging.WARNING):
         world.elect_all()
     assert [record.getMessage() for record in caplog.records] == [
-        "skipped the record at offset 0, and all like it: its key has version 16, which is unknown"
+        "skipping records with unknown key version 16, the first at offset 0"
     ]
     assert world.fetch() == {T0: (5, OK)}
 
@@ -208,7 +208,7 @@ def test_a_corrupt_record_stops_its_shard_only_and_says_where(fault: str) -> Non
     assert shard is not None
     assert shard.status is Status.FAILED
     assert shard.failure is not None
-    assert "at offset 1 cannot be read" in str(shard.failure.error)
+    assert "at offset 1: " in str(shard.failure.error)
 
 
 def test_a_log_is_loaded_in_parts() -> None:
@@ -262,7 +262,7 @@ def test_an_empty_registration_expires_by_the_time_it_was_written() -> None:
 
 def _any_batch(kind: int, partition: int, offset: int, producer_id: int) -> bytes:
     """One batch about one of few offsets: a commit, an old one, a tombstone, or part of a transaction."""
-    committed = CommittedOffset(offset, 1, "", 5, -1)
+    committed = OffsetCommitValue(offset, 1, "", 5, -1)
     match kind:
         case 0 | 1 | 2:
             return encode_records([OffsetCommitted("g", "t", partition, committed)], 5)
@@ -300,8 +300,8 @@ def test_what_is_read_at_once_is_what_is_read_one_by_one(steps: list[tuple[int, 
 
 
 def test_a_value_that_was_left_for_later_and_makes_no_sense_says_where_it_stands() -> None:
-    good = encode_records([OffsetCommitted("g", "t", 0, CommittedOffset(1))], 5)
+    good = encode_records([OffsetCommitted("g", "t", 0, OffsetCommitValue(1))], 5)
     bad = bytearray(encode_batch([Record(0, 5, offset_key("g", "t", 1), b"\0\3short")]))
     stamp(bad, 1, 0)
-    with pytest.raises(CorruptLogError, match="the record at offset 1 cannot be read"):
+    with pytest.raises(CorruptLogError, match="invalid record at offset 1"):
         Loader(GroupState()).load(good + bytes(bad))

@@ -27,7 +27,7 @@ from klamm.coordinator.group.remembered import (
 )
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.types import ZERO_ID
-from klamm.records.layout import CommittedOffset
+from klamm.records.layout import OffsetCommitValue
 from unit.coordinator.asking import assignment, subscription
 
 TOPIC_ID = bytes(range(16))
@@ -37,7 +37,7 @@ GRP = "0008636f6e73756d6572 00000003 000572616e6765 0003632d31"
 CLI = "000163 000a2f3132372e302e302e31"
 TS = "000001664a32b222"
 
-FULL = CommittedOffset(2130, 7, "m", 1538843128354)
+FULL = OffsetCommitValue(2130, 7, "m", 1538843128354)
 NO_EPOCH = FULL._replace(leader_epoch=-1)
 OFFSETS = [
     ("0000 0000000000000852 00016d 000001664a32b222", NO_EPOCH),
@@ -82,7 +82,7 @@ GROUPS = [
 
 
 @pytest.mark.parametrize(("text", "expected"), OFFSETS, ids=range(len(OFFSETS)))
-def test_an_offset_of_any_version_is_read(text: str, expected: CommittedOffset) -> None:
+def test_an_offset_of_any_version_is_read(text: str, expected: OffsetCommitValue) -> None:
     assert decode_offset(bytes.fromhex(text)) == expected
 
 
@@ -172,7 +172,7 @@ int32s, int64s = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 -
         names,
         int32s,
         st.builds(
-            CommittedOffset,
+            OffsetCommitValue,
             int64s,
             int32s,
             st.text(st.characters(codec="utf-8"), max_size=300),

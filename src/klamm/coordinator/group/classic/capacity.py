@@ -1,4 +1,4 @@
-"""How many members a group may have, and who is turned away."""
+"""The limit on the members of a group (`group.max.size`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from klamm.protocol.messages.join_group import JoinGroupResponse
 
 
 def has_room(live: ClassicMembership, member_id: str, max_size: int) -> bool:
-    """Whether a joiner may come in. Ids that were only handed out do not count."""
+    """Whether a member may join. Unused member ids do not count."""
     phase = live.phase
     if phase is PREPARING:
         if live.awaiting_join < max_size:
@@ -30,7 +30,7 @@ def has_room(live: ClassicMembership, member_id: str, max_size: int) -> bool:
 
 
 def turn_away(draft: Draft, live: ClassicMembership, member_id: str) -> GroupOutcome:
-    """Refuse a joiner, and forget it if it was known: those who come back last find no room."""
+    """Refuse a join, and remove the member if it was known: the last to rejoin are refused."""
     member = live.members.get(member_id)
     if member is not None:
         draft.notes.append(MembersRemoved(live.group_id, (member_id,)))
@@ -46,7 +46,7 @@ def turn_away(draft: Draft, live: ClassicMembership, member_id: str) -> GroupOut
 
 
 def over_capacity(state: GroupState, signal: OverCapacity, context: Context) -> GroupOutcome:
-    """Let the members of a group that is too large join again: the last to come find no room."""
+    """Rebalance a group that is too large: the last members to rejoin are refused."""
     group = state.groups.get(signal.group_id)
     live = classic_of(group)
     if live.phase is not STABLE:

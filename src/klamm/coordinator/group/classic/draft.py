@@ -1,4 +1,4 @@
-"""An outcome in the making: handlers add to it, nothing happens until the shard has it."""
+"""Collects the outcome of a decision about one group."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from klamm.protocol.messages.sync_group import SyncGroupResponse
 
 
 class Draft(Outcome[GroupRecord, Note]):
-    """An outcome in the making: collects what a decision about one group amounts to."""
+    """An outcome that a decision fills step by step."""
 
     __slots__ = ("context", "group_id", "state")
 
@@ -35,18 +35,18 @@ class Draft(Outcome[GroupRecord, Note]):
         self.context = context
 
     def answer(self, response: object, token: object = None) -> None:
-        """Answer the request at hand, or the one behind a token."""
+        """Answer the current request, or the one of a token."""
         self.replies.append((self.context.token if token is None else token, response))
 
     def arm(self, member: Member, after_ms: int | None = None) -> None:
-        """Start a member's session anew."""
+        """Restart a member's session timeout."""
         period_ms = member.session_timeout_ms if after_ms is None else after_ms
         self.timers.append((member, self.context.now_ms + period_ms))
 
     def say_goodbye(
         self, live: ClassicMembership, members: Iterable[Member], cause: Cause, reason: str = ""
     ) -> None:
-        """End what removed members wait for, and say why they went. The note is the caller's."""
+        """Answer the parked requests of removed members, and report why. The caller adds the note."""
         for member in members:
             self.timers.append((member, None))
             if member.parked_join is not None:
@@ -72,7 +72,7 @@ class Draft(Outcome[GroupRecord, Note]):
             )
 
     def outcome(self) -> GroupOutcome:
-        """What was collected. Its replies tell of the group's registration and of nothing else."""
+        """The outcome. Its replies depend on the durability of the group's registration alone."""
         group = self.state.groups.get(self.group_id)
         self.seen_offset = None if group is None else group.memory.registered_until
         return self

@@ -1,4 +1,4 @@
-"""Heartbeat: keep a member alive, or tell it why it no longer counts. Version 3 brings the instance id."""
+"""Heartbeat: renew a member's session. Version 3 brings the instance id."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REJOIN: Final = HeartbeatResponse(error_code=ErrorCode.rebalance_in_progress)
 
 
 def heartbeat(state: GroupState, request: HeartbeatRequest, context: Context) -> GroupOutcome:
-    """Start the member's session anew."""
+    """Renew the member's session."""
     group = state.groups.get(request.group_id)
     if group is None:
         return _refuse(context, ErrorCode.unknown_member_id)

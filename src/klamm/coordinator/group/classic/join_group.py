@@ -16,7 +16,7 @@ from klamm.coordinator.group.classic.membership import (
     ClassicMembership,
     JoinProtocol,
     Member,
-    Parked,
+    ParkedRequest,
     classic_of,
 )
 from klamm.coordinator.group.classic.notes import IdHandedOut, MemberAdded, MemberRejoined
@@ -42,7 +42,7 @@ _ID_REQUIRED: Final = ErrorCode.member_id_required
 
 
 def join_group(state: GroupState, request: JoinGroupRequest, context: Context) -> GroupOutcome:
-    """Let a member in, park it, or say why not."""
+    """Add or update a member and park its request, or refuse it."""
     config = state.config
     member_id, timeout_ms = request.member_id, request.session_timeout_ms
     if not config.group_min_session_timeout_ms <= timeout_ms <= config.group_max_session_timeout_ms:
@@ -57,7 +57,7 @@ def join_group(state: GroupState, request: JoinGroupRequest, context: Context) -
     if error_code is not NO_ERROR:
         outcome = _refuse(request, context, error_code)
         if group is None:
-            # As in Kafka, there is a group from its first joiner on, even from one that is refused.
+            # As in Kafka, a refused first join creates the group too.
             outcome.notes = (GroupOpened(request.group_id, ClassicMembership(request.group_id)),)
         return outcome
     if not member_id and request.group_instance_id is None and request.must_know_member_id:
@@ -75,13 +75,13 @@ def join_group(state: GroupState, request: JoinGroupRequest, context: Context) -
 
 
 def _refuse(request: JoinGroupRequest, context: Context, error_code: ErrorCode) -> GroupOutcome:
-    # Where Kafka fails with "unknown", it does not say whose join it was.
+    # Kafka echoes no member id with this error.
     member_id = "" if error_code is ErrorCode.unknown_server_error else request.member_id
     return reply(context, JoinGroupResponse(error_code=error_code, member_id=member_id))
 
 
 def _join_error(live: ClassicMembership, request: JoinGroupRequest) -> ErrorCode:
-    """Checks in Kafka's order, once there is room."""
+    """Checks in Kafka's order, after the capacity check."""
     if live.phase is DEAD:
         return ErrorCode.coordinator_not_available
     if not _offers_a_common_protocol(live, request):
@@ -90,7 +90,7 @@ def _join_error(live: ClassicMembership, request: JoinGroupRequest) -> ErrorCode
     if not member_id:
         return NO_ERROR
     if member_id in live.pending:
-        # Static members are never sent away to come back with an id.
+        # Static members never get an id to rejoin with.
         return NO_ERROR if instance_id is None else ErrorCode.unknown_server_error
     if instance_id is not None:
         known_id = live.static_members.get(instance_id)
@@ -107,7 +107,7 @@ def _offers_a_common_protocol(live: ClassicMembership, request: JoinGroupRequest
     if request.protocol_type != live.protocol_type:
         return False
     member_count = len(live.members)
-    for offered in request.protocols:  # noqa: SIM110 - a generator costs more than the rest of this
+    for offered in request.protocols:  # noqa: SIM110 - a generator is slower
         if live.supported.get(offered.name, 0) == member_count:
             return True
     return False
@@ -118,7 +118,7 @@ def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
 
 
 def _hand_out_id(group: Group | None, request: JoinGroupRequest, context: Context) -> GroupOutcome:
-    """Two steps, so that a client that retries an unanswered join leaves no unknown member behind."""
+    """Two steps (KIP-394), so that a client that repeats an unanswered join adds no second member."""
     group_id = request.group_id
     member_id = f"{context.client_id}-{context.fresh_id}"
     timer = Timer(PendingOver(group_id, member_id))
@@ -152,7 +152,7 @@ def _add(
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=_rebalance_timeout_ms(request),
         protocols=protocols,
-        parked_join=Parked(context.token),
+        parked_join=ParkedRequest(context.token),
     )
     pending_timer = live.pending.get(member_id)
     if pending_timer is not None:
@@ -161,7 +161,7 @@ def _add(
     draft.arm(member, NEW_MEMBER_TIMEOUT_MS)
     if live.phase is PREPARING:
         if live.awaiting_join == len(live.members) and len(live.pending) == (pending_timer is not None):
-            draft.then.append(JoinCheck(request.group_id))  # nobody else is expected
+            draft.then.append(JoinCheck(request.group_id))  # no other member is expected
     else:
         trigger = triggered_by(member, Cause.MEMBER_JOINED, request.reason)
         prepare_rebalance(draft, live, trigger, [*live.members.values(), member])
@@ -175,7 +175,7 @@ def _rejoin(
     is_leader = live.leader_id == member.member_id
     is_same = protocols == member.protocols
     if is_same and (live.phase is COMPLETING or (live.phase is STABLE and not is_leader)):
-        # It may not have got the answer: say it again, without anybody noticing.
+        # The answer may have been lost: repeat it without a rebalance.
         draft.answer(
             JoinGroupResponse(
                 generation_id=live.generation,
@@ -188,7 +188,7 @@ def _rejoin(
         )
         return draft.outcome()
     if member.parked_join is not None:
-        # It asked again, so nobody reads the older answer; but every request ends.
+        # The member has given up the older request; it still gets an answer.
         draft.answer(
             JoinGroupResponse(error_code=ErrorCode.rebalance_in_progress, member_id=member.member_id),
             member.parked_join.token,
@@ -201,12 +201,12 @@ def _rejoin(
             protocols,
             request.session_timeout_ms,
             rebalance_timeout_ms,
-            Parked(draft.context.token),
+            ParkedRequest(draft.context.token),
         )
     )
     if live.phase is PREPARING:
         if live.awaiting_join >= len(live.members) - 1 and not live.pending:
-            draft.then.append(JoinCheck(request.group_id))  # nobody else is expected
+            draft.then.append(JoinCheck(request.group_id))  # no other member is expected
     else:
         cause = Cause.LEADER_REJOINED if is_same else Cause.METADATA_CHANGED
         trigger = triggered_by(member, cause, request.reason)

@@ -1,4 +1,4 @@
-"""LeaveGroup: members go, or an administrator sends them away by instance id.
+"""LeaveGroup: members leave, or an administrator removes them by instance id.
 
 Version 3 brings the list of members, 5 the client's reason.
 """
@@ -27,7 +27,7 @@ from klamm.protocol.messages.leave_group import (
 
 
 def leave_group(state: GroupState, request: LeaveGroupRequest, context: Context) -> GroupOutcome:
-    """Let members go, one by one, and rebalance once."""
+    """Remove the members one by one, and rebalance once."""
     leavers = (MemberIdentity(request.member_id),) if request.is_single_member else request.members
     group = state.groups.get(request.group_id)
     draft = Draft(state, request.group_id, context)
@@ -64,7 +64,7 @@ def leave_group(state: GroupState, request: LeaveGroupRequest, context: Context)
         draft.then.append(JoinCheck(request.group_id))
     response = _response(request, leavers, errors)
     if draft.then:
-        # The last to leave hears of it when the disk knows, or a crash would bring it back.
+        # Answered when the record of the empty group is durable, or a crash would bring the member back.
         draft.then = [JoinCheck(request.group_id, ((context.token, response),))]
     else:
         draft.answer(response)
@@ -83,10 +83,10 @@ def _leaves_itself(leaver: MemberIdentity, member: Member, context: Context) -> 
 def _leave(
     live: ClassicMembership, leaver: MemberIdentity, removed: dict[str, Member], forgotten: set[str]
 ) -> tuple[ErrorCode, str]:
-    """Whether somebody may go, and under which id it is known ("" if it may not)."""
+    """The result for one entry of the list, and the member id it means ("" if refused)."""
     member_id, instance_id = leaver.member_id, leaver.group_instance_id
     instance_member_id = None if instance_id is None else live.static_members.get(instance_id)
-    if not member_id:  # an administrator knows members by their instance
+    if not member_id:  # an administrator names members by instance id
         member_id = instance_member_id or ""
         if not member_id or member_id in removed:
             return ErrorCode.unknown_member_id, ""
@@ -94,8 +94,8 @@ def _leave(
     if member_id in live.pending and member_id not in forgotten:
         return ErrorCode.none, member_id
     if instance_member_id in removed:
-        return ErrorCode.unknown_member_id, ""  # the instance went before, in this request
-    # The instance is checked first: an id that went before is fenced by an instance of another member.
+        return ErrorCode.unknown_member_id, ""  # the instance was removed earlier in this request
+    # The instance is checked first: a removed id is fenced by the instance of another member.
     error_code = live.member_error(member_id, instance_id)
     if error_code is NO_ERROR and member_id in removed:
         error_code = ErrorCode.unknown_member_id

@@ -1,4 +1,4 @@
-"""The members of a group, as the record of its last generation has them."""
+"""The members of a group, from the record of its last generation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from klamm.coordinator.group.remembered import GroupRegistered
 
 
 def revived(registration: GroupRegistered) -> ClassicMembership:
-    """Stable if it has members: a rebalance that was not over is forgotten."""
+    """Stable if it has members: an unfinished rebalance is not recorded."""
     live = ClassicMembership(
         registration.group_id,
         phase=Phase.STABLE if registration.members else Phase.EMPTY,

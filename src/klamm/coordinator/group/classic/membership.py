@@ -1,4 +1,4 @@
-"""What a restart forgets of a group: its phase, who is in it now, who waits for what."""
+"""The members of a group in the classic protocol, its phase, and the requests that wait."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from klamm.protocol.messages.join_group import JoinGroupResponse
 from klamm.protocol.messages.sync_group import SyncGroupResponse
 
 CONSUMER: Final = "consumer"  # the only protocol type whose metadata the broker can read
-NEW_MEMBER_TIMEOUT_MS: Final = 300_000  # a new member that waits is not asked to heartbeat
+NEW_MEMBER_TIMEOUT_MS: Final = 300_000  # a new member does not send heartbeats while its join is parked
 
 
 class JoinProtocol(NamedTuple):
-    """One assignor that a member offers, with what it tells the leader."""
+    """One assignor that a member supports, with its metadata for the leader."""
 
     name: str
     metadata: bytes
 
 
-class Parked(NamedTuple):
-    """A request that waits for its answer."""
+class ParkedRequest(NamedTuple):
+    """A request that is not answered yet."""
 
     token: object
 
@@ -50,16 +50,16 @@ class Member(Timer):
     rebalance_timeout_ms: int
     protocols: tuple[JoinProtocol, ...]  # in order of preference
     assignment: bytes = b""
-    parked_join: Parked | None = None
-    parked_sync: Parked | None = None
-    is_new: bool = True  # until its first join phase is over
+    parked_join: ParkedRequest | None = None
+    parked_sync: ParkedRequest | None = None
+    is_new: bool = True  # until its first join phase ends
 
     @property
     def period_ms(self) -> int:
         return self.session_timeout_ms
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """What it tells the leader in this protocol."""
+        """Its metadata for the leader in this protocol."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata
@@ -67,32 +67,32 @@ class Member(Timer):
 
 
 class InitialDelay(NamedTuple):
-    """A group that begins waits a little longer while members keep coming."""
+    """The first join phase of a group is extended while members keep joining."""
 
-    wait_ms: int  # of the timer that runs now
-    remaining_ms: int  # may still be waited after it
+    wait_ms: int  # of the current timer
+    remaining_ms: int  # by which it may be extended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trigger:
-    """Why a rebalance began, and who caused it."""
+    """Why a rebalance began, and which member caused it."""
 
     cause: str
     member_id: str = ""
     client_id: str = ""
     client_host: str = ""
-    reason: str = ""  # in the client's own words
+    reason: str = ""  # as the client states it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rebalance:
-    """The rebalance that goes on."""
+class OpenRebalance:
+    """The rebalance in progress."""
 
     trigger: Trigger
     generation_before: int
     started_at_ms: int
-    joined_at_ms: int | None = None  # when the join phase was over
-    dropped: tuple[str, ...] = ()  # members that did not come back
+    joined_at_ms: int | None = None  # when the join phase ended
+    dropped: tuple[str, ...] = ()  # members that did not rejoin
 
 
 @dataclass(slots=True)
@@ -101,21 +101,21 @@ class ClassicMembership:
 
     group_id: str
     phase: Phase = Phase.EMPTY
-    phase_timestamp_ms: int | None = None  # wall clock of the last move; None: unknown
+    phase_timestamp_ms: int | None = None  # wall clock of the last transition; None: unknown
     generation: int = 0
     protocol_type: str | None = None
     protocol_name: str | None = None
     leader_id: str | None = None
     members: dict[str, Member] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)  # instance id -> member id
-    pending: dict[str, Timer] = field(default_factory=dict)  # ids handed out, not yet used
-    supported: dict[str, int] = field(default_factory=dict)  # protocol -> how many members offer it
+    pending: dict[str, Timer] = field(default_factory=dict)  # member ids that were given out and not used yet
+    supported: dict[str, int] = field(default_factory=dict)  # protocol -> number of members that support it
     awaiting_join: int = 0
-    pending_sync: dict[str, None] = field(default_factory=dict)  # a set in order
+    pending_sync: dict[str, None] = field(default_factory=dict)  # an ordered set
     subscribed_topics: frozenset[str] | None = frozenset()  # None: unknown
     initial_delay: InitialDelay | None = None
-    has_new_member: bool = False  # prolongs the initial delay
-    rebalance: Rebalance | None = None
+    has_new_member: bool = False  # extends the initial delay
+    rebalance: OpenRebalance | None = None
     join_timer: Timer = field(init=False)
     sync_timer: Timer = field(init=False)
 
@@ -124,7 +124,7 @@ class ClassicMembership:
         self.sync_timer = Timer(SyncTimeUp(self.group_id))
 
     def member_error(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """Whether this is a member, under the id that its instance has now."""
+        """Whether this is a member, and its instance id belongs to it."""
         if group_instance_id is not None:
             known_id = self.static_members.get(group_instance_id)
             if known_id is None:
@@ -231,11 +231,11 @@ class ClassicMembership:
                 yield member.parked_sync.token, SyncGroupResponse(error_code=error_code)
 
 
-NOBODY_YET: Final = ClassicMembership("")  # of groups that nobody joined; never changed
+NOBODY_YET: Final = ClassicMembership("")  # of groups without members; never changed
 
 
 def classic_of(group: Group | None) -> ClassicMembership:
-    """The members of a group in the classic protocol; in a group without members, nobody."""
+    """The members of a group in the classic protocol; an empty set in a group without members."""
     if group is None:
         return NOBODY_YET
     membership = group.membership

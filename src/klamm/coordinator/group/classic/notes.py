@@ -10,8 +10,8 @@ from klamm.coordinator.group.classic.membership import (
     InitialDelay,
     JoinProtocol,
     Member,
-    Parked,
-    Rebalance,
+    OpenRebalance,
+    ParkedRequest,
 )
 from klamm.coordinator.group.classic.phases import NEXT_PHASES, Phase
 from klamm.coordinator.group.state import GroupState
@@ -19,7 +19,7 @@ from klamm.coordinator.runtime.timers import Timer
 
 
 class IdHandedOut(NamedTuple):
-    """A client was told its id and is to come back with it."""
+    """A client got a member id and has to join again with it."""
 
     group_id: str
     member_id: str
@@ -27,14 +27,14 @@ class IdHandedOut(NamedTuple):
 
 
 class PendingForgotten(NamedTuple):
-    """An id that was handed out counts no longer."""
+    """A member id that was given out is not valid any more."""
 
     group_id: str
     member_id: str
 
 
 class MemberAdded(NamedTuple):
-    """A member that was not there before, with its parked join."""
+    """A new member, with its parked join."""
 
     group_id: str
     member: Member
@@ -42,18 +42,18 @@ class MemberAdded(NamedTuple):
 
 
 class MemberRejoined(NamedTuple):
-    """A member joins again, perhaps with other wishes."""
+    """A member joins again, perhaps with other protocols or timeouts."""
 
     group_id: str
     member_id: str
     protocols: tuple[JoinProtocol, ...]
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    parked: Parked
+    parked: ParkedRequest
 
 
 class MemberReplaced(NamedTuple):
-    """A static member came back: the new id takes the place of the old."""
+    """A static member returned: the new id replaces the old one."""
 
     group_id: str
     old_id: str
@@ -61,7 +61,7 @@ class MemberReplaced(NamedTuple):
 
 
 class MembersRemoved(NamedTuple):
-    """Members went, or were sent away."""
+    """Members left or were removed."""
 
     group_id: str
     member_ids: tuple[str, ...]
@@ -71,32 +71,32 @@ class RebalancePrepared(NamedTuple):
     """A join phase begins."""
 
     group_id: str
-    rebalance: Rebalance
+    rebalance: OpenRebalance
     initial_delay: InitialDelay | None
     timestamp_ms: int
 
 
 class DelayExtended(NamedTuple):
-    """Members keep coming to a group that begins: wait for more."""
+    """The initial delay is extended, because members keep joining."""
 
     group_id: str
     initial_delay: InitialDelay
 
 
 class GenerationStarted(NamedTuple):
-    """The join phase is over, somebody is there."""
+    """The join phase ended with members."""
 
     group_id: str
     generation: int
     protocol_name: str
     leader_id: str
     subscribed_topics: frozenset[str] | None
-    rebalance: Rebalance | None
+    rebalance: OpenRebalance | None
     timestamp_ms: int
 
 
-class GroupEmptied(NamedTuple):
-    """The join phase is over, nobody is there."""
+class GroupBecameEmpty(NamedTuple):
+    """The join phase ended without members."""
 
     group_id: str
     generation: int
@@ -108,18 +108,18 @@ class SyncParked(NamedTuple):
 
     group_id: str
     member_id: str
-    parked: Parked
+    parked: ParkedRequest
 
 
 class Synced(NamedTuple):
-    """A member got its assignment after the others."""
+    """A member of a stable group got its assignment."""
 
     group_id: str
     member_id: str
 
 
 class Assigned(NamedTuple):
-    """Everybody has an assignment."""
+    """The leader's assignments take effect."""
 
     group_id: str
     assignments: Mapping[str, bytes]
@@ -136,7 +136,7 @@ ClassicNote = (
     | RebalancePrepared
     | DelayExtended
     | GenerationStarted
-    | GroupEmptied
+    | GroupBecameEmpty
     | SyncParked
     | Synced
     | Assigned
@@ -165,7 +165,7 @@ def _extend_delay(live: ClassicMembership, note: DelayExtended) -> None:
     live.has_new_member = False
 
 
-def _empty(live: ClassicMembership, note: GroupEmptied) -> None:
+def _empty(live: ClassicMembership, note: GroupBecameEmpty) -> None:
     _move(live, Phase.EMPTY, note.timestamp_ms)
     live.generation = note.generation
     live.protocol_name = None
@@ -219,7 +219,7 @@ def _rejoin(live: ClassicMembership, note: MemberRejoined) -> None:
 def _replace(live: ClassicMembership, note: MemberReplaced) -> None:
     old_id, member = note.old_id, note.member
     old = live.members[old_id]
-    # The new id stands where the old one stood: the order decides who leads next.
+    # The new id keeps the place of the old one: the order decides which member leads next.
     live.members = {
         (member.member_id if known_id == old_id else known_id): (member if known is old else known)
         for known_id, known in live.members.items()
@@ -296,7 +296,7 @@ _CHANGES: Final[Mapping[type[ClassicNote], Callable[[ClassicMembership, Any], No
     RebalancePrepared: _prepare,
     DelayExtended: _extend_delay,
     GenerationStarted: _start_generation,
-    GroupEmptied: _empty,
+    GroupBecameEmpty: _empty,
     SyncParked: _park_sync,
     Synced: _sync,
     Assigned: _assign,

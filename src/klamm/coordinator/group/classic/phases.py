@@ -1,4 +1,4 @@
-"""The phases of a group, and which may follow which: the docs draw their diagram from this table."""
+"""The phases of a group, and the transitions between them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 
 class Phase(Enum):
-    """What a group is doing; the values are Kafka's words for it."""
+    """The state of a group; the values are Kafka's names."""
 
     EMPTY = "Empty"  # no members; kept for its offsets
     PREPARING = "PreparingRebalance"  # collecting JoinGroups

@@ -1,4 +1,4 @@
-"""The join phase: how it begins, when it is over, and what becomes of it."""
+"""The join phase: its start, its end, and the generation that follows."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from klamm.coordinator.group.classic.membership import (
     ClassicMembership,
     InitialDelay,
     Member,
-    Rebalance,
+    OpenRebalance,
     Trigger,
     classic_of,
 )
 from klamm.coordinator.group.classic.notes import (
     DelayExtended,
     GenerationStarted,
-    GroupEmptied,
+    GroupBecameEmpty,
     MembersRemoved,
     RebalancePrepared,
 )
@@ -35,11 +35,11 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from klamm.protocol.messages.sync_group import SyncGroupResponse
 
-NOTHING: GroupOutcome = Outcome()  # decided that there is nothing to do
+NOTHING: GroupOutcome = Outcome()  # nothing to do
 
 
 def longest_rebalance_ms(members: Collection[Member]) -> int:
-    """How long the slowest member may take to come back."""
+    """The longest rebalance timeout of these members."""
     return max((member.rebalance_timeout_ms for member in members), default=0)
 
 
@@ -49,10 +49,10 @@ def prepare_rebalance(
     trigger: Trigger,
     members: Collection[Member],
     *,
-    timeout_ms: int | None = None,  # when one of them has just asked for another
+    timeout_ms: int | None = None,  # when it is about to change for one of them
     sync_error: ErrorCode = ErrorCode.rebalance_in_progress,
 ) -> None:
-    """Begin a join phase for these members: those that will be there when the notes so far are applied."""
+    """Begin a join phase for these members: those in the group once the notes so far are applied."""
     now_ms = draft.context.now_ms
     if timeout_ms is None:
         timeout_ms = longest_rebalance_ms(members)
@@ -60,7 +60,7 @@ def prepare_rebalance(
     if live.phase is COMPLETING:
         for member in members:
             if member.parked_sync is not None:
-                draft.arm(member)  # its session may have ended unnoticed while it waited
+                draft.arm(member)  # its session did not run while the request was parked
                 draft.answer(SyncGroupResponse(error_code=sync_error), member.parked_sync.token)
     if live.phase is EMPTY:
         delay_ms = draft.state.config.group_initial_rebalance_delay_ms
@@ -70,7 +70,7 @@ def prepare_rebalance(
         draft.then.append(JoinCheck(live.group_id))
     draft.timers.append((live.sync_timer, None))
     draft.timers.append((live.join_timer, now_ms + timeout_ms))
-    rebalance = Rebalance(trigger=trigger, generation_before=live.generation, started_at_ms=now_ms)
+    rebalance = OpenRebalance(trigger=trigger, generation_before=live.generation, started_at_ms=now_ms)
     draft.notes.append(RebalancePrepared(live.group_id, rebalance, initial_delay, draft.context.timestamp_ms))
     draft.events.append(
         events.RebalanceStarted(
@@ -88,7 +88,7 @@ def prepare_rebalance(
 
 
 def triggered_by(member: Member, cause: Cause, reason: str | None = None) -> Trigger:
-    """A trigger with the member's particulars."""
+    """A trigger that names a member."""
     return Trigger(
         cause=cause,
         member_id=member.member_id,
@@ -99,7 +99,7 @@ def triggered_by(member: Member, cause: Cause, reason: str | None = None) -> Tri
 
 
 def check_join(state: GroupState, signal: JoinCheck, context: Context) -> GroupOutcome:
-    """End the join phase early when everybody is there and nobody is expected."""
+    """End the join phase early when all members have joined and no unused id is left."""
     group = state.groups.get(signal.group_id)
     if group is None:
         return Outcome(replies=signal.replies)
@@ -118,7 +118,7 @@ def check_join(state: GroupState, signal: JoinCheck, context: Context) -> GroupO
 
 
 def join_time_up(state: GroupState, signal: JoinTimeUp, context: Context) -> GroupOutcome:
-    """End the join phase with those who came, or wait on while a beginning group still grows."""
+    """End the join phase, or extend the initial delay while members keep joining."""
     group = state.groups.get(signal.group_id)
     live = classic_of(group)
     if live.phase is not PREPARING:
@@ -137,7 +137,7 @@ def join_time_up(state: GroupState, signal: JoinTimeUp, context: Context) -> Gro
 def complete_join(
     state: GroupState, live: ClassicMembership, context: Context, replies: tuple[Reply, ...] = ()
 ) -> GroupOutcome:
-    """End the join phase: a generation of those who came, or an empty group."""
+    """End the join phase: with a generation of the members that joined, or an empty group."""
     draft = Draft(state, live.group_id, context)
     draft.replies += replies
     draft.timers.append((live.join_timer, None))
@@ -153,7 +153,7 @@ def complete_join(
     if not staying:
         return _emptied(draft, live, gone, replies)
     if live.awaiting_join == 0:
-        # Only static members, none of them here: their sessions will end the wait.
+        # Only static members, none of which has joined: their sessions decide.
         draft.timers.append((live.join_timer, context.now_ms + longest_rebalance_ms(staying)))
         return draft.outcome()
     return _next_generation(draft, live, staying, gone)
@@ -171,7 +171,7 @@ def _emptied(
         leader_id=None,
         state_timestamp_ms=context.timestamp_ms,
     )
-    draft.notes.append(GroupEmptied(live.group_id, registration.generation, context.timestamp_ms))
+    draft.notes.append(GroupBecameEmpty(live.group_id, registration.generation, context.timestamp_ms))
     rebalance = live.rebalance
     assert rebalance is not None, "a join phase has a beginning"
     trigger = rebalance.trigger
@@ -197,7 +197,7 @@ def _emptied(
 
 
 def emptying_refused(state: GroupState, signal: EmptyingRefused, context: Context) -> GroupOutcome:
-    """The group is empty all the same; only a restart would bring the old registration back."""
+    """The group is empty nevertheless; after a restart the old registration would return."""
     live = classic_of(state.groups[signal.group_id])
     outcome = complete_join(state, live, context, signal.replies)
     outcome.records = ()
@@ -251,7 +251,7 @@ def _next_generation(
 
 
 def members_list(members: Collection[Member], protocol_name: str | None) -> list[JoinGroupResponseMember]:
-    """Who is in the group, for the one who assigns."""
+    """The members and their metadata, for the leader."""
     return [
         JoinGroupResponseMember(
             member_id=member.member_id,

@@ -1,4 +1,4 @@
-"""The record of a generation: who is in it, and what each has to do."""
+"""The record of a generation: its members and their assignments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def registration(
     leader_id: str | None,
     timestamp_ms: int,
 ) -> GroupRegistered:
-    """These members with these assignments, in the generation and the protocol of now."""
+    """These members with these assignments, in the current generation and protocol."""
     return GroupRegistered(
         group_id=live.group_id,
         protocol_type=live.protocol_type or "",

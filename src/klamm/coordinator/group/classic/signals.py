@@ -1,4 +1,4 @@
-"""What enters the classic protocol besides requests: due timers, next steps, and results of writes."""
+"""Inputs of the classic protocol besides requests: due timers, next steps, results of appends."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from klamm.protocol.errors import ErrorCode
 
 
 class SessionOver(NamedTuple):
-    """A member was silent for its session timeout, or a new one waited too long."""
+    """A member's session timed out, or a new member waited too long."""
 
     group_id: str
     member_id: str
 
 
 class PendingOver(NamedTuple):
-    """An id that was handed out was never used."""
+    """A member id was given out and not used in time."""
 
     group_id: str
     member_id: str
 
 
 class JoinTimeUp(NamedTuple):
-    """The join phase has lasted long enough."""
+    """The join phase timed out."""
 
     group_id: str
 
 
 class SyncTimeUp(NamedTuple):
-    """Members of the generation had long enough to fetch their assignments."""
+    """The time for members to fetch their assignments is over."""
 
     group_id: str
 
@@ -41,10 +41,10 @@ class SyncTimeUp(NamedTuple):
 
 
 class JoinCheck(NamedTuple):
-    """Somebody came or went: perhaps the join phase is over."""
+    """A member joined or left: the join phase may be complete."""
 
     group_id: str
-    replies: tuple[Reply, ...] = ()  # to those who went: they go with what comes of it
+    replies: tuple[Reply, ...] = ()  # to members that left; sent with the result
 
 
 class OverCapacity(NamedTuple):
@@ -57,15 +57,15 @@ class OverCapacity(NamedTuple):
 
 
 class AssignmentDurable(NamedTuple):
-    """The leader's assignment is written."""
+    """The leader's assignment is durable."""
 
     group_id: str
     generation: int
-    before: Mapping[str, bytes]  # assignments of the generation that was registered before, by member
+    before: Mapping[str, bytes]  # assignments of the generation before, by member
 
 
 class AssignmentRefused(NamedTuple):
-    """The log did not take the leader's assignment."""
+    """The log rejected the leader's assignment."""
 
     group_id: str
     generation: int
@@ -73,7 +73,7 @@ class AssignmentRefused(NamedTuple):
 
 
 class EmptyingRefused(NamedTuple):
-    """The log did not take the record of a group without members."""
+    """The log rejected the record of a group without members."""
 
     group_id: str
     replies: tuple[Reply, ...]
@@ -81,7 +81,7 @@ class EmptyingRefused(NamedTuple):
 
 
 class ReplacementRefused(NamedTuple):
-    """The log did not take the registration with a static member's new id."""
+    """The log rejected the registration with a static member's new id."""
 
     group_id: str
     error_code: ErrorCode

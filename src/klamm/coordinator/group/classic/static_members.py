@@ -1,4 +1,4 @@
-"""Static members: a restart with the same instance id takes over, without a rebalance where that can be."""
+"""Static members: a restart with the same instance id replaces the member, mostly without a rebalance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from klamm.coordinator.group.classic.membership import (
     ClassicMembership,
     JoinProtocol,
     Member,
-    Parked,
+    ParkedRequest,
     classic_of,
 )
 from klamm.coordinator.group.classic.notes import MemberReplaced
@@ -37,7 +37,7 @@ def replace_static_member(
     protocols: tuple[JoinProtocol, ...],
     rebalance_timeout_ms: int,
 ) -> GroupOutcome:
-    """Give the place of a static member to its new incarnation."""
+    """Replace a static member by its new instance."""
     assert request.group_instance_id is not None
     context = draft.context
     old = live.members[live.static_members[request.group_instance_id]]
@@ -64,7 +64,7 @@ def replace_static_member(
         leader = member if live.leader_id == old.member_id else live.members[live.leader_id or ""]
         if vote(members, leader) == live.protocol_name:
             return _carry_on(draft, live, old, member, members, request)
-    member.parked_join = Parked(context.token)
+    member.parked_join = ParkedRequest(context.token)
     draft.notes.append(MemberReplaced(live.group_id, old.member_id, member))
     if live.phase is Phase.PREPARING:
         draft.then.append(JoinCheck(live.group_id))
@@ -75,7 +75,7 @@ def replace_static_member(
 
 
 def _fence(draft: Draft, live: ClassicMembership, old: Member, new_id: str) -> None:
-    """Whoever uses the old id from here on is refused, and what it waits for ends now."""
+    """Refuse the old id from now on, and answer its parked requests."""
     draft.timers.append((old, None))
     if old.parked_join is not None:
         draft.answer(
@@ -107,7 +107,7 @@ def _carry_on(
     members: list[Member],
     request: JoinGroupRequest,
 ) -> GroupOutcome:
-    """No rebalance, even if the subscription changed: the generation goes on under the new id."""
+    """No rebalance, even if the subscription changed: the generation continues with the new id."""
     is_leader = live.leader_id == old.member_id
     leader_id = live.leader_id or ""
     draft.notes.append(MemberReplaced(live.group_id, old.member_id, member))
@@ -115,7 +115,7 @@ def _carry_on(
         generation_id=live.generation,
         protocol_type=live.protocol_type,
         protocol_name=live.protocol_name or None,
-        # Without the flag a restarted leader must not think that it leads, or it would assign again.
+        # Without the flag, a restarted leader that knows it leads would assign again.
         leader=member.member_id if is_leader and request.knows_skip_assignment else leader_id,
         skip_assignment=is_leader and request.knows_skip_assignment,
         member_id=member.member_id,

@@ -1,4 +1,4 @@
-"""SyncGroup: the leader brings the assignments, every member takes its own.
+"""SyncGroup: the leader sends the assignments, every member gets its own.
 
 Version 3 brings the instance id, 5 protocol type and name in both directions.
 """
@@ -9,7 +9,7 @@ from functools import partial
 
 from klamm.coordinator.group.append_errors import registration_error
 from klamm.coordinator.group.classic.draft import Draft
-from klamm.coordinator.group.classic.membership import ClassicMembership, Parked, classic_of
+from klamm.coordinator.group.classic.membership import ClassicMembership, ParkedRequest, classic_of
 from klamm.coordinator.group.classic.notes import Assigned, Synced, SyncParked
 from klamm.coordinator.group.classic.phases import COMPLETING, DEAD, PREPARING, STABLE
 from klamm.coordinator.group.classic.rebalance import NOTHING, prepare_rebalance, triggered_by
@@ -25,7 +25,7 @@ from klamm.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRespon
 
 
 def sync_group(state: GroupState, request: SyncGroupRequest, context: Context) -> GroupOutcome:
-    """Give a member its assignment, park it until there is one, or say why not."""
+    """Answer with the member's assignment, park the request until there is one, or refuse it."""
     group = state.groups.get(request.group_id)
     if group is None:
         return reply(context, SyncGroupResponse(error_code=ErrorCode.unknown_member_id))
@@ -37,7 +37,7 @@ def sync_group(state: GroupState, request: SyncGroupRequest, context: Context) -
     member = live.members[member_id]
     timers: list[TimerChange] = []
     if len(live.pending_sync) == 1 and member_id in live.pending_sync:
-        timers.append((live.sync_timer, None))  # the last one everybody waited for
+        timers.append((live.sync_timer, None))  # the last missing member
     outcome: GroupOutcome = Outcome(timers=timers, seen_offset=group.memory.registered_until)
     if live.phase is STABLE:
         outcome.notes = (Synced(request.group_id, member_id),)
@@ -45,10 +45,10 @@ def sync_group(state: GroupState, request: SyncGroupRequest, context: Context) -
         outcome.replies = ((context.token, _assignment(live, member.assignment)),)
         return outcome
     if member.parked_sync is not None:
-        # It asked again, so nobody reads the older answer; but every request ends.
+        # The member has given up the older request; it still gets an answer.
         again = SyncGroupResponse(error_code=ErrorCode.rebalance_in_progress)
         outcome.replies = ((member.parked_sync.token, again),)
-    outcome.notes = (SyncParked(request.group_id, member_id, Parked(context.token)),)
+    outcome.notes = (SyncParked(request.group_id, member_id, ParkedRequest(context.token)),)
     return _register(outcome, group, request, context) if live.leader_id == member_id else outcome
 
 
@@ -79,7 +79,7 @@ def _assignment(live: ClassicMembership, assignment: bytes) -> SyncGroupResponse
 def _register(
     outcome: GroupOutcome, group: Group, request: SyncGroupRequest, context: Context
 ) -> GroupOutcome:
-    """Write down the leader's assignments; members get theirs when the disk has them."""
+    """Write the leader's assignments; members get theirs when the record is durable."""
     live = classic_of(group)
     given = {assigned.member_id: assigned.assignment for assigned in request.assignments}
     previous = group.memory.registration
@@ -95,7 +95,7 @@ def _register(
 
 
 def assignment_durable(state: GroupState, signal: AssignmentDurable, context: Context) -> GroupOutcome:
-    """Hand out the assignments, unless a new rebalance has begun meanwhile."""
+    """Send the assignments, unless a new rebalance has begun meanwhile."""
     group = state.groups.get(signal.group_id)
     live = classic_of(group)
     if group is None or not _still_completing(live, signal.generation):
@@ -137,7 +137,7 @@ def assignment_durable(state: GroupState, signal: AssignmentDurable, context: Co
 
 
 def assignment_refused(state: GroupState, signal: AssignmentRefused, context: Context) -> GroupOutcome:
-    """The log did not take the assignments: everybody who waits is told, and joins again."""
+    """The log rejected the assignments: answer the parked requests, and rebalance."""
     live = classic_of(state.groups[signal.group_id])
     assert live.leader_id is not None, "only a leader's assignments are written"
     leader = live.members[live.leader_id]

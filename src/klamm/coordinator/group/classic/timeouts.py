@@ -1,4 +1,4 @@
-"""What happens when a member is silent, an id stays unused, or an assignment is not fetched."""
+"""Timeouts: of sessions, of unused member ids, and of the sync phase."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from klamm.coordinator.runtime.outcome import Context
 
 
 def session_over(state: GroupState, signal: SessionOver, context: Context) -> GroupOutcome:
-    """Remove a member that was silent for too long."""
+    """Remove a member whose session timed out."""
     group = state.groups.get(signal.group_id)
     live = classic_of(group)
     member = live.members.get(signal.member_id)
@@ -23,7 +23,7 @@ def session_over(state: GroupState, signal: SessionOver, context: Context) -> Gr
         return NOTHING
     is_waiting = member.parked_join is not None or member.parked_sync is not None
     if is_waiting and not member.is_new:
-        return NOTHING  # it waits for us; the answer starts its session anew
+        return NOTHING  # its request is parked; the answer restarts its session
     draft = Draft(state, signal.group_id, context)
     draft.notes.append(MembersRemoved(signal.group_id, (signal.member_id,)))
     cause = Cause.JOIN_TOO_LONG if is_waiting else Cause.SESSION_EXPIRED
@@ -37,7 +37,7 @@ def session_over(state: GroupState, signal: SessionOver, context: Context) -> Gr
 
 
 def pending_over(state: GroupState, signal: PendingOver, context: Context) -> GroupOutcome:
-    """Forget an id that nobody used."""
+    """Drop a member id that was not used."""
     group = state.groups.get(signal.group_id)
     live = classic_of(group)
     if signal.member_id not in live.pending:
@@ -59,7 +59,7 @@ def pending_over(state: GroupState, signal: PendingOver, context: Context) -> Gr
 
 
 def sync_time_up(state: GroupState, signal: SyncTimeUp, context: Context) -> GroupOutcome:
-    """Remove everybody who never asked for its assignment; heartbeats alone do not help."""
+    """Remove the members that did not fetch their assignment, even if they send heartbeats."""
     group = state.groups.get(signal.group_id)
     live = classic_of(group)
     if live.phase not in (Phase.COMPLETING, Phase.STABLE) or not live.pending_sync:

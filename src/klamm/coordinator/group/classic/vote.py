@@ -10,7 +10,7 @@ from klamm.protocol.consumer_protocol import subscribed_topics
 
 
 def vote(members: Sequence[Member], leader: Member) -> str:
-    """The protocol that most members like best, of those that all of them know.
+    """The protocol that most members prefer, of those that all support.
 
     Ties go to the one that the leader names first; Kafka leaves them to chance. Joins are checked so that
     there always is a candidate.
@@ -27,11 +27,11 @@ def vote(members: Sequence[Member], leader: Member) -> str:
 def topics_of(
     protocol_type: str | None, protocol_name: str, members: Sequence[Member]
 ) -> frozenset[str] | None:
-    """The topics that a group reads; None when that cannot be told."""
+    """The topics that a group reads; None if unknown."""
     if protocol_type != CONSUMER:
         return None
     topics: set[str] = set()
-    # Members of one application mostly say the same: read each wording once.
+    # Members of one application mostly send the same bytes: decode each once.
     for metadata in {member.metadata(protocol_name) for member in members}:
         found = subscribed_topics(metadata)
         if found is None:

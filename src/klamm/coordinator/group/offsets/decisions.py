@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from klamm.coordinator.group.offsets.deleted_topics import check_topics, topic_deleted, topics_check_refused
+from klamm.coordinator.group.offsets.deleted_topics import check_topics, topic_gone, topics_check_refused
 from klamm.coordinator.group.offsets.expiry import expire, expiry_refused
 from klamm.coordinator.group.offsets.offset_commit import commit_refused, offset_commit
 from klamm.coordinator.group.offsets.offset_delete import deletion_refused, offset_delete
@@ -15,7 +15,7 @@ from klamm.coordinator.group.offsets.signals import (
     DeletionRefused,
     ExpiryDue,
     ExpiryRefused,
-    TopicDeleted,
+    TopicGone,
     TopicsCheck,
     TopicsCheckRefused,
     TxnCommitRefused,
@@ -40,7 +40,7 @@ OFFSET_DECISIONS: Final[Mapping[type, Callable[[GroupState, Any, Context], Group
     DeletionRefused: deletion_refused,
     ExpiryDue: expire,
     ExpiryRefused: expiry_refused,
-    TopicDeleted: topic_deleted,
+    TopicGone: topic_gone,
     TopicsCheck: check_topics,
     TopicsCheckRefused: topics_check_refused,
 }

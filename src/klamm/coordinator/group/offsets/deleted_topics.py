@@ -11,7 +11,7 @@ from typing import Final
 
 from klamm.coordinator.group.events import Cause, GroupEvent
 from klamm.coordinator.group.offsets.expiry import offsets_removed
-from klamm.coordinator.group.offsets.signals import TopicDeleted, TopicsCheck, TopicsCheckRefused
+from klamm.coordinator.group.offsets.signals import TopicGone, TopicsCheck, TopicsCheckRefused
 from klamm.coordinator.group.offsets.tombstones import offset_keys
 from klamm.coordinator.group.outcomes import GroupOutcome
 from klamm.coordinator.group.remembered import GroupMemory, GroupRecord, OffsetForgotten
@@ -24,7 +24,7 @@ from klamm.protocol.types import ZERO_ID
 RETRY_MS: Final = 10_000
 
 
-def topic_deleted(state: GroupState, signal: TopicDeleted, context: Context) -> GroupOutcome:
+def topic_gone(state: GroupState, signal: TopicGone, context: Context) -> GroupOutcome:
     """Forget the offsets of one topic."""
     gone = {
         group_id: [key for key in dict.fromkeys(offset_keys(group.memory)) if key[0] == signal.topic]

@@ -1,4 +1,4 @@
-"""Offsets and groups that nobody needs any more."""
+"""Expiry of offsets and groups."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.coordinator.runtime.timers import TimerChange
 from klamm.protocol.errors import NO_ERROR
 
-OFFSETS_AT_A_TIME: Final = 10_000  # looked at before others get their turn; some ten milliseconds
+OFFSETS_AT_A_TIME: Final = 10_000  # checked in one turn, about ten milliseconds
 
 
 def expire(state: GroupState, signal: ExpiryDue, context: Context) -> GroupOutcome:
-    """Look at the next groups, write tombstones for what has expired, drop what is left empty."""
+    """Check the next groups: write tombstones for expired offsets, remove groups without any."""
     queue = state.expiry_queue or tuple(state.groups)
     records: list[GroupRecord] = []
     notes: list[Note] = []
@@ -69,7 +69,7 @@ def expire(state: GroupState, signal: ExpiryDue, context: Context) -> GroupOutco
 
 
 def expiry_refused(state: GroupState, signal: ExpiryRefused, context: Context) -> GroupOutcome:
-    """Nothing is lost: the next pass finds what this one could not write."""
+    """Wait for the next pass, which finds the same offsets again."""
     next_ms = context.now_ms + state.config.offsets_retention_check_interval_ms
     return Outcome(notes=(ExpiryQueued(()),), timers=((state.expiry_timer, next_ms),))
 
@@ -97,5 +97,5 @@ def _expired(state: GroupState, group: Group, timestamp_ms: int) -> Iterator[tup
 
 
 def offsets_removed(group_id: str, context: Context, cause: Cause, count: int) -> OffsetsRemoved:
-    """The event that tells of it."""
+    """The event of removed offsets."""
     return OffsetsRemoved(group_id=group_id, timestamp_ms=context.timestamp_ms, cause=cause, count=count)

@@ -1,4 +1,4 @@
-"""OffsetFetch in all its shapes, as requests about one group by topic names, and back."""
+"""Splits an OffsetFetch of any version into requests for one group by topic name, and merges the answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from klamm.protocol.types import ZERO_ID
 
 
 def split_fetch(request: OffsetFetchRequest, directory: TopicDirectory) -> list[OffsetFetchRequest]:
-    """One request per group; topics that an id does not lead to are left for `merge_fetch`."""
+    """One request per group; topics with an unknown id are answered by `merge_fetch`."""
     if request.is_batched:
         groups: Sequence[OffsetFetchRequestGroup] = request.groups
     else:
@@ -57,7 +57,7 @@ def _named(group: OffsetFetchRequestGroup, directory: TopicDirectory) -> OffsetF
 def merge_fetch(
     request: OffsetFetchRequest, directory: TopicDirectory, answers: Sequence[OffsetFetchResponse]
 ) -> OffsetFetchResponse:
-    """One answer in the shape that the request's version has."""
+    """One answer in the format of the request's version."""
     groups = [group for answer in answers for group in answer.groups]
     if request.uses_topic_ids:
         groups = [
@@ -82,7 +82,7 @@ def _with_ids(
     if asked.topics is None:
         for found in group.topics:
             known = directory.by_name(found.name)
-            if known is not None:  # what has no id any more cannot be named
+            if known is not None:  # a deleted topic has no id
                 topics.append(OffsetFetchResponseTopics(known.topic_id, found.name, found.partitions))
         return OffsetFetchResponseGroup(group.group_id, topics)
     fetched = iter(group.topics)
@@ -120,7 +120,7 @@ def _flat(topics: Sequence[OffsetFetchResponseTopics]) -> list[OffsetFetchRespon
 def _error_on_each(
     topics: Sequence[OffsetFetchRequestTopic], error_code: int
 ) -> list[OffsetFetchResponseTopic]:
-    """The first version has no other place for an error of the group."""
+    """Version 1 has no other field for an error of the group."""
     return [
         OffsetFetchResponseTopic(
             topic.name,

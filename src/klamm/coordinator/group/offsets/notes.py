@@ -10,14 +10,14 @@ from klamm.records.core import Replaced
 
 
 class OffsetsStaged(NamedTuple):
-    """A commit is on its way to the disk."""
+    """A commit was appended and may not be durable yet."""
 
     group_id: str
     replaced: tuple[tuple[str, Replaced], ...]  # by topic
 
 
 class TxnOffsetsStaged(NamedTuple):
-    """A commit in a transaction is on its way to the disk."""
+    """A commit in a transaction was appended."""
 
     group_id: str
 
@@ -29,7 +29,7 @@ class MixingReported(NamedTuple):
 
 
 class ExpiryQueued(NamedTuple):
-    """Which groups the pass for expired offsets has yet to look at."""
+    """Which groups the current expiry pass has not checked yet."""
 
     group_ids: tuple[str, ...]
 

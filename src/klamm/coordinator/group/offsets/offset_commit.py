@@ -1,4 +1,4 @@
-"""OffsetCommit: remember how far a group has read.
+"""OffsetCommit: store how far a group has read.
 
 Versions 2 to 4 bring a retention time of their own, 6 the leader epoch, 7 the instance id, 9 a clearer error
 for a group that is not there, 10 topic ids. Which topics exist is checked before a commit comes here.
@@ -29,14 +29,14 @@ from klamm.protocol.messages.offset_commit import (
 from klamm.records.core import OffsetTable, Replaced, TopicCommits
 from klamm.records.layout import CommitBlock
 
-# Nobody changes an answer, so one for each of the usual partitions serves every commit.
+# Answers are not changed once made, so one for each of the usual partitions serves every commit.
 _ACCEPTED: Final = tuple([OffsetCommitResponsePartition(index) for index in range(256)])
 _NOTHING_STORED: Final = OffsetTable()
-_BLOCK: Final = partial(tuple.__new__, CommitBlock)  # takes half the time of calling the class
+_BLOCK: Final = partial(tuple.__new__, CommitBlock)  # twice as fast as calling the class
 
 
 def offset_commit(state: GroupState, request: OffsetCommitRequest, context: Context) -> GroupOutcome:
-    """Write the offsets down, all in one batch; those with too much metadata are refused singly."""
+    """Write the offsets in one batch; those with too much metadata are refused one by one."""
     group = state.groups.get(request.group_id)
     error_code = _commit_error(group, request)
     if error_code is not NO_ERROR:
@@ -44,7 +44,7 @@ def offset_commit(state: GroupState, request: OffsetCommitRequest, context: Cont
     response, records, replaced = _staged(state, group, request, context)
     session = None if group is None else group.membership.session_of(request.member_id)
     if not records:
-        # None of it can be kept, but the member is alive. Of one that asks for nothing, Kafka does not hear.
+        # Nothing to store, but the member is alive. A request without topics does not count, as in Kafka.
         return Outcome(renewed=session if request.topics else None, replies=((context.token, response),))
     outcome: GroupOutcome = Outcome(
         records=records,
@@ -77,7 +77,7 @@ def _commit_error(group: Group | None, request: OffsetCommitRequest) -> ErrorCod
 def _staged(
     state: GroupState, group: Group | None, request: OffsetCommitRequest, context: Context
 ) -> tuple[OffsetCommitResponse, list[CommitBlock], tuple[tuple[str, Replaced], ...]]:
-    """The answer if all goes well, the records, and what they replace."""
+    """The answer if the append succeeds, the records, and the values they replace."""
     timestamp_ms, retention_ms = context.timestamp_ms, request.retention_time_ms
     expire_ms = -1 if retention_ms == -1 else _sum(timestamp_ms, retention_ms)
     known = {} if group is None else group.memory.offsets
@@ -97,7 +97,7 @@ def _staged(
 def _screened(
     asked: Sequence[OffsetCommitRequestPartition], max_metadata: int
 ) -> tuple[TopicCommits, list[OffsetCommitResponsePartition]]:
-    """What can be committed of one topic, and the answers for all of it."""
+    """The commits of one topic that are accepted, and the answers for all its partitions."""
     commits = TopicCommits(asked)
     if commits.has_metadata:
         too_long = [is_too_long(each.committed_metadata or "", max_metadata) for each in asked]
@@ -115,7 +115,7 @@ def _screened(
 
 
 def _sum(timestamp_ms: int, retention_ms: int) -> int:
-    """As Java adds: what is kept for longer than there is time is gone at once."""
+    """Adds as Java does: a sum beyond 64 bits is negative, so that the offset expires at once."""
     return (timestamp_ms + retention_ms + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
@@ -137,7 +137,7 @@ def refused_commit(request: OffsetCommitRequest, error_code: ErrorCode) -> Offse
 
 
 def failed_commit(response: OffsetCommitResponse, error_code: ErrorCode) -> OffsetCommitResponse:
-    """The answer when what was accepted could not be written; what was refused stays refused."""
+    """The answer when accepted offsets could not be written; refused ones keep their own error."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
@@ -154,5 +154,5 @@ def failed_commit(response: OffsetCommitResponse, error_code: ErrorCode) -> Offs
 
 
 def commit_refused(state: GroupState, signal: CommitRefused, context: Context) -> GroupOutcome:
-    """Nothing was written; say so in the client's terms."""
+    """The log rejected the batch: nothing was stored."""
     return reply(context, failed_commit(signal.response, commit_error(signal.error_code)))

@@ -1,4 +1,4 @@
-"""OffsetDelete: forget offsets of topics that the group does not read any more."""
+"""OffsetDelete: remove offsets of topics that the group does not read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from klamm.protocol.messages.offset_delete import (
 
 
 def offset_delete(state: GroupState, request: OffsetDeleteRequest, context: Context) -> GroupOutcome:
-    """Write tombstones for what nobody reads; what was not there is gone as well."""
+    """Write tombstones for topics without a reader; deleting an absent offset succeeds."""
     group = state.groups.get(request.group_id)
     if group is None:
         return _refuse(context, ErrorCode.group_id_not_found)
@@ -57,7 +57,7 @@ def _refuse(context: Context, error_code: ErrorCode) -> GroupOutcome:
 
 
 def deletion_refused(state: GroupState, signal: DeletionRefused, context: Context) -> GroupOutcome:
-    """Not all tombstones were written: say so, the client tries again."""
+    """Not all tombstones were written; the client may repeat the request."""
     error_code = commit_error(signal.error_code)
     response: OffsetDeleteResponse | DeleteGroupsResponse
     if isinstance(signal.response, OffsetDeleteResponse):

@@ -39,7 +39,7 @@ def offset_fetch(state: GroupState, request: OffsetFetchRequest, context: Contex
         for topic in (_all_topics(state, group) if asked.topics is None else asked.topics)
     ]
     response = OffsetFetchResponse(groups=[OffsetFetchResponseGroup(asked.group_id, topics)])
-    # Commits on their way to the disk are not seen here, removals and transactions are.
+    # Plain commits that are not durable are not shown; removals and transactional changes are waited for.
     return reply(context, response, None if group is None else group.memory.changed_until)
 
 
@@ -49,7 +49,7 @@ def _all_topics(state: GroupState, group: Group | None) -> Iterable[OffsetFetchR
     for topic, table in group.memory.offsets.items():
         listed = table.partitions()
         if group.staged:
-            # What was never committed before is not there until it is on the disk.
+            # A first commit is not listed before it is durable.
             listed = [index for index in listed if state.durable(group, topic, index) is not None]
         if listed:
             yield OffsetFetchRequestTopics(name=topic, partition_indexes=listed)
@@ -71,7 +71,7 @@ def _fetched(
     if is_unstable:
         return OffsetFetchResponsePartitions(partition, -1, -1, "", ErrorCode.unstable_offset_commit)
     committed = state.durable(group, name, partition)
-    # Who asks by id does not mean a topic that had this name before.
+    # A request by id does not mean an earlier topic of this name.
     if committed is None or (
         topic.topic_id != ZERO_ID and committed.topic_id not in (ZERO_ID, topic.topic_id)
     ):

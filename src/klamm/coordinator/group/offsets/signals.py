@@ -1,4 +1,4 @@
-"""What enters the keeping of offsets besides requests: a due timer, results of writes, deleted topics."""
+"""Inputs about offsets besides requests: a due timer, rejected appends, deleted topics."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from klamm.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 
 
 class ExpiryDue(NamedTuple):
-    """Time to look for offsets and groups that nobody needs any more."""
+    """The next expiry pass is due."""
 
 
 class CommitRefused(NamedTuple):
-    """The log did not take a commit."""
+    """The log rejected a commit."""
 
     response: OffsetCommitResponse
     error_code: ErrorCode
@@ -30,20 +30,20 @@ class TxnCommitRefused(NamedTuple):
 
 
 class DeletionRefused(NamedTuple):
-    """The log did not take the tombstones of a deletion that somebody waits for."""
+    """The log rejected the tombstones of a deletion request."""
 
     response: OffsetDeleteResponse | DeleteGroupsResponse
     error_code: ErrorCode
 
 
 class ExpiryRefused(NamedTuple):
-    """The log did not take the tombstones of what has expired."""
+    """The log rejected the tombstones of expired offsets."""
 
     error_code: ErrorCode
 
 
-class TopicDeleted(NamedTuple):
-    """A topic is gone, and with it every offset that was committed for it."""
+class TopicGone(NamedTuple):
+    """A topic was deleted, so its committed offsets are removed."""
 
     topic: str
 

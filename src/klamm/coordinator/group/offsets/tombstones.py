@@ -1,4 +1,4 @@
-"""Forgetting: which records take what away."""
+"""Which tombstones remove a group or its offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: offsets that count when the producer's transaction commits.
+"""TxnOffsetCommit: offsets that take effect when the producer's transaction commits.
 
 Version 2 brings the leader epoch, 3 generation, member and instance id (KIP-447), 5 makes the request its own
 AddOffsetsToTxn. Which topics exist, and whether the producer has such a transaction, is checked before a
@@ -29,7 +29,7 @@ from klamm.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from klamm.records.layout import CommittedOffset
+from klamm.records.layout import OffsetCommitValue
 
 
 def txn_offset_commit(state: GroupState, request: TxnOffsetCommitRequest, context: Context) -> GroupOutcome:
@@ -71,7 +71,7 @@ def _refusal(group: Group | None, request: TxnOffsetCommitRequest) -> ErrorCode:
 def _pended(
     state: GroupState, request: TxnOffsetCommitRequest, context: Context
 ) -> tuple[TxnOffsetCommitResponse, list[OffsetPended]]:
-    """The answer if all goes well, and the records; an offset with too much metadata is refused alone."""
+    """The answer if the append succeeds, and the records; too much metadata refuses one partition."""
     max_metadata = state.config.offset_metadata_max_bytes
     topics: list[TxnOffsetCommitResponseTopic] = []
     records: list[OffsetPended] = []
@@ -86,7 +86,7 @@ def _pended(
                 continue
             answers.append(TxnOffsetCommitResponsePartition(partition))
             # Without a topic id, which Kafka does not write in a transaction.
-            committed = CommittedOffset(
+            committed = OffsetCommitValue(
                 asked.committed_offset, asked.committed_leader_epoch, metadata, context.timestamp_ms
             )
             records.append(
