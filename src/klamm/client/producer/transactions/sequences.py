@@ -24,7 +24,7 @@ class TransactionSequences:
         self, producer_id: int, epoch: int, following: Mapping[TopicPartition, int] | None = None
     ) -> None:
         """Take an identity; `following` has the next sequence of partitions that were written with it."""
-        if (producer_id, epoch) != (self.producer_id, self.epoch) or following:
+        if (producer_id, epoch) != (self.producer_id, self.epoch) or following is not None:
             self._next = dict(following or {})
             self.is_broken = False
         self.producer_id, self.epoch = producer_id, epoch

@@ -310,6 +310,18 @@ def test_a_transaction_that_was_handed_over_goes_on_where_it_was(version: int) -
     assert (ended.producer_id, ended.producer_epoch) == (7, 0)
 
 
+def test_a_transaction_that_is_resumed_twice_counts_from_what_was_handed_over() -> None:
+    world = TransactionWorld(2, initialized=False)
+    handed = OpenTransaction("orders-1", 7, 0, 2)
+    for partition in (T0, T1):
+        world.manager.resume(handed)
+        world.send("a", partition)
+        assert written(world) == [(0, partition.partition, 0)]
+        handing = world.spawn(world.manager.hand_over(world.accumulator.begin_flush()))
+        deliver(world)
+        assert handing.result().next_sequences == {partition: 1}
+
+
 def test_whoever_ends_a_resumed_transaction_asks_the_coordinator_even_without_records() -> None:
     world = TransactionWorld(2, initialized=False)
     world.manager.resume(OpenTransaction("orders-1", 7, 0, 2))
