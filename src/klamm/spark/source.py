@@ -6,6 +6,8 @@ is all that a query changes.
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
@@ -42,6 +44,11 @@ class KlammDataSource(DataSource):
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         freeze_once()  # a process that makes one makes many
+        self._is_fresh = True
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Spark plans each micro-batch with a source that it makes, and commits with a copy of that."""
+        self.__dict__ = {**state, "_is_fresh": False}
 
     @classmethod
     def name(cls) -> str:
@@ -79,21 +86,24 @@ class KlammDataSource(DataSource):
         return StreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        from klamm.spark.write.writers import BatchWriter  # noqa: PLC0415
+        from klamm.spark.write.writers import BatchWriter, ExactlyOnceBatchWriter  # noqa: PLC0415
 
         if overwrite:
             raise ConfigError("mode", 'a topic cannot be overwritten: write .mode("append")')
         options = sink_options(self.options)
         check_sink_schema(schema, options.topic)
-        return BatchWriter(options)
+        return ExactlyOnceBatchWriter(options) if options.is_exactly_once else BatchWriter(options)
 
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamArrowWriter:
-        from klamm.spark.write.writers import StreamWriter  # noqa: PLC0415
+        from klamm.spark.write.shared import plan  # noqa: PLC0415
+        from klamm.spark.write.writers import ExactlyOnceStreamWriter, StreamWriter  # noqa: PLC0415
 
         freeze_once()  # one process plans the sink of every batch
         # Output mode `complete` asks to overwrite; a topic gets all rows anew, as with Spark's own connector.
         options = sink_options(self.options)
         check_sink_schema(schema, options.topic)
+        if options.is_exactly_once:
+            return ExactlyOnceStreamWriter(options, plan(options) if self._is_fresh else None)
         return StreamWriter(options)

@@ -44,7 +44,7 @@ class OutcomeFollower:
             if header.base_offset >= until_offset:
                 return
             if self._check_crcs and not crc_is_valid(buffer, position, header):
-                raise DecodeError(f"the batch at offset {header.base_offset} does not match its checksum")
+                raise DecodeError(f"checksum mismatch in the batch at offset {header.base_offset}")
             if header.is_control:
                 yield from self._ended(buffer, position, header)
             elif header.record_count:

@@ -65,13 +65,11 @@ _NOT_FOR_SOURCE: Final[Mapping[str, str]] = {
     "kafka.key.deserializer": "keys are binary; cast them in the query, as in CAST(key AS STRING)",
     "kafka.value.deserializer": "values are binary; cast them in the query, as in CAST(value AS STRING)",
 }
-_TRANSACTIONS: Final = "transactions belong to delivery=exactly-once, which is not available in this release"
 _NOT_FOR_SINK: Final[Mapping[str, str]] = {
     "kafka.key.serializer": "column key is written as it is: make it a STRING or BINARY in the query",
     "kafka.value.serializer": "column value is written as it is: make it a STRING or BINARY in the query",
     "kafka.interceptor.classes": "an interceptor could change what is written; leave it out",
-    "kafka.transactional.id": _TRANSACTIONS,
-    "kafka.transaction.timeout.ms": _TRANSACTIONS,
+    "kafka.transactional.id": "write delivery=exactly-once and transactionalId=NAME",
 }
 
 

@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from klamm.client.config import ADMIN, CONSUMER, PRODUCER, ClientConfig
 from klamm.client.producer.settings import parse as parse_producer
@@ -13,14 +14,15 @@ from klamm.config import INT_MAX, ConfigError, Definition
 from klamm.protocol.types import TopicPartition
 from klamm.spark.decode.tables import TOPICS, check_table
 from klamm.spark.options.limits import Limit, Named, check_order, ending_limit, starting_limit
-from klamm.spark.options.names import GROUP_ID, STRATEGIES, Given
+from klamm.spark.options.names import CLIENT_PREFIX, GROUP_ID, STRATEGIES, Given
 from klamm.spark.options.values import duration_ms, one_word, required_number, true_or_false, whole_number
 from klamm.spark.read.positions import parse_partitions
 
 log = logging.getLogger(__name__)
 _told: set[str] = set()  # settings that were found to have no effect, each told once per process
 
-NOT_YET = "is not available in this release"
+TRANSACTION_TIMEOUT: Final = "transaction.timeout.ms"
+DEFAULT_TRANSACTION_TIMEOUT_MS: Final = 900_000  # the most that brokers allow by default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +93,19 @@ class SinkOptions:
 
     topic: str | None
     client: Mapping[str, str]
+    transactional_id: str | None = None  # set for delivery=exactly-once
+    commit_group: str | None = None
+    checkpoint: str | None = None
+    batch_token: str | None = None
+
+    @property
+    def is_exactly_once(self) -> bool:
+        return self.transactional_id is not None
+
+    @property
+    def transaction_timeout_s(self) -> float:
+        """How long a coordinator is waited for: no transaction lives longer."""
+        return int(self.client.get(TRANSACTION_TIMEOUT, DEFAULT_TRANSACTION_TIMEOUT_MS)) / 1000
 
 
 def includes_headers(options: Mapping[str, str]) -> bool:
@@ -206,14 +221,9 @@ def _refuse_batch_only(given: Given) -> None:
 def _check_group(
     given: Given, group_id: str | None, start: Limit, commits: str, *, is_streaming: bool
 ) -> None:
-    if commits == "transaction":
+    if commits != "none" and not is_streaming:
         raise ConfigError(
-            "commitOffsets",
-            f"commitOffsets=transaction needs delivery=exactly-once, which {NOT_YET}: write progress",
-        )
-    if commits == "progress" and not is_streaming:
-        raise ConfigError(
-            "commitOffsets", "commitOffsets=progress is for streams: a batch has no progress to commit"
+            "commitOffsets", f"commitOffsets={commits} is for streams: a batch has no progress to commit"
         )
     needs = "commitOffsets=progress" if commits == "progress" else ""
     if start is Named.GROUP:
@@ -229,20 +239,50 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     given = Given(options)
     given.check_sink_names()
     delivery = one_word(given, "delivery", ("at-least-once", "exactly-once"), "at-least-once")
-    if delivery == "exactly-once":
-        raise ConfigError("delivery", f"delivery=exactly-once {NOT_YET}: write at-least-once")
-    for name in ("transactionalId", "txn.mode", "commitGroup", "batchToken"):
-        if name in given:
-            raise ConfigError(name, f"option {name} belongs to delivery=exactly-once, which {NOT_YET}")
     topic = given.get("topic")
     if topic == "":
         raise ConfigError("topic", "option topic is empty: write a topic's name, or leave it out")
-    return SinkOptions(topic=topic, client=_client(given, PRODUCER))
+    if delivery == "at-least-once":
+        for name in (*_EXACTLY_ONCE_ONLY, f"{CLIENT_PREFIX}{TRANSACTION_TIMEOUT}"):
+            if name in given:
+                raise ConfigError(name, f"option {name} needs delivery=exactly-once: write both or none")
+        return SinkOptions(topic=topic, client=_client(given, PRODUCER))
+    return _exactly_once(given, topic)
 
 
-def _client(given: Given, definition: Definition) -> dict[str, str]:
+_EXACTLY_ONCE_ONLY: Final = ("transactionalId", "txn.mode", "commitGroup", "batchToken")
+
+
+def _exactly_once(given: Given, topic: str | None) -> SinkOptions:
+    transactional_id = given.get("transactionalId")
+    if not transactional_id:
+        raise ConfigError(
+            "transactionalId",
+            "delivery=exactly-once needs option transactionalId: a name that is the same in every run of the "
+            "query and used by no other query",
+        )
+    if one_word(given, "txn.mode", ("shared", "per-task"), "shared") == "per-task":
+        raise ConfigError("txn.mode", "txn.mode=per-task is not available in this release: write shared")
+    added = {TRANSACTION_TIMEOUT: str(DEFAULT_TRANSACTION_TIMEOUT_MS), "transactional.id": transactional_id}
+    client = _client(given, PRODUCER, added)
+    checkpoint = given.get("checkpointLocation")
+    if "commitGroup" in given and not given.get("commitGroup"):
+        raise ConfigError("commitGroup", "option commitGroup is empty: write a group id, or leave it out")
+    return SinkOptions(
+        topic=topic,
+        client=client,
+        transactional_id=transactional_id,
+        commit_group=given.get("commitGroup"),
+        checkpoint=checkpoint,
+        batch_token=given.get("batchToken"),
+    )
+
+
+def _client(
+    given: Given, definition: Definition, defaults: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """Kafka's settings, those that klamm's client has; the others are told once and left out."""
-    known: dict[str, str] = {}
+    known = {**(defaults or {})}
     for name, value in given.client_settings().items():
         if name in definition or name in ADMIN:
             known[name] = value
@@ -255,7 +295,8 @@ def _client(given: Given, definition: Definition) -> dict[str, str]:
         else:
             ClientConfig.parse(definition, for_client(known, definition), {})
     except ConfigError as error:
-        raise ConfigError(f"kafka.{error.name}", f"kafka.{error}") from None
+        prefixed = f"{CLIENT_PREFIX}{error.name}"
+        raise ConfigError(prefixed, str(error).replace(error.name, prefixed, 1)) from None
     return known
 
 

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from random import Random
 from typing import Final
 
-from klamm.client.config import CONSUMER, ClientConfig
+from klamm.client.admin.admin import Admin
+from klamm.client.config import ADMIN, CONSUMER, ClientConfig
 from klamm.client.producer.encoded import EncodedProducer
 from klamm.client.runtime import ClientThread
 from klamm.clock import SystemClock
@@ -20,6 +21,7 @@ from klamm.spark.options.options import for_client
 _Key = tuple[int, frozenset[tuple[str, str]]]
 _fetchers: Final[dict[_Key, ClientThread]] = {}
 _producers: Final[dict[_Key, EncodedProducer]] = {}
+_admins: Final[dict[_Key, Admin]] = {}
 
 # Room for the largest batch that a broker may be told to take, and for a fetch around it.
 _MAX_RESPONSE_BYTES: Final = 1 << 30
@@ -56,11 +58,30 @@ def producer(settings: Mapping[str, str]) -> EncodedProducer:
     return found
 
 
+def admin(settings: Mapping[str, str]) -> Admin:
+    """The administration client of this process."""
+    key = _key(settings)
+    found = _admins.get(key)
+    if found is None:
+        found = _admins[key] = Admin({"client.id": "klamm-spark-sink", **for_client(settings, ADMIN)})
+    return found
+
+
+def discard_producer(settings: Mapping[str, str]) -> None:
+    """Let go of a producer that has failed: the next one starts without its state."""
+    found = _producers.pop(_key(settings), None)
+    if found is not None:
+        found.close(0)
+
+
 def close_all() -> None:
     """Close what this process has opened; tests do so, workers simply end."""
     for thread in _fetchers.values():
         thread.stop()
     for item in _producers.values():
         item.close()
+    for client in _admins.values():
+        client.close()
+    _admins.clear()
     _fetchers.clear()
     _producers.clear()

@@ -80,8 +80,8 @@ def encoded(
 ) -> list[EncodedRegion]:
     """Rows as records by partition: the one that is asked for, else by the key's hash, else one for all."""
     names = batch.schema.names
-    key = _binary(batch.column("key")) if "key" in names else None
-    value = _binary(batch.column("value"))
+    key = binary_input(batch.column("key")) if "key" in names else None
+    value = binary_input(batch.column("value"))
     headers = _headers(batch.column("headers")) if "headers" in names else None
     given = _fixed(batch.column("partition")) if "partition" in names else None
     try:
@@ -108,7 +108,8 @@ def _explained(batch: Any, partition_count: int) -> str:
     )
 
 
-def _binary(array: Any) -> BinaryInput:
+def binary_input(array: Any) -> BinaryInput:
+    """An Arrow array of bytes or text as the encoder takes it."""
     if array.type not in (pa.binary(), pa.string()):
         array = array.cast(pa.binary())  # Spark can be told to use 64-bit lengths, or a null column
     validity, offsets, values = array.buffers()
@@ -125,4 +126,4 @@ def _headers(array: Any) -> HeadersInput:
         array = array.cast(pa.list_(array.type.value_type))
     validity, offsets = array.buffers()[:2]
     names, values = array.values.flatten()
-    return HeadersInput(validity, offsets, _binary(names), _binary(values), array.offset)
+    return HeadersInput(validity, offsets, binary_input(names), binary_input(values), array.offset)

@@ -138,11 +138,11 @@ BOTH = (True, False)
         (BOTH, {"kafka.interceptor.classes": "x"}, "not supported"),
         (BOTH, {"kafka.key.deserializer": "x"}, "cast"),
         (BOTH, {"kafka.value.deserializer": "x"}, "cast"),
-        (BOTH, {"kafka.isolation.level": "committed"}, "kafka.isolation.level=committed cannot be"),
-        (BOTH, {"kafka.security.protocol": "SSL"}, "kafka.security.protocol=SSL cannot be"),
+        (BOTH, {"kafka.isolation.level": "committed"}, "committed for kafka.isolation.level"),
+        (BOTH, {"kafka.security.protocol": "SSL"}, "SSL for kafka.security.protocol"),
         (BOTH, {"startingOffsets": "group"}, "write kafka.group.id=NAME"),
         (BOTH, {"groupMissing": "latest"}, "goes with startingOffsets=group"),
-        (BOTH, {"commitOffsets": "transaction"}, "not available in this release"),
+        ((False,), {"commitOffsets": "transaction"}, "is for streams"),
         (BOTH, {"commitOffsets": "always"}, "write none or progress or transaction"),
         (BOTH, {"decode": "consumer_offsets"}, "needs option table"),
         (BOTH, {"table": "lag"}, "table needs option decode"),
@@ -190,16 +190,26 @@ def test_a_wrong_source_option_says_what_to_write(
     [
         ({"kafka.bootstrap.servers": None}, "is missing"),
         ({"topic": "  "}, "option topic is empty"),
-        ({"delivery": "exactly-once"}, "delivery=exactly-once is not available in this release"),
+        ({"delivery": "exactly-once"}, "needs option transactionalId"),
+        (
+            {"delivery": "exactly-once", "transactionalId": "x", "txn.mode": "per-task"},
+            "per-task is not available in this release",
+        ),
+        ({"delivery": "exactly-once", "transactionalId": "x", "commitGroup": " "}, "commitGroup is empty"),
+        (
+            {"delivery": "exactly-once", "transactionalId": "x", "kafka.acks": "1"},
+            "kafka.",
+        ),
+        ({"kafka.transaction.timeout.ms": "5"}, "needs delivery=exactly-once"),
         ({"delivery": "once"}, "write at-least-once or exactly-once"),
-        ({"transactionalId": "x"}, "not available in this release"),
-        ({"txn.mode": "shared"}, "not available in this release"),
-        ({"commitGroup": "g"}, "not available in this release"),
-        ({"batchToken": "b"}, "not available in this release"),
-        ({"kafka.transactional.id": "x"}, "not available in this release"),
+        ({"transactionalId": "x"}, "needs delivery=exactly-once"),
+        ({"txn.mode": "shared"}, "needs delivery=exactly-once"),
+        ({"commitGroup": "g"}, "needs delivery=exactly-once"),
+        ({"batchToken": "b"}, "needs delivery=exactly-once"),
+        ({"kafka.transactional.id": "x"}, "transactionalId=NAME"),
         ({"kafka.key.serializer": "x"}, "STRING or BINARY"),
-        ({"kafka.acks": "2"}, "kafka.acks=2 cannot be"),
-        ({"kafka.compression.type": "rar"}, "kafka.compression.type=rar cannot be"),
+        ({"kafka.acks": "2"}, "2 for kafka.acks"),
+        ({"kafka.compression.type": "rar"}, "rar for kafka.compression.type"),
         ({"kafka.acks": "1", "kafka.enable.idempotence": "true"}, "kafka.acks=1 and idempotence"),
         ({"topics": "t"}, "did you mean topic?"),
     ],
@@ -233,3 +243,11 @@ def test_the_schema_needs_one_option_only() -> None:
     assert not includes_headers({})
     with pytest.raises(ConfigError, match="write true or false"):
         includes_headers({"includeHeaders": "on"})
+
+
+def test_an_exactly_once_sink_has_a_long_transaction_by_default() -> None:
+    options = sink_options({**BASE, "topic": "t", "delivery": "exactly-once", "transactionalId": "x"})
+    assert options.is_exactly_once
+    assert options.client["transaction.timeout.ms"] == "900000"
+    assert options.client["transactional.id"] == "x"
+    assert not sink_options({**BASE, "topic": "t"}).is_exactly_once

@@ -26,11 +26,13 @@ def test_a_damaged_batch_is_an_error_that_names_its_place(tmp_path: Path) -> Non
     with klamm.Broker(tmp_path) as broker:
         world = World(broker.bootstrap)
         with pytest.raises(
-            ProtocolError, match=f"{topic}-0 cannot be read: the batch at offset 1 does not match"
+            ProtocolError, match=f"{topic}-0 cannot be read: checksum mismatch in the batch at offset 1"
         ):
             world.rows(subscribe=topic)
         stream = Query(world.stream(subscribe=topic, startingOffsets="earliest"))
-        with pytest.raises(ProtocolError, match=f"{topic}-0 cannot be read: the batch at offset 1"):
+        with pytest.raises(
+            ProtocolError, match=f"{topic}-0 cannot be read: checksum mismatch in the batch at offset 1"
+        ):
             stream.next()
         # What is asked for without a look at checksums is what the disk gives.
         values = world.values(subscribe=topic, kafka_check_crcs="false")

@@ -1,0 +1,55 @@
+"""One task for each partition of a topic: what one transaction for a whole batch needs."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from klamm.records.columns import partition_rows
+from klamm.spark.write.writing import binary_input
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def by_partition(df: DataFrame, partition_count: int, *, tasks: int | None = None) -> DataFrame:
+    """Fill column `partition` for a topic of so many partitions, and give every partition one task.
+
+    Rows with a key go where Java's producer would send them, rows without one anywhere; a `partition` column
+    that is there already is kept where it is not null. `tasks` is the number of tasks, as many as partitions
+    by default.
+    """
+    from pyspark.sql import functions as f  # noqa: PLC0415
+
+    if partition_count < 1:
+        raise ValueError(f"a topic has 1 partition or more, not {partition_count}")
+    chosen = _partition_of(df, partition_count)
+    if "partition" in df.columns:
+        chosen = f.coalesce(f.col("partition"), chosen)
+    count = min(tasks or partition_count, partition_count)
+    filled = df.withColumn("partition", chosen.cast("int"))
+    if count == 1:
+        return filled.repartition(1)
+    return filled.repartitionById(count, f.pmod(f.col("partition"), f.lit(count)).cast("int"))
+
+
+def _partition_of(df: DataFrame, partition_count: int) -> Any:
+    from pyspark.sql import functions as f  # noqa: PLC0415
+    from pyspark.sql.pandas.functions import arrow_udf  # noqa: PLC0415
+
+    if partition_count == 1:
+        return f.lit(0)
+    if "key" not in df.columns:
+        return f.floor(f.rand() * partition_count)
+
+    def hashed(keys: Any) -> Any:
+        rows = len(keys)
+        key = binary_input(keys)
+        found = partition_rows(rows, key, None, partition_count, Random().randrange(partition_count))
+        return pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(found)])
+
+    hashed.__annotations__ = {"keys": pa.Array, "return": pa.Array}  # Spark goes by them
+    made: Any = arrow_udf  # its stubs want the type of the function named, at run time that warns
+    return made(hashed, "int")(f.col("key"))
