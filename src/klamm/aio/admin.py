@@ -18,15 +18,19 @@ from klamm.client.admin.model import (
     ElectionType,
     FeatureDescription,
     GroupDescription,
+    HangingTransaction,
     ListedGroup,
     ListedOffset,
+    ListedTransaction,
     LogDirDescription,
     NewTopic,
     ProducerDescription,
+    ProducerIdentity,
     Reassignment,
     Resource,
     Results,
     TopicDescription,
+    TransactionDescription,
 )
 from klamm.client.admin.resets import ResetTarget
 from klamm.protocol.types import TopicPartition
@@ -117,6 +121,88 @@ class Admin:
         """The producers that partitions know."""
         return await asyncio.wrap_future(
             self._operations.describe_producers(partitions, milliseconds(timeout))
+        )
+
+    async def list_transactions(
+        self,
+        *,
+        states: Sequence[str] = (),
+        producer_ids: Sequence[int] = (),
+        longer_than: float | None = None,
+        id_pattern: str | None = None,
+        timeout: float | None = None,
+    ) -> list[ListedTransaction]:
+        """The transactional ids of the whole cluster.
+
+        `states` are Kafka's names, as in `Ongoing`; `longer_than` are seconds since the transaction began;
+        `id_pattern` is a regular expression that matches the whole id.
+        """
+        return await asyncio.wrap_future(
+            self._operations.list_transactions(
+                states, producer_ids, milliseconds(longer_than), id_pattern, milliseconds(timeout)
+            )
+        )
+
+    async def describe_transactions(
+        self, transactional_ids: Sequence[str], *, timeout: float | None = None
+    ) -> Results[str, TransactionDescription]:
+        """State, producer and partitions of transactional ids."""
+        return await asyncio.wrap_future(
+            self._operations.describe_transactions(transactional_ids, milliseconds(timeout))
+        )
+
+    async def find_hanging_transactions(
+        self, partitions: Sequence[TopicPartition], *, older_than: float = 900, timeout: float | None = None
+    ) -> list[HangingTransaction]:
+        """Transactions that these partitions have open and that no coordinator will end.
+
+        Only of producers that have written nothing for `older_than` seconds; not below the longest time-out
+        of transactions in the cluster.
+        """
+        return await asyncio.wrap_future(
+            self._operations.find_hanging_transactions(
+                partitions, round(older_than * 1000), milliseconds(timeout)
+            )
+        )
+
+    async def abort_transaction(
+        self,
+        partition: TopicPartition,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int = 0,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """Write an abort marker to one partition; for hanging transactions only.
+
+        To abort the transaction of a transactional id use `fence_producers`.
+        """
+        await asyncio.wrap_future(
+            self._operations.abort_transaction(
+                partition, producer_id, producer_epoch, coordinator_epoch, milliseconds(timeout)
+            )
+        )
+
+    async def fence_producers(
+        self, transactional_ids: Sequence[str], *, timeout: float | None = None
+    ) -> Results[str, ProducerIdentity]:
+        """Take transactional ids from their producers: what they had open is aborted, they cannot go on."""
+        return await asyncio.wrap_future(
+            self._operations.fence_producers(transactional_ids, milliseconds(timeout))
+        )
+
+    async def update_features(
+        self,
+        levels: Mapping[str, int],
+        *,
+        allow_downgrade: bool = False,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        """Set finalized feature levels, as in `{"transaction.version": 2}`; 0 turns a feature off."""
+        await asyncio.wrap_future(
+            self._operations.update_features(levels, allow_downgrade, validate_only, milliseconds(timeout))
         )
 
     async def describe_configs(

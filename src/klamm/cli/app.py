@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "consume": "consume",
     "groups": "groups",
     "offsets": "offsets",
+    "txns": "txns",
     "configs": "configs",
     "cluster": "brokers",
     "health": "health",
@@ -41,6 +42,7 @@ A Kafka-protocol broker, and tools for any Kafka cluster.
   klamm groups explain GROUP  why a consumer group rebalanced
   klamm dump FILE...          print the content of log files
   klamm audit                 history of groups and transactions, as tables and a report
+  klamm txns list             transactions, open and ended
 
 See `klamm COMMAND --help` for options and examples.
 """

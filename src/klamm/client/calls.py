@@ -20,6 +20,7 @@ K = TypeVar("K")
 
 GROUP: Final = 0  # kinds of coordinators, as FindCoordinator numbers them
 TRANSACTION: Final = 1
+_KINDS: Final = ("group", "transactional.id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,28 +141,32 @@ class Calls:
 
     async def to_coordinator(
         self,
-        group_id: str,
+        key: str,
         api_key: ApiKey,
         request: Any,
         deadline: Deadline,
         error_codes: Callable[[Any], Iterable[int]],
         *,
         max_version: int = 32767,
+        kind: int = GROUP,
     ) -> tuple[Any, int]:
-        """Ask a group's coordinator, found anew when it moved; the response and the coordinator's id."""
+        """Ask the coordinator of a group, or of a transactional id; found anew when it moved.
+
+        Returns the response and the coordinator's id.
+        """
         while True:
             try:
-                node_id = await self.coordinator_of(group_id, deadline)
+                node_id = await self.coordinator_of(key, deadline, kind)
                 node = Node("broker", node_id)
                 response = await self.send(node, api_key, request, deadline, max_version)
                 moved = next((code for code in error_codes(response) if code in _ASK_AGAIN), None)
                 if moved is None:
                     return response, node_id
-                error: KlammError = broker_error(moved, f"group {group_id}")
+                error: KlammError = broker_error(moved, f"{_KINDS[kind]} {key}")
             except KlammError as failed:
                 error = failed
             if not (isinstance(error, BrokerError) and error.error_code == _LOADING):
-                self.forget_coordinator(group_id)
+                self.forget_coordinator(key, kind)
             await deadline.pause(error)
 
     def forget_coordinator(self, key: str, kind: int = GROUP) -> None:

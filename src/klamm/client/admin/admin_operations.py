@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from random import Random
 from typing import Any, TypeVar
 
-from klamm.client.admin import cluster, configs, groups, offsets, resets, topics
+from klamm.client.admin import cluster, configs, groups, offsets, resets, topics, transactions
 from klamm.client.admin.model import (
     AlterOp,
     ClusterDescription,
@@ -17,15 +17,19 @@ from klamm.client.admin.model import (
     ElectionType,
     FeatureDescription,
     GroupDescription,
+    HangingTransaction,
     ListedGroup,
     ListedOffset,
+    ListedTransaction,
     LogDirDescription,
     NewTopic,
     ProducerDescription,
+    ProducerIdentity,
     Reassignment,
     Resource,
     Results,
     TopicDescription,
+    TransactionDescription,
 )
 from klamm.client.admin.resets import ResetTarget
 from klamm.client.calls import Calls, RetryPolicy
@@ -129,6 +133,79 @@ class AdminOperations:
         self, partitions: Sequence[TopicPartition], timeout_ms: int | None
     ) -> Future[Results[TopicPartition, list[ProducerDescription]]]:
         return self._run(lambda calls: topics.describe_producers(calls, partitions, timeout_ms=timeout_ms))
+
+    def list_transactions(
+        self,
+        states: Sequence[str],
+        producer_ids: Sequence[int],
+        longer_than_ms: int | None,
+        id_pattern: str | None,
+        timeout_ms: int | None,
+    ) -> Future[list[ListedTransaction]]:
+        return self._run(
+            lambda calls: transactions.list_transactions(
+                calls,
+                states=states,
+                producer_ids=producer_ids,
+                longer_than_ms=longer_than_ms,
+                id_pattern=id_pattern,
+                timeout_ms=timeout_ms,
+            )
+        )
+
+    def describe_transactions(
+        self, transactional_ids: Sequence[str], timeout_ms: int | None
+    ) -> Future[Results[str, TransactionDescription]]:
+        return self._run(
+            lambda calls: transactions.describe_transactions(calls, transactional_ids, timeout_ms=timeout_ms)
+        )
+
+    def abort_transaction(
+        self,
+        partition: TopicPartition,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        timeout_ms: int | None,
+    ) -> Future[None]:
+        return self._run(
+            lambda calls: transactions.abort_transaction(
+                calls, partition, producer_id, producer_epoch, coordinator_epoch, timeout_ms=timeout_ms
+            )
+        )
+
+    def fence_producers(
+        self, transactional_ids: Sequence[str], timeout_ms: int | None
+    ) -> Future[Results[str, ProducerIdentity]]:
+        return self._run(
+            lambda calls: transactions.fence_producers(calls, transactional_ids, timeout_ms=timeout_ms)
+        )
+
+    def find_hanging_transactions(
+        self, partitions: Sequence[TopicPartition], older_than_ms: int, timeout_ms: int | None
+    ) -> Future[list[HangingTransaction]]:
+        return self._run(
+            lambda calls: transactions.find_hanging_transactions(
+                calls,
+                partitions,
+                now_ms=self._thread.clock.timestamp_ms(),
+                older_than_ms=older_than_ms,
+                timeout_ms=timeout_ms,
+            )
+        )
+
+    def update_features(
+        self, levels: Mapping[str, int], allow_downgrade: bool, validate_only: bool, timeout_ms: int | None
+    ) -> Future[None]:
+        return self._run(
+            lambda calls: cluster.update_features(
+                calls,
+                levels,
+                allow_downgrade=allow_downgrade,
+                validate_only=validate_only,
+                timeout_ms=timeout_ms,
+            )
+        )
 
     def describe_configs(
         self,

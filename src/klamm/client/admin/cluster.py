@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from klamm.client.admin.model import ElectionType, FeatureDescription, Reassignment, Results
 from klamm.client.calls import Calls, by_topic
@@ -25,8 +26,16 @@ from klamm.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
     ListPartitionReassignmentsTopics,
 )
+from klamm.protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 from klamm.protocol.types import TopicPartition
 from klamm.version import __version__
+
+UPGRADE: Final = 1  # kinds of updates, as UpdateFeatures numbers them
+SAFE_DOWNGRADE: Final = 2
 
 
 async def elect_leaders(
@@ -116,6 +125,36 @@ async def list_reassignments(
         for topic in response.topics
         for item in topic.partitions
     }
+
+
+async def update_features(
+    calls: Calls,
+    levels: Mapping[str, int],
+    *,
+    allow_downgrade: bool,
+    validate_only: bool,
+    timeout_ms: int | None,
+) -> None:
+    """Set finalized levels, all or none; 0 turns a feature off."""
+    deadline = calls.deadline("updating features", timeout_ms)
+    request = UpdateFeaturesRequest(
+        timeout_ms=min(60_000, deadline.remaining_ms()),
+        feature_updates=[
+            FeatureUpdateKey(
+                name, level, SAFE_DOWNGRADE if allow_downgrade else UPGRADE, allow_downgrade=allow_downgrade
+            )
+            for name, level in levels.items()
+        ],
+        validate_only=validate_only,
+    )
+    response: UpdateFeaturesResponse = await calls.to_controller(
+        ApiKey.UPDATE_FEATURES, request, deadline, lambda answer: (answer.error_code,)
+    )
+    for item in response.results:
+        if item.error_code:
+            raise broker_error(item.error_code, f"feature {item.feature}", item.error_message)
+    if response.error_code:
+        raise broker_error(response.error_code, "updating features", response.error_message)
 
 
 async def describe_features(calls: Calls, *, timeout_ms: int | None) -> dict[str, FeatureDescription]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from klamm.errors import KlammError
 from klamm.protocol.types import TopicPartition
@@ -195,7 +195,52 @@ class ProducerDescription:
     producer_epoch: int
     last_sequence: int
     last_timestamp_ms: int
-    current_txn_start_offset: int
+    current_txn_start_offset: int  # -1: it has no transaction open here
+    coordinator_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ListedTransaction:
+    """A transactional id as its coordinator lists it."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+    coordinator_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """A transactional id: its producer, and its transaction if it has one."""
+
+    transactional_id: str
+    coordinator_id: int
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_time_ms: int | None  # None: it has not had a transaction
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HangingTransaction:
+    """A transaction that a partition has open and no coordinator will end."""
+
+    partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    start_offset: int
+    last_timestamp_ms: int
+    transactional_id: str | None  # None: no coordinator knows the producer
+
+
+class ProducerIdentity(NamedTuple):
+    """What a producer writes with."""
+
+    producer_id: int
+    producer_epoch: int
 
 
 class ElectionType(IntEnum):

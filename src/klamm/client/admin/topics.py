@@ -298,6 +298,7 @@ async def describe_producers(
                         producer.last_sequence,
                         producer.last_timestamp,
                         producer.current_txn_start_offset,
+                        producer.coordinator_epoch,
                     )
                     for producer in item.active_producers
                 ]
