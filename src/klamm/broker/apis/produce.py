@@ -12,7 +12,7 @@ from typing import Final
 
 from klamm.broker.cluster.topic_names import INTERNAL_TOPICS
 from klamm.broker.net.context import Answer, CloseConnectionError, Promise, RequestContext
-from klamm.broker.partitions.produce_wait import Appended, ProduceWait, SingleWait, refuse
+from klamm.broker.partitions.produce_wait import Appended, ProduceWait, SingleWait
 from klamm.broker.partitions.registry import Partition
 from klamm.broker.partitions.validation import BatchRefusedError, checked_batch
 from klamm.broker.partitions.verification import UNCONFIRMED, kept, verification_error, verified
@@ -39,6 +39,7 @@ from klamm.storage.producer_state import NO_GUARD
 
 ADMIN_CLIENT_ID: Final = "__admin_client"
 _ACKS: Final = (-1, 0, 1)
+_DEFAULT_FLUSH_TIMEOUT_MS: Final = 30_000  # Kafka's default of request.timeout.ms
 _UNKNOWN_PARTITION: Final = ErrorCode.unknown_topic_or_partition
 # Kafka tells the log start with every other reason for which a log refuses a batch.
 _WITHOUT_LOG_START: Final = frozenset(
@@ -195,11 +196,7 @@ def _append_all(
     _name_leaders(services, context, response, items)
     if not waiting:
         return response
-    if request.timeout_ms <= 0:
-        for appended in waiting:
-            appended.refuse(ErrorCode.request_timed_out)
-        return response
-    due_at_ms = services.clock.now_ms() + request.timeout_ms
+    due_at_ms = services.clock.now_ms() + _flush_timeout_ms(request)
     return ProduceWait(services.deadlines, response, waiting, due_at_ms).promise
 
 
@@ -261,11 +258,18 @@ def _handle_one(
     line.log_start_offset = log.log_start_offset
     if request.acks == 1 or log.high_watermark > last_offset:
         return response
-    if request.timeout_ms <= 0:
-        refuse(line, ErrorCode.request_timed_out)
-        return response
-    due_at_ms = now_ms + request.timeout_ms
+    due_at_ms = now_ms + _flush_timeout_ms(request)
     return SingleWait(services.deadlines, response, line, partition, last_offset, due_at_ms)
+
+
+def _flush_timeout_ms(request: ProduceRequest) -> int:
+    """How long an acks=all answer waits for the flush.
+
+    Clients send the time to wait for replicas. Zero therefore means "do not wait for replicas", which Kafka
+    answers with success; it must not mean "do not wait for the disk". A positive value also limits the wait
+    for a slow disk.
+    """
+    return request.timeout_ms if request.timeout_ms > 0 else _DEFAULT_FLUSH_TIMEOUT_MS
 
 
 def _tell_refusal(line: PartitionProduceResponse, partition: Partition, error: LogError) -> None:

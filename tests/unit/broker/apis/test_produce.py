@@ -362,13 +362,31 @@ def test_a_flush_slower_than_the_timeout_is_late_and_the_retry_a_duplicate(
     assert partition_of(jar).log.log_end_offset == 1
 
 
-def test_a_timeout_of_nothing_is_late_unless_all_is_done(jar: Jar, client: JarClient) -> None:
-    assert produce_one(client, a_produce(jar, timeout_ms=0)).error_code == 7
-    jar.create_topic("u")
-    os_jar = Jar({"klamm.flush": "os"})
-    os_jar.create_topic("t")
-    assert produce_one(os_jar.connect(), a_produce(os_jar, timeout_ms=0)).error_code == 0
-    os_jar.close()
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_timeout_of_zero_does_not_limit_the_wait_for_the_disk(
+    jar: Jar, client: JarClient, timeout_ms: int, batches: int
+) -> None:
+    jar.create_topic("u", partitions=2)
+    jar.disk.delay_ms = 1000
+    request = a_produce(
+        jar, batches={("u", index): a_batch(jar) for index in range(batches)}, timeout_ms=timeout_ms
+    )
+    client.send(ApiKey.PRODUCE, 9, request)
+    jar.pass_ms(900)
+    assert client.frames() == []
+    jar.pass_ms(200)
+    (answer,) = client.new_answers()
+    lines = [line for topic in answer.responses for line in topic.partition_responses]
+    assert [line.error_code for line in lines] == [0] * batches
+
+
+def test_a_timeout_of_zero_ends_when_the_disk_is_stuck(jar: Jar, client: JarClient) -> None:
+    jar.disk.delay_ms = 10**9
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, timeout_ms=0))
+    jar.pass_ms(60_000)
+    (answer,) = client.new_answers()
+    assert answer.responses[0].partition_responses[0].error_code == 7
 
 
 def test_a_disk_that_refuses_a_flush_costs_the_batch_and_nothing_else(jar: Jar, client: JarClient) -> None:
