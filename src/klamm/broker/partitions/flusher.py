@@ -89,11 +89,6 @@ class Flusher:
         self.flushes = 0  # of single logs
         self.flush_ms = 0  # what they took
 
-    def appended(self, partition: Partition) -> None:
-        """Something was appended: flush it, if its topic's policy says so."""
-        if partition.log.sync_is_due(self._clock.now_ms()):
-            self.mark(partition)
-
     def mark(self, partition: Partition) -> None:
         """Flush a partition with everything else that waits."""
         self._dirty[partition] = None
@@ -139,6 +134,8 @@ class Flusher:
                 flushes = self._give_to_kernel(self._kernel, flushes)
             for flush in flushes:
                 flush.ticket.keep_open()
+                # Counted here and not when a thread is free: the kernel may finish its files before that.
+                flush.parts_left += 1
             self._for_threads += flushes
         lanes = min(len(self._for_threads), LANES - len(self._lanes))
         if lanes > 0:
@@ -215,8 +212,6 @@ class Flusher:
     # --- by threads ------------------------------------------------------------------------------------
 
     def _start_lane(self, flushes: list[_Flush]) -> None:
-        for flush in flushes:
-            flush.parts_left += 1
         outcome = ensure_future(self._run_blocking(_run, [flush.ticket for flush in flushes]))
         self._lanes.add(outcome)
 

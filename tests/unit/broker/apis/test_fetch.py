@@ -331,7 +331,7 @@ def transact(jar: Jar, *, commits: bool, producer_id: int = 7) -> None:
         timestamp_ms=jar.clock.timestamp_ms(),
         origin=AppendOrigin.COORDINATOR,
     )
-    jar.services.flusher.appended(partition_of(jar))
+    jar.services.flusher.mark(partition_of(jar))
     jar.loop.settle()
 
 
@@ -342,7 +342,7 @@ def open_transaction(jar: Jar, *, producer_id: int = 7, base_sequence: int = 0) 
         now_ms=jar.clock.now_ms(),
         timestamp_ms=jar.clock.timestamp_ms(),
     )
-    jar.services.flusher.appended(partition_of(jar))
+    jar.services.flusher.mark(partition_of(jar))
     jar.loop.settle()
 
 

@@ -170,7 +170,7 @@ def test_an_open_transaction_bounds_what_read_committed_finds(jar: Jar, client: 
     partition_of(jar).log.append(
         a_batch(jar, producer_id=7, transactional=True, timestamps_ms=[20]), now_ms=0, timestamp_ms=0
     )
-    jar.services.flusher.appended(partition_of(jar))
+    jar.services.flusher.mark(partition_of(jar))
     jar.loop.settle()
     assert found(list_offset(client, -1)) == (0, 2, -1)
     assert found(list_offset(client, -1, isolation_level=1)) == (0, 1, -1)

@@ -273,3 +273,27 @@ def test_of_a_log_taken_by_half_the_kernels_half_counts_too(
     jar.loop.settle()
     assert errors(client) == [56]
     assert partition_of(jar).log.log_end_offset == 1
+
+
+def test_a_log_taken_by_half_is_not_flushed_while_its_other_half_waits_for_a_thread(
+    jar: Jar, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a single thread, which is busy with another log
+    monkeypatch.setattr("klamm.broker.partitions.flusher.LANES", 1)
+    client = jar.connect()
+    kernel.room = 0
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, partition=0))
+    jar.loop.settle()
+    # When the kernel accepts and finishes one of two files
+    files_only = SegmentSyncTicket.files_only
+    monkeypatch.setattr(SegmentSyncTicket, "files_only", lambda ticket: [*(files_only(ticket) or ())] * 2)
+    kernel.room, kernel.takes = 256, 1
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, partition=1))
+    jar.loop.settle()
+    kernel.finish(0)
+    jar.loop.settle()
+    # Then nothing is acknowledged until the thread has flushed the other
+    assert partition_of(jar, 1).log.high_watermark == 1
+    jar.pass_ms(30)
+    assert partition_of(jar, 1).log.high_watermark == 2
+    assert errors(client) == [0, 0]
