@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from klamm.broker.net.context import Promise
+from klamm.broker.net.context import HeldResponse
 from klamm.broker.partitions.verification import ErrorCodes
 from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.types import TopicPartition
@@ -19,7 +19,7 @@ class SmallCoordinator:
     asked: list[tuple[str, int, int, tuple[TopicPartition, ...], bool]] = field(default_factory=list)
     answers_with: ErrorCode = NO_ERROR  # in place of what it knows
     is_held: bool = False  # no answer before `release`
-    held: list[tuple[Promise[ErrorCodes], ErrorCodes]] = field(default_factory=list)
+    held: list[tuple[HeldResponse[ErrorCodes], ErrorCodes]] = field(default_factory=list)
 
     def begin(self, transactional_id: str, producer_id: int, epoch: int, *partitions: TopicPartition) -> None:
         self.ongoing[transactional_id] = (producer_id, epoch, set(partitions))
@@ -32,9 +32,9 @@ class SmallCoordinator:
         partitions: Sequence[TopicPartition],
         *,
         add: bool,
-    ) -> Promise[ErrorCodes]:
+    ) -> HeldResponse[ErrorCodes]:
         self.asked.append((transactional_id, producer_id, producer_epoch, tuple(partitions), add))
-        answer: Promise[ErrorCodes] = Promise()
+        answer: HeldResponse[ErrorCodes] = HeldResponse()
         found = self._answer(transactional_id, producer_id, producer_epoch, partitions, add)
         if self.is_held:
             self.held.append((answer, found))

@@ -22,6 +22,7 @@ from klamm.broker.partitions.markers import MarkerWriter
 from klamm.broker.partitions.registry import PartitionRegistry
 from klamm.broker.partitions.validation import Validation
 from klamm.broker.routes import RouteTable
+from klamm.broker.security.permissions import AllowAll
 from klamm.broker.services import Arguments, Result, RunBlocking, Services
 from klamm.broker.upkeep.periodic import Chores
 from klamm.clock import Clock
@@ -146,6 +147,7 @@ class Broker:
             deadlines=Deadlines(loop, self._clock),
             meter=None,
             validation=Validation.of(config),
+            authorizer=AllowAll(),
         )
         topics.config_watchers.append(self._take_config)
         self._set_strays_aside(image)

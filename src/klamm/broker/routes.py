@@ -1,6 +1,6 @@
-"""Which API is served, in which versions, by which module; ApiVersions is derived from this table.
+"""The APIs that this broker serves: versions, handler, and the permissions each one needs.
 
-A handler's module is imported when its API is first asked for.
+ApiVersions is derived from this table. A handler's module is imported when its API is first requested.
 """
 
 from __future__ import annotations
@@ -8,86 +8,141 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from klamm.broker.net.context import Handler
+from klamm.broker.net.context import Handler, HandlerResult, RequestContext
+from klamm.broker.security.permissions import Operation, Permission, ResourceType
 from klamm.protocol.api import ApiKey
+
+if TYPE_CHECKING:
+    from klamm.broker.services import Services
+
+READ_TOPIC: Final = Permission(ResourceType.TOPIC, Operation.READ)
+WRITE_TOPIC: Final = Permission(ResourceType.TOPIC, Operation.WRITE)
+CREATE_TOPIC: Final = Permission(ResourceType.TOPIC, Operation.CREATE)
+DELETE_TOPIC: Final = Permission(ResourceType.TOPIC, Operation.DELETE)
+ALTER_TOPIC: Final = Permission(ResourceType.TOPIC, Operation.ALTER)
+DESCRIBE_TOPIC: Final = Permission(ResourceType.TOPIC, Operation.DESCRIBE)
+DESCRIBE_TOPIC_CONFIGS: Final = Permission(ResourceType.TOPIC, Operation.DESCRIBE_CONFIGS)
+ALTER_TOPIC_CONFIGS: Final = Permission(ResourceType.TOPIC, Operation.ALTER_CONFIGS)
+READ_GROUP: Final = Permission(ResourceType.GROUP, Operation.READ)
+DELETE_GROUP: Final = Permission(ResourceType.GROUP, Operation.DELETE)
+DESCRIBE_GROUP: Final = Permission(ResourceType.GROUP, Operation.DESCRIBE)
+WRITE_TRANSACTIONAL_ID: Final = Permission(ResourceType.TRANSACTIONAL_ID, Operation.WRITE)
+DESCRIBE_TRANSACTIONAL_ID: Final = Permission(ResourceType.TRANSACTIONAL_ID, Operation.DESCRIBE)
+ALTER_CLUSTER: Final = Permission(ResourceType.CLUSTER, Operation.ALTER)
+CREATE_CLUSTER: Final = Permission(ResourceType.CLUSTER, Operation.CREATE)
+DESCRIBE_CLUSTER: Final = Permission(ResourceType.CLUSTER, Operation.DESCRIBE)
+DESCRIBE_CLUSTER_CONFIGS: Final = Permission(ResourceType.CLUSTER, Operation.DESCRIBE_CONFIGS)
+ALTER_CLUSTER_CONFIGS: Final = Permission(ResourceType.CLUSTER, Operation.ALTER_CONFIGS)
+IDEMPOTENT_WRITE: Final = Permission(ResourceType.CLUSTER, Operation.IDEMPOTENT_WRITE)
+
+GROUPS: Final = "groups"  # the coordinator of that name in Services
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One API: `module` in klamm.broker.apis has `handle(services, context, request)`."""
+    """One API.
+
+    Served by `handle(services, context, request)` of a module in klamm.broker.apis, named after the API, or
+    by a coordinator that gets the request as it is.
+    """
 
     api_key: ApiKey
     min_version: int
     max_version: int
-    module: str
-    advertised_min: int | None = None  # told in ApiVersions, where it differs from what is served
+    needs: tuple[Permission, ...] = ()  # for each resource that a request names; none: open to everybody
+    coordinator: str = ""  # the field of Services that handles it; "" when a module does
+    method: str = "ask"  # of the coordinator
+    # May be decided while responses before it wait for the disk. Others find the disk as the requests before
+    # them left it, and their responses do not pile up behind one that waits.
+    overlaps: bool = False
+    streams: bool = False  # responses may hold megabytes: they are sent in parts, without a copy
+    advertised_min: int | None = None  # in ApiVersions, where it differs from what is served
 
     def serves(self, version: int) -> bool:
         return self.min_version <= version <= self.max_version
 
     @property
     def advertised(self) -> tuple[int, int]:
-        """The versions that ApiVersions tells."""
+        """The versions in ApiVersions."""
         lowest = self.min_version if self.advertised_min is None else self.advertised_min
         return lowest, self.max_version
 
     def load(self) -> Handler:
-        """Import the handler."""
-        handler: Handler = importlib.import_module(f"klamm.broker.apis.{self.module}").handle
+        """The handler; imports its module."""
+        if self.coordinator:
+            return forward(self.coordinator, self.method)
+        handler: Handler = importlib.import_module(f"klamm.broker.apis.{self.api_key.name.lower()}").handle
         return handler
+
+
+def forward(coordinator: str, method: str) -> Handler:
+    """A handler that passes requests to a coordinator as they are."""
+
+    def handle(services: Services, context: RequestContext, request: Any) -> HandlerResult[Any]:
+        result: HandlerResult[Any] = getattr(getattr(services, coordinator), method)(request, context)
+        return result
+
+    return handle
 
 
 ROUTES: Final[tuple[Route, ...]] = (
     # librdkafka before 2.11.1 looks for version 0 before it compresses with gzip, snappy or lz4.
-    Route(ApiKey.PRODUCE, 3, 13, "produce", advertised_min=0),
-    Route(ApiKey.FETCH, 4, 17, "fetch"),
-    Route(ApiKey.LIST_OFFSETS, 1, 10, "list_offsets"),
-    Route(ApiKey.METADATA, 0, 13, "metadata"),
-    Route(ApiKey.OFFSET_COMMIT, 2, 10, "offset_commit"),
-    Route(ApiKey.OFFSET_FETCH, 1, 10, "offset_fetch"),
-    Route(ApiKey.FIND_COORDINATOR, 0, 6, "find_coordinator"),
-    Route(ApiKey.JOIN_GROUP, 0, 9, "join_group"),
-    Route(ApiKey.HEARTBEAT, 0, 4, "heartbeat"),
-    Route(ApiKey.LEAVE_GROUP, 0, 5, "leave_group"),
-    Route(ApiKey.SYNC_GROUP, 0, 5, "sync_group"),
-    Route(ApiKey.DESCRIBE_GROUPS, 0, 6, "describe_groups"),
-    Route(ApiKey.LIST_GROUPS, 0, 5, "list_groups"),
-    Route(ApiKey.API_VERSIONS, 0, 4, "api_versions"),
-    Route(ApiKey.CREATE_TOPICS, 2, 7, "create_topics"),
-    Route(ApiKey.DELETE_TOPICS, 1, 6, "delete_topics"),
-    Route(ApiKey.DELETE_RECORDS, 0, 2, "delete_records"),
-    Route(ApiKey.INIT_PRODUCER_ID, 0, 5, "init_producer_id"),
-    Route(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, "offset_for_leader_epoch"),
-    Route(ApiKey.WRITE_TXN_MARKERS, 1, 2, "write_txn_markers"),
-    Route(ApiKey.TXN_OFFSET_COMMIT, 0, 5, "txn_offset_commit"),
-    Route(ApiKey.DESCRIBE_CONFIGS, 1, 4, "describe_configs"),
-    Route(ApiKey.ALTER_CONFIGS, 0, 2, "alter_configs"),
-    Route(ApiKey.DESCRIBE_LOG_DIRS, 1, 4, "describe_log_dirs"),
-    Route(ApiKey.CREATE_PARTITIONS, 0, 3, "create_partitions"),
-    Route(ApiKey.DELETE_GROUPS, 0, 2, "delete_groups"),
-    Route(ApiKey.ELECT_LEADERS, 0, 2, "elect_leaders"),
-    Route(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, "incremental_alter_configs"),
-    Route(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, "list_partition_reassignments"),
-    Route(ApiKey.OFFSET_DELETE, 0, 0, "offset_delete"),
-    Route(ApiKey.UPDATE_FEATURES, 0, 2, "update_features"),
-    Route(ApiKey.DESCRIBE_CLUSTER, 0, 2, "describe_cluster"),
-    Route(ApiKey.DESCRIBE_PRODUCERS, 0, 0, "describe_producers"),
-    Route(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, "describe_topic_partitions"),
+    Route(ApiKey.PRODUCE, 3, 13, (WRITE_TOPIC, WRITE_TRANSACTIONAL_ID), overlaps=True, advertised_min=0),
+    Route(ApiKey.FETCH, 4, 17, (READ_TOPIC,), streams=True),
+    Route(ApiKey.LIST_OFFSETS, 1, 10, (DESCRIBE_TOPIC,)),
+    Route(ApiKey.METADATA, 0, 13, (DESCRIBE_TOPIC, CREATE_TOPIC)),
+    Route(ApiKey.OFFSET_COMMIT, 2, 10, (READ_GROUP, READ_TOPIC), GROUPS, overlaps=True),
+    Route(ApiKey.OFFSET_FETCH, 1, 10, (DESCRIBE_GROUP, DESCRIBE_TOPIC), GROUPS),
+    Route(ApiKey.FIND_COORDINATOR, 0, 6, (DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID)),
+    Route(ApiKey.JOIN_GROUP, 0, 9, (READ_GROUP,), GROUPS, "join", overlaps=True),
+    Route(ApiKey.HEARTBEAT, 0, 4, (READ_GROUP,), GROUPS, overlaps=True),
+    Route(ApiKey.LEAVE_GROUP, 0, 5, (READ_GROUP,), GROUPS, overlaps=True),
+    Route(ApiKey.SYNC_GROUP, 0, 5, (READ_GROUP,), GROUPS, "ask_parked", overlaps=True),
+    Route(ApiKey.DESCRIBE_GROUPS, 0, 6, (DESCRIBE_GROUP,), GROUPS),
+    Route(ApiKey.LIST_GROUPS, 0, 5, (DESCRIBE_GROUP, DESCRIBE_CLUSTER), GROUPS),
+    Route(ApiKey.API_VERSIONS, 0, 4),
+    Route(ApiKey.CREATE_TOPICS, 2, 7, (CREATE_TOPIC, CREATE_CLUSTER)),
+    Route(ApiKey.DELETE_TOPICS, 1, 6, (DELETE_TOPIC,)),
+    Route(ApiKey.DELETE_RECORDS, 0, 2, (DELETE_TOPIC,)),
+    Route(ApiKey.INIT_PRODUCER_ID, 0, 5, (WRITE_TRANSACTIONAL_ID, IDEMPOTENT_WRITE)),
+    Route(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, (DESCRIBE_TOPIC,)),
+    Route(ApiKey.WRITE_TXN_MARKERS, 1, 2, (ALTER_CLUSTER,), overlaps=True),
+    Route(ApiKey.TXN_OFFSET_COMMIT, 0, 5, (WRITE_TRANSACTIONAL_ID, READ_GROUP, READ_TOPIC), overlaps=True),
+    Route(ApiKey.DESCRIBE_CONFIGS, 1, 4, (DESCRIBE_TOPIC_CONFIGS, DESCRIBE_CLUSTER_CONFIGS)),
+    Route(ApiKey.ALTER_CONFIGS, 0, 2, (ALTER_TOPIC_CONFIGS, ALTER_CLUSTER_CONFIGS)),
+    Route(ApiKey.DESCRIBE_LOG_DIRS, 1, 4, (DESCRIBE_CLUSTER,)),
+    Route(ApiKey.CREATE_PARTITIONS, 0, 3, (ALTER_TOPIC,)),
+    Route(ApiKey.DELETE_GROUPS, 0, 2, (DELETE_GROUP,), GROUPS),
+    Route(ApiKey.ELECT_LEADERS, 0, 2, (ALTER_CLUSTER,)),
+    Route(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, (ALTER_TOPIC_CONFIGS, ALTER_CLUSTER_CONFIGS)),
+    Route(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, (DESCRIBE_CLUSTER,)),
+    Route(ApiKey.OFFSET_DELETE, 0, 0, (DELETE_GROUP, READ_TOPIC), GROUPS),
+    Route(ApiKey.UPDATE_FEATURES, 0, 2, (ALTER_CLUSTER,)),
+    Route(ApiKey.DESCRIBE_CLUSTER, 0, 2, (DESCRIBE_CLUSTER,)),
+    Route(ApiKey.DESCRIBE_PRODUCERS, 0, 0, (READ_TOPIC,)),
+    Route(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, (DESCRIBE_TOPIC,)),
 )
 
 
 class RouteTable:
-    """Routes by key, each handler loaded once."""
+    """Routes by key; each handler is loaded once."""
 
     def __init__(self, routes: Iterable[Route] = ROUTES) -> None:
         self.routes = tuple(sorted(routes, key=lambda route: route.api_key))
         self._by_key = {int(route.api_key): route for route in self.routes}
         self._handlers: dict[int, Handler] = {}
+        # As the first two bytes of a request.
+        self.overlapping = frozenset(
+            int(route.api_key).to_bytes(2, "big") for route in self.routes if route.overlaps
+        )
+
+    def get(self, api_key: ApiKey) -> Route:
+        return self._by_key[api_key]
 
     def find(self, api_key: int, version: int) -> Route | None:
-        """The route that serves this version, if any does."""
+        """The route that serves this version; None when it is not served."""
         route = self._by_key.get(api_key)
         return route if route is not None and route.serves(version) else None
 

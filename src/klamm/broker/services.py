@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from klamm.broker.coordinators.events import EventWriter
     from klamm.broker.coordinators.groups import Groups
     from klamm.broker.metrics.request_meter import RequestMeter
+    from klamm.broker.net.throttling import Quotas
     from klamm.broker.partitions.deadlines import Deadlines
     from klamm.broker.partitions.fetch_sessions import FetchSessions
     from klamm.broker.partitions.flusher import Flusher
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from klamm.broker.partitions.registry import PartitionRegistry
     from klamm.broker.partitions.validation import Validation
     from klamm.broker.routes import RouteTable
+    from klamm.broker.security.permissions import Authorizer
     from klamm.storage.cluster import ClusterStore
     from klamm.storage.log import LogStore
 
@@ -63,7 +65,9 @@ class Services:
     deadlines: Deadlines
     meter: RequestMeter | None  # told of every request, while somebody wants to know
     validation: Validation  # how closely produced batches are looked at; follows `config`
+    authorizer: Authorizer
     transactions: TransactionVerifier = field(default_factory=NoCoordinator)
+    quotas: Quotas | None = None  # no throttling
     _groups: Groups | None = None
     _events: EventWriter | None = None
 

@@ -62,6 +62,11 @@ IMPLIED: Final[Mapping[str, Mapping[str, Callable[[int], bool]]]] = {
         "adds_offsets": lambda version: version >= 5,  # KIP-890: it is its own AddOffsetsToTxn
     },
     "UpdateFeaturesRequest": {"has_downgrade_flag": lambda version: version == 0},  # later: an upgrade type
+    "ListOffsetsRequest": {
+        "knows_max_timestamp": lambda version: version >= 7,
+        "knows_local_log_start": lambda version: version >= 8,
+        "knows_tiered_offset": lambda version: version >= 9,
+    },
     "FetchRequest": {
         "uses_topic_ids": lambda version: version >= 13,
         "knows_storage_error": lambda version: version >= 6,

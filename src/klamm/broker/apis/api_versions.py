@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from klamm.broker.cluster.features import HIGHEST_LEVELS
-from klamm.broker.net.context import Answer, RequestContext
+from klamm.broker.net.context import HandlerResult, RequestContext
 from klamm.broker.services import Services
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -23,13 +23,13 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 def handle(
     services: Services, context: RequestContext, request: ApiVersionsRequest
-) -> Answer[ApiVersionsResponse]:
+) -> HandlerResult[ApiVersionsResponse]:
     """The routing table, and the features whose level clients must know."""
     if request.names_software:
         names = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(name) for name in names):
             return ApiVersionsResponse(error_code=int(ErrorCode.invalid_request))
-        context.software_name, context.software_version = names
+        context.software.name, context.software.version = names
     features = services.image.features
     response = ApiVersionsResponse(
         api_keys=[ApiVersion(int(route.api_key), *route.advertised) for route in services.routes.routes],

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from klamm.broker.cluster.topic_names import is_internal
-from klamm.broker.net.context import Answer, RequestContext
+from klamm.broker.net.context import HandlerResult, RequestContext
 from klamm.broker.partitions.settled import Unsettled, settled, unsettled
 from klamm.broker.services import Services
 from klamm.protocol.errors import ErrorCode
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 def handle(
     services: Services, context: RequestContext, request: DeleteRecordsRequest
-) -> Answer[DeleteRecordsResponse]:
+) -> HandlerResult[DeleteRecordsResponse]:
     """Each partition for itself, then the disk for all of them."""
     waiting = unsettled(
         services.partitions.get(topic.name, asked.partition_index)

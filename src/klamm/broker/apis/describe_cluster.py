@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from klamm.broker.net.context import RequestContext
-from klamm.broker.security.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from klamm.broker.security.permissions import CLUSTER_NAME, NOT_REQUESTED, ResourceType
 from klamm.broker.services import Services
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.describe_cluster import (
@@ -45,6 +45,8 @@ def handle(
             if (address := image.address(broker_id, context.listener)) is not None
         ],
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+            services.authorizer.operations(context, ResourceType.CLUSTER, CLUSTER_NAME)
+            if request.include_cluster_authorized_operations
+            else NOT_REQUESTED
         ),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from klamm.broker.cluster.topic_names import name_problem
-from klamm.broker.net.context import Answer, RequestContext
+from klamm.broker.net.context import HandlerResult, RequestContext
 from klamm.broker.services import Services
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.describe_producers import (
@@ -18,7 +18,7 @@ from klamm.storage.log import LogError
 
 def handle(
     services: Services, context: RequestContext, request: DescribeProducersRequest
-) -> Answer[DescribeProducersResponse]:
+) -> HandlerResult[DescribeProducersResponse]:
     """Every known producer of each partition."""
     return DescribeProducersResponse(
         topics=[

@@ -5,7 +5,7 @@ from __future__ import annotations
 from klamm.broker.cluster.leadership import LeadershipView
 from klamm.broker.cluster.topic_names import is_internal, name_problem
 from klamm.broker.net.context import RequestContext
-from klamm.broker.security.operations import TOPIC_OPERATIONS
+from klamm.broker.security.permissions import ResourceType
 from klamm.broker.services import Services
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.describe_topic_partitions import (
@@ -37,6 +37,7 @@ def handle(
     limit = min(request.response_partition_limit, services.config.max_request_partition_size_limit)
     room = max(1, limit)
     view = LeadershipView(services.image, services.partitions, context.listener)
+    operations = services.authorizer.operations
     response = DescribeTopicPartitionsResponse()
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
@@ -46,9 +47,9 @@ def handle(
             break
         topic = services.image.topic(name)
         if topic is None:
-            topics.append(_unknown(name))
+            topics.append(_unknown(name, operations(context, ResourceType.TOPIC, name)))
             continue
-        described = _describe(view, topic, first, room)
+        described = _describe(view, topic, first, room, operations(context, ResourceType.TOPIC, name))
         topics.append(described)
         room -= len(described.partitions)
         if first + len(described.partitions) < len(topic.partitions):
@@ -63,7 +64,7 @@ def _is_usable(cursor: Cursor, request: DescribeTopicPartitionsRequest) -> bool:
     return is_listed and cursor.partition_index >= 0
 
 
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _unknown(name: str, operations: int) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=(
             ErrorCode.unknown_topic_or_partition
@@ -72,12 +73,12 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
         ),
         name=name,
         is_internal=is_internal(name),
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=operations,
     )
 
 
 def _describe(
-    view: LeadershipView, topic: TopicState, first: int, room: int
+    view: LeadershipView, topic: TopicState, first: int, room: int, operations: int
 ) -> DescribeTopicPartitionsResponseTopic:
     partitions = []
     for partition in topic.partitions[first : first + room]:
@@ -100,5 +101,5 @@ def _describe(
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
         partitions=partitions,
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=operations,
     )

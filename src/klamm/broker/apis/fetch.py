@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klamm.broker.net.context import Answer, RequestContext
+from klamm.broker.net.context import HandlerResult, RequestContext
 from klamm.broker.net.failures import failure_of
 from klamm.broker.partitions.fetch_read import (
     ISOLATION_LEVELS,
@@ -29,7 +29,9 @@ from klamm.protocol.messages.fetch import (
 _NAMES_LEADER = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
 
 
-def handle(services: Services, context: RequestContext, request: FetchRequest) -> Answer[FetchResponse]:
+def handle(
+    services: Services, context: RequestContext, request: FetchRequest
+) -> HandlerResult[FetchResponse]:
     """Answer at once when there is enough, or nothing to wait for."""
     plan = services.fetch_sessions.plan(request)
     if plan.error_code is not ErrorCode.none:

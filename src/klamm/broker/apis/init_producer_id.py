@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from klamm.broker.cluster.producer_ids import NoProducerIdError
-from klamm.broker.net.context import Answer, RequestContext
+from klamm.broker.net.context import HandlerResult, RequestContext
 from klamm.broker.services import Services
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -18,7 +18,7 @@ _NONE: Final = -1  # no id, no epoch: they come together
 
 def handle(
     services: Services, context: RequestContext, request: InitProducerIdRequest
-) -> Answer[InitProducerIdResponse]:
+) -> HandlerResult[InitProducerIdResponse]:
     """A fresh id at epoch 0, whatever the client had before."""
     if request.transactional_id is not None:
         is_empty = not request.transactional_id

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence, Set
 from typing import Final
 
-from klamm.broker.net.context import Answer, RequestContext
+from klamm.broker.net.context import HandlerResult, RequestContext
 from klamm.broker.net.failures import failure_of
 from klamm.broker.partitions.fetch_read import ISOLATION_LEVELS, epoch_error
 from klamm.broker.partitions.settled import Unsettled, settled, unsettled
@@ -29,18 +29,11 @@ EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 PATIENCE_MS: Final = 5_000  # with a disk that does not come back; clients give up later than that
 _STARTS: Final = frozenset({EARLIEST, EARLIEST_LOCAL, LATEST_TIERED})  # no flush moves these
-_SINCE_VERSION: Final[Mapping[int, int]] = {
-    LATEST: 0,
-    EARLIEST: 0,
-    MAX_TIMESTAMP: 7,
-    EARLIEST_LOCAL: 8,
-    LATEST_TIERED: 9,
-}
 
 
 def handle(
     services: Services, context: RequestContext, request: ListOffsetsRequest
-) -> Answer[ListOffsetsResponse]:
+) -> HandlerResult[ListOffsetsResponse]:
     """One lookup per partition."""
     if request.isolation_level not in ISOLATION_LEVELS:
         failed: ListOffsetsResponse = failure_of(ApiKey.LIST_OFFSETS)(request, ErrorCode.unknown_server_error)
@@ -52,22 +45,23 @@ def handle(
         if asked.timestamp not in _STARTS
     )
     if waiting:
-        return _answer_later(services, context, request, waiting)
-    return _answer(services, context, request)
+        return _answer_later(services, request, waiting)
+    return _answer(services, request)
 
 
 async def _answer_later(
-    services: Services, context: RequestContext, request: ListOffsetsRequest, waiting: Sequence[Unsettled]
+    services: Services, request: ListOffsetsRequest, waiting: Sequence[Unsettled]
 ) -> ListOffsetsResponse:
     """What was acknowledged before the question has its place in the answer."""
     await settled(services.loop, waiting, PATIENCE_MS)
-    return _answer(services, context, request)
+    return _answer(services, request)
 
 
-def _answer(services: Services, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def _answer(services: Services, request: ListOffsetsRequest) -> ListOffsetsResponse:
     times_named = Counter(
         (topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions
     )
+    known = _special_timestamps(request)
     topics = []
     for topic in request.topics:
         partitions = []
@@ -78,7 +72,7 @@ def _answer(services: Services, context: RequestContext, request: ListOffsetsReq
             if times > 1:
                 times_named[topic.name, asked.partition_index] = 0
                 found = _refused(asked, ErrorCode.invalid_request)
-            elif asked.timestamp < 0 and context.api_version < _SINCE_VERSION.get(asked.timestamp, 2**15):
+            elif asked.timestamp < 0 and asked.timestamp not in known:
                 found = _refused(asked, ErrorCode.unsupported_version)
             else:
                 found = _look_up(services, topic.name, asked, request.isolation_level == 1)
@@ -86,6 +80,18 @@ def _answer(services: Services, context: RequestContext, request: ListOffsetsReq
         if partitions:
             topics.append(ListOffsetsTopicResponse(topic.name, partitions))
     return ListOffsetsResponse(topics=topics)
+
+
+def _special_timestamps(request: ListOffsetsRequest) -> Set[int]:
+    """The negative timestamps that this client may use."""
+    known = {LATEST, EARLIEST}
+    if request.knows_max_timestamp:
+        known.add(MAX_TIMESTAMP)
+    if request.knows_local_log_start:
+        known.add(EARLIEST_LOCAL)
+    if request.knows_tiered_offset:
+        known.add(LATEST_TIERED)
+    return known
 
 
 def _look_up(

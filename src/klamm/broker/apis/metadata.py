@@ -7,13 +7,14 @@ may not use them, 12 and later may.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from klamm.broker.cluster.leadership import LeadershipView
 from klamm.broker.cluster.refusal import Refusal
 from klamm.broker.cluster.topic_names import is_internal, name_problem
-from klamm.broker.net.context import Answer, RequestContext
-from klamm.broker.security.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from klamm.broker.net.context import HandlerResult, RequestContext
+from klamm.broker.security.permissions import CLUSTER_NAME, NOT_REQUESTED, ResourceType
 from klamm.broker.services import Services
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.metadata import (
@@ -28,7 +29,9 @@ from klamm.protocol.types import ZERO_ID
 from klamm.storage.cluster import TopicState
 
 
-def handle(services: Services, context: RequestContext, request: MetadataRequest) -> Answer[MetadataResponse]:
+def handle(
+    services: Services, context: RequestContext, request: MetadataRequest
+) -> HandlerResult[MetadataResponse]:
     """Describe the cluster, after creating what is missing and wanted."""
     asked = request.topics
     if asked is None or (not asked and request.empty_means_all):
@@ -67,15 +70,21 @@ def _describe_names(
     names: Iterable[str],
     refusals: Mapping[str, Refusal],
 ) -> MetadataResponse:
-    operations = _operations(request)
+    operations = _topic_operations(services, context, request)
     topics = [
-        services.image.topic(name) or _unknown_name(name, refusals.get(name), operations) for name in names
+        services.image.topic(name) or _unknown_name(name, refusals.get(name), operations(name))
+        for name in names
     ]
     return _describe(services, context, request, topics)
 
 
-def _operations(request: MetadataRequest) -> int:
-    return TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+def _topic_operations(
+    services: Services, context: RequestContext, request: MetadataRequest
+) -> Callable[[str], int]:
+    """The authorized operations of a topic by name, if the client wants them."""
+    if not request.include_topic_authorized_operations:
+        return lambda name: NOT_REQUESTED
+    return partial(services.authorizer.operations, context, ResourceType.TOPIC)
 
 
 def _unknown_name(name: str, refusal: Refusal | None, operations: int) -> MetadataResponseTopic:
@@ -119,7 +128,7 @@ def _describe(
 ) -> MetadataResponse:
     image = services.image
     view = LeadershipView(image, services.partitions, context.listener)
-    operations = _operations(request)
+    operations = _topic_operations(services, context, request)
     brokers = [
         MetadataResponseBroker(broker_id, *address, image.brokers[broker_id].rack)
         for broker_id in sorted(image.brokers)
@@ -132,11 +141,13 @@ def _describe(
         topics=[
             topic
             if isinstance(topic, MetadataResponseTopic)
-            else _topic(view, topic, operations, knows_listener=request.knows_listener_not_found)
+            else _topic(view, topic, operations(topic.name), knows_listener=request.knows_listener_not_found)
             for topic in topics
         ],
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+            services.authorizer.operations(context, ResourceType.CLUSTER, CLUSTER_NAME)
+            if request.include_cluster_authorized_operations
+            else NOT_REQUESTED
         ),
     )
 

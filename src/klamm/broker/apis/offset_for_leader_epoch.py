@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klamm.broker.net.context import Answer, RequestContext
+from klamm.broker.net.context import HandlerResult, RequestContext
 from klamm.broker.partitions.fetch_read import epoch_error
 from klamm.broker.services import Services
 from klamm.protocol.errors import ErrorCode
@@ -18,7 +18,7 @@ from klamm.storage.log import LogError
 
 def handle(
     services: Services, context: RequestContext, request: OffsetForLeaderEpochRequest
-) -> Answer[OffsetForLeaderEpochResponse]:
+) -> HandlerResult[OffsetForLeaderEpochResponse]:
     """One lookup per partition."""
     return OffsetForLeaderEpochResponse(
         topics=[

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from klamm.broker.cluster.topic_names import INTERNAL_TOPICS
-from klamm.broker.net.context import Answer, CloseConnectionError, Promise, RequestContext
+from klamm.broker.net.context import CloseConnectionError, HandlerResult, HeldResponse, RequestContext
 from klamm.broker.partitions.produce_wait import Appended, ProduceWait, SingleWait
 from klamm.broker.partitions.registry import Partition
 from klamm.broker.partitions.validation import BatchRefusedError, checked_batch
@@ -70,7 +70,9 @@ class Item:
         self.response.base_offset = -1
 
 
-def handle(services: Services, context: RequestContext, request: ProduceRequest) -> Answer[ProduceResponse]:
+def handle(
+    services: Services, context: RequestContext, request: ProduceRequest
+) -> HandlerResult[ProduceResponse]:
     """Append what may be appended; acks decide how long the answer waits."""
     acks = request.acks
     if len(request.topic_data) == 1 and (acks == -1 or acks == 1):  # noqa: PLR1714 - twice as fast as a set
@@ -148,7 +150,7 @@ async def _verify_and_append(
     finally:
         for _, log, header, guard in begun:
             log.end_verification(header.producer_id, guard)
-    if isinstance(answer, Promise):
+    if isinstance(answer, HeldResponse):
         return await kept(services.loop, answer)
     return answer
 
@@ -180,7 +182,7 @@ def _append_all(
     request: ProduceRequest,
     response: ProduceResponse,
     items: Sequence[Item],
-) -> ProduceResponse | Promise[ProduceResponse] | None:
+) -> ProduceResponse | HeldResponse[ProduceResponse] | None:
     acks = request.acks
     waiting: list[Appended] = []
     for item in items:

@@ -8,7 +8,7 @@ partition is.
 from __future__ import annotations
 
 from klamm.broker.cluster.topic_names import OFFSETS_TOPIC
-from klamm.broker.net.context import Answer, Promise, RequestContext
+from klamm.broker.net.context import HandlerResult, HeldResponse, RequestContext
 from klamm.broker.partitions.verification import kept, verified
 from klamm.broker.services import Services
 from klamm.protocol.errors import NO_ERROR, ErrorCode
@@ -19,7 +19,7 @@ from klamm.storage.log import PartitionLog
 
 def handle(
     services: Services, context: RequestContext, request: TxnOffsetCommitRequest
-) -> Answer[TxnOffsetCommitResponse]:
+) -> HandlerResult[TxnOffsetCommitResponse]:
     """The group coordinator's answer, once the transaction is known to include the group."""
     groups = services.groups
     refusal = groups.coordinator.txn_commit_refusal(request)
@@ -59,4 +59,4 @@ async def _verify_and_commit(
         answer = services.groups.ask(request, context)
     finally:
         log.end_verification(request.producer_id, guard)
-    return await kept(services.loop, answer) if isinstance(answer, Promise) else answer
+    return await kept(services.loop, answer) if isinstance(answer, HeldResponse) else answer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klamm.broker.net.context import Answer, Promise, RequestContext
+from klamm.broker.net.context import HandlerResult, HeldResponse, RequestContext
 from klamm.broker.partitions.markers import MarkerResults, TransactionMarker
 from klamm.broker.services import Services
 from klamm.protocol.errors import ErrorCode
@@ -19,14 +19,14 @@ from klamm.protocol.types import TopicPartition
 
 def handle(
     services: Services, context: RequestContext, request: WriteTxnMarkersRequest
-) -> Answer[WriteTxnMarkersResponse]:
+) -> HandlerResult[WriteTxnMarkersResponse]:
     """Write every marker; the answer waits until all of them are durable."""
     return MarkersWait(
         [(marker.producer_id, _write(services, marker)) for marker in request.markers]
     ).answer()
 
 
-def _write(services: Services, marker: WritableTxnMarker) -> Promise[MarkerResults]:
+def _write(services: Services, marker: WritableTxnMarker) -> HeldResponse[MarkerResults]:
     partitions = [
         TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes
     ]
@@ -42,12 +42,12 @@ def _write(services: Services, marker: WritableTxnMarker) -> Promise[MarkerResul
     )
 
 
-class MarkersWait(Promise[WriteTxnMarkersResponse]):
+class MarkersWait(HeldResponse[WriteTxnMarkersResponse]):
     """One request with several markers: answered with the last of them."""
 
     __slots__ = ("_pending", "_writes")
 
-    def __init__(self, writes: list[tuple[int, Promise[MarkerResults]]]) -> None:
+    def __init__(self, writes: list[tuple[int, HeldResponse[MarkerResults]]]) -> None:
         super().__init__()
         self._writes = writes
         self._pending = 0
@@ -61,7 +61,7 @@ class MarkersWait(Promise[WriteTxnMarkersResponse]):
         if not self._pending:
             self.keep(self._results())
 
-    def answer(self) -> Answer[WriteTxnMarkersResponse]:
+    def answer(self) -> HandlerResult[WriteTxnMarkersResponse]:
         return self if self._pending else self._results()
 
     def _results(self) -> WriteTxnMarkersResponse:

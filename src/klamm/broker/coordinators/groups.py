@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from klamm.broker.cluster.image import ClusterImage
     from klamm.broker.config.broker_config import BrokerConfig
-    from klamm.broker.net.context import Parked, RequestContext
+    from klamm.broker.net.context import ParkedResponse, RequestContext
     from klamm.broker.partitions.markers import TransactionMarker
     from klamm.broker.partitions.registry import Partition
     from klamm.broker.services import Services
@@ -74,7 +74,7 @@ class Groups(CoordinatorHost[GroupCoordinator]):
 
     def join(
         self, request: JoinGroupRequest, context: RequestContext
-    ) -> JoinGroupResponse | Parked[JoinGroupResponse]:
+    ) -> JoinGroupResponse | ParkedResponse[JoinGroupResponse]:
         """As `ask_parked`, with an id for a member that has none."""
         return self.ask_parked(request, context, "" if request.member_id else next(self._fresh_ids))
 

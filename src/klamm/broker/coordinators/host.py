@@ -20,7 +20,7 @@ loads its shards, answers requests, writes events and begins actions. To run ano
             ...  # begin the work; when it is done: self.signal(shard, MarkersWritten(...))
 
 - `ask` hands a request to the coordinator. The response comes at once or as a promise, and its type follows
-  from the request's: `ask(EndTxnRequest(...), context)` is an `EndTxnResponse` or a `Promise` of one.
+  from the request's: `ask(EndTxnRequest(...), context)` is an `EndTxnResponse` or a `HeldResponse` of one.
 - `act` begins what an outcome listed in `actions`, once the decision is durable. It must not call back into
   the shard before it returns. The result enters with `signal`, at any later time: a shard that was unloaded
   ignores it; one that was rebuilt in between decides on it like on any other, so a signal must say which
@@ -40,7 +40,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from klamm.broker.net.context import Parked, Promise, RequestContext
+from klamm.broker.net.context import HeldResponse, ParkedResponse, RequestContext
 from klamm.clock import Clock
 from klamm.coordinator.runtime.events import Event
 from klamm.coordinator.runtime.log import CoordinatorLog, LogUnavailableError
@@ -124,9 +124,9 @@ class CoordinatorHost(Generic[Hosted]):
 
     # --- requests --------------------------------------------------------------------------------------
 
-    def ask(self, request: Request[Response], context: RequestContext) -> Response | Promise[Response]:
+    def ask(self, request: Request[Response], context: RequestContext) -> Response | HeldResponse[Response]:
         """Decide; the response, or a held one when it waits for the disk."""
-        promise: Promise[Response] = Promise()
+        promise: HeldResponse[Response] = HeldResponse()
         self._handle(
             request,
             Context(
@@ -138,9 +138,9 @@ class CoordinatorHost(Generic[Hosted]):
 
     def ask_parked(
         self, request: Request[Response], context: RequestContext, fresh_id: str = ""
-    ) -> Response | Parked[Response]:
+    ) -> Response | ParkedResponse[Response]:
         """Decide; the response, or a parked one when it waits for other clients."""
-        promise: Parked[Response] = Parked()
+        promise: ParkedResponse[Response] = ParkedResponse()
         self._handle(
             request,
             Context(

@@ -15,6 +15,7 @@ from klamm.broker.metrics.exposition import Family, Kind, render
 from klamm.broker.metrics.groups import group_families
 from klamm.broker.metrics.request_meter import RequestMeter, RequestStats
 from klamm.broker.partitions.fetch_read import FetchWait
+from klamm.broker.security.permissions import Permission
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 
@@ -86,6 +87,7 @@ class Metrics:
                 errors.add(count, request=name, error=ErrorCode(code).name.upper())
         yield requests
         yield errors
+        yield self._requests_by_permission()
         for suffix, says in (
             ("total", "from a request's arrival to its answer"),
             ("local", "deciding a request"),
@@ -101,6 +103,20 @@ class Metrics:
             sizes.add(stats.request_bytes, "_sum", request=name)
             sizes.add(sum(stats.by_version.values()), "_count", request=name)
         yield sizes
+
+    def _requests_by_permission(self) -> Family:
+        """What clients do, in the terms that access control uses."""
+        routes = self._services.routes
+        counts: Counter[Permission] = Counter()
+        for api_key, stats in self._meter.by_api.items():
+            for permission in routes.get(api_key).needs[:1]:  # the first is that of the API's main resource
+                counts[permission] += sum(stats.by_version.values())
+        family = Family(
+            "klamm_requests_by_permission_total", "counter", "requests, by the permission that they need"
+        )
+        for permission, count in counts.items():
+            family.add(count, resourceType=permission.resource_type.name, operation=permission.operation.name)
+        return family
 
     def _partitions(self) -> Iterator[Family]:
         everyone = list(self._services.partitions)

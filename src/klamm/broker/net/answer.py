@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from klamm.broker.net.context import Promise
+from klamm.broker.net.context import HeldResponse, RequestContext
 
 if TYPE_CHECKING:
     from klamm.broker.net.connection import Connection
@@ -15,24 +15,34 @@ if TYPE_CHECKING:
 class Answer:
     """A request that was decided and whose answer has not left yet."""
 
-    __slots__ = ("connection", "correlation_id", "endpoint", "request", "response", "started_at_ms")
+    __slots__ = (
+        "connection",
+        "context",
+        "correlation_id",
+        "endpoint",
+        "request",
+        "response",
+        "started_at_ms",
+    )
 
     def __init__(
         self,
         connection: Connection,
         endpoint: Endpoint,
+        context: RequestContext,
         correlation_id: int,
         request: Any,
-        response: Promise[Any] | asyncio.Future[Any],
+        response: HeldResponse[Any] | asyncio.Future[Any],
         started_at_ms: int,
     ) -> None:
         self.connection = connection
         self.endpoint = endpoint
+        self.context = context
         self.correlation_id = correlation_id
         self.request = request
         self.response = response
         self.started_at_ms = started_at_ms
-        if isinstance(response, Promise):
+        if isinstance(response, HeldResponse):
             response.listen(self.is_ready)
         else:
             response.add_done_callback(self.is_ready)
@@ -42,13 +52,13 @@ class Answer:
 
     def outcome(self) -> Any:
         """The response, or None when there will be none; raises what its handler raised."""
-        if isinstance(self.response, Promise):
+        if isinstance(self.response, HeldResponse):
             return self.response.outcome()
         return None if self.response.cancelled() else self.response.result()
 
     def cancel(self) -> None:
         """Nobody wants to know any more; told as any other outcome, a little later."""
-        if isinstance(self.response, Promise):
+        if isinstance(self.response, HeldResponse):
             self.response.drop()
             self.connection.answer_is_ready_soon(self)
         else:

@@ -10,12 +10,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from klamm.broker.net.answer import Answer
-from klamm.broker.net.context import CloseConnectionError, Parked, Promise, RequestContext
-from klamm.broker.net.dispatch import IN_TURN, Dispatcher, Endpoint, RefusalLog
+from klamm.broker.net.context import (
+    ClientSoftware,
+    CloseConnectionError,
+    HeldResponse,
+    ParkedResponse,
+    RequestContext,
+)
+from klamm.broker.net.dispatch import Dispatcher, Endpoint, RefusalLog
 from klamm.broker.net.idle import IdleTimer
+from klamm.broker.net.throttling import throttled
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import DecodeError, ErrorCode
 from klamm.protocol.framing import FrameReader
@@ -58,6 +66,7 @@ class Connection(asyncio.Protocol):
         "_out",
         "_out_bytes",
         "_outbox",
+        "_overlapping",
         "_parked",
         "_pump_is_due",
         "_reader",
@@ -91,6 +100,7 @@ class Connection(asyncio.Protocol):
         self._now_ms = services.clock.now_ms
         self._dispatcher = dispatcher
         self._find_endpoint = dispatcher.find
+        self._overlapping = dispatcher.overlapping
         self._refusals = refusals
         self._on_made = on_made
         self._on_lost = on_lost
@@ -114,7 +124,7 @@ class Connection(asyncio.Protocol):
         self._is_lost = False
         self._idle = IdleTimer(self, services)
         self.active_at_ms = self._now_ms()  # when anything last came or was answered
-        self._context = RequestContext("", "", listener, -1)
+        self._context = RequestContext("", "", listener, ClientSoftware())
         self.peer = ""
         self.client_ip = ""
 
@@ -124,8 +134,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def client_software(self) -> tuple[str, str]:
-        """Name and version, as the client gave them; empty when it did not."""
-        return self._context.software_name, self._context.software_version
+        """Name and version that the client reported; empty when it did not."""
+        return self._context.software.name, self._context.software.version
 
     @property
     def is_busy(self) -> bool:
@@ -138,7 +148,7 @@ class Connection(asyncio.Protocol):
         self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's does not say so
         peer = transport.get_extra_info("peername")
         self.client_ip = str(peer[0]) if peer else "?"
-        self._context.client_host = f"/{self.client_ip}"
+        self._context = replace(self._context, client_host=f"/{self.client_ip}")
         self.peer = f"{self.client_ip}:{peer[1]}" if peer else "?"
         if not self._on_made(self):
             self._takes_no_more = True
@@ -216,7 +226,7 @@ class Connection(asyncio.Protocol):
 
     def _must_wait(self, frame: bytes) -> bool:
         """Whether a request is decided only when all before it are answered."""
-        return bool(self._unanswered) and frame[:2] in IN_TURN
+        return bool(self._unanswered) and frame[:2] not in self._overlapping
 
     def _decide(self, frame: bytes) -> None:
         endpoint = self._find_endpoint(frame[:4])
@@ -231,8 +241,8 @@ class Connection(asyncio.Protocol):
             self._refuse(f"{endpoint}: {error}", "request")
             return
         context = self._context
-        context.client_id = client_id
-        context.api_version = endpoint.version
+        if client_id != context.client_id:
+            context = self._context = replace(context, client_id=client_id)
         services = self._services
         meter = services.meter
         began_at_ms = 0 if meter is None else self._now_ms()
@@ -244,9 +254,9 @@ class Connection(asyncio.Protocol):
         if meter is not None:
             meter.decided(endpoint, len(frame), self._now_ms() - began_at_ms)
         if type(result) is endpoint.response_type and not self._unanswered:
-            self._write(endpoint, correlation_id, result, self.active_at_ms)
+            self._write(endpoint, context, correlation_id, result, self.active_at_ms)
         else:
-            self._take_result(endpoint, correlation_id, request, result)
+            self._take_result(endpoint, context, correlation_id, request, result)
 
     def _new_endpoint(self, frame: bytes) -> Endpoint | None:
         """What serves an API that nobody asked for before; None when nothing does, and the client knows."""
@@ -261,16 +271,20 @@ class Connection(asyncio.Protocol):
                 # In the oldest layout, which every client can read.
                 oldest = self._dispatcher.endpoint(_API_VERSIONS_KEY + bytes(2))
                 correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
-                self._take_result(oldest, correlation_id, None, unsupported_version(self._services))
+                self._take_result(
+                    oldest, self._context, correlation_id, None, unsupported_version(self._services)
+                )
             else:
                 self._refuse(str(error), "unsupported")
             return None
 
-    def _take_result(self, endpoint: Endpoint, correlation_id: int, request: Any, result: Any) -> None:
+    def _take_result(
+        self, endpoint: Endpoint, context: RequestContext, correlation_id: int, request: Any, result: Any
+    ) -> None:
         started_at_ms = self.active_at_ms
-        if isinstance(result, Promise):
-            answer = Answer(self, endpoint, correlation_id, request, result, started_at_ms)
-            if isinstance(result, Parked):
+        if isinstance(result, HeldResponse):
+            answer = Answer(self, endpoint, context, correlation_id, request, result, started_at_ms)
+            if isinstance(result, ParkedResponse):
                 self._park(answer)
             else:
                 self._unanswered.append(answer)
@@ -278,14 +292,16 @@ class Connection(asyncio.Protocol):
             self._observe(endpoint, None, started_at_ms)
         elif type(result) is not endpoint.response_type and hasattr(result, "__await__"):
             future = asyncio.ensure_future(result, loop=self._loop)
-            self._park(Answer(self, endpoint, correlation_id, request, future, started_at_ms))
+            self._park(Answer(self, endpoint, context, correlation_id, request, future, started_at_ms))
         elif self._unanswered:
-            ready: Promise[Any] = Promise()
+            ready: HeldResponse[Any] = HeldResponse()
             ready.keep(result)
-            self._unanswered.append(Answer(self, endpoint, correlation_id, request, ready, started_at_ms))
+            self._unanswered.append(
+                Answer(self, endpoint, context, correlation_id, request, ready, started_at_ms)
+            )
         else:
             endpoint.response_type = type(result)
-            self._write(endpoint, correlation_id, result, started_at_ms)
+            self._write(endpoint, context, correlation_id, result, started_at_ms)
 
     def _park(self, answer: Answer) -> None:
         self._parked = answer
@@ -336,22 +352,32 @@ class Connection(asyncio.Protocol):
             self._observe(answer.endpoint, None, answer.started_at_ms, has_waited=True)
         else:
             self._write(
-                answer.endpoint, answer.correlation_id, response, answer.started_at_ms, has_waited=True
+                answer.endpoint,
+                answer.context,
+                answer.correlation_id,
+                response,
+                answer.started_at_ms,
+                has_waited=True,
             )
 
     def _write(
         self,
         endpoint: Endpoint,
+        context: RequestContext,
         correlation_id: int,
         response: Any,
         started_at_ms: int,
         *,
         has_waited: bool = False,
     ) -> None:
-        if self._services.meter is not None:
+        services = self._services
+        if services.meter is not None:
             self._observe(endpoint, response, started_at_ms, has_waited=has_waited)
         if self._is_lost:
             return
+        if services.quotas is not None:
+            throttle_ms = services.quotas.throttle_ms(context, endpoint.api_key, response)
+            response = throttled(response, throttle_ms)
         try:
             parts = endpoint.encode(response)
         except Exception:
@@ -359,7 +385,7 @@ class Connection(asyncio.Protocol):
             self._take_no_more()
             return
         head_bytes = endpoint.head_bytes
-        if endpoint.is_large:
+        if endpoint.streams:
             size_bytes = head_bytes + sum(map(len, parts))
             self._out.append(endpoint.pack_head(size_bytes - 4, correlation_id))
             self._out += parts

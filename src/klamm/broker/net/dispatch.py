@@ -22,8 +22,6 @@ from klamm.protocol.headers import is_flexible, response_has_tags
 _REPORTS_PER_WINDOW: Final = 10
 _WINDOW_MS: Final = 10_000
 
-# They tell what is on the disk, and are to find what their connection has sent before them.
-IN_TURN: Final = frozenset({int(ApiKey.OFFSET_FETCH).to_bytes(2, "big")})
 HEAD: Final = Struct(">ii")
 TAGGED_HEAD: Final = Struct(">iix")  # no tags: their number is the byte that is packed as zero
 
@@ -44,7 +42,7 @@ class Endpoint:
     handle: Handler
     failed: Callable[[Any, ErrorCode], Any]
     response_type: type | None = None  # once known, saves asking each answer whether it is one already
-    is_large: bool = False  # answers may hold megabytes, which are not copied once more to be sent
+    streams: bool = False  # responses may hold megabytes: they are sent in parts, without a copy
 
     def __str__(self) -> str:
         return f"{self.api_key.name} {self.version}"
@@ -56,7 +54,7 @@ class Dispatcher:
     def __init__(self, routes: RouteTable) -> None:
         self._routes = routes
         self._endpoints: dict[bytes, Endpoint] = {}
-
+        self.overlapping = routes.overlapping
         self.find = self._endpoints.get  # those that were asked for before; None for the others
 
     def endpoint(self, start: bytes) -> Endpoint:
@@ -83,7 +81,7 @@ class Dispatcher:
             encode=response_encoder(key, version, writer_of),
             handle=self._routes.handler(route),
             failed=failure_of(route.api_key),
-            is_large=route.api_key is ApiKey.FETCH,
+            streams=route.streams,
         )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from klamm.broker.cluster.image import ClusterImage
-from klamm.broker.net.context import Promise
+from klamm.broker.net.context import HeldResponse
 from klamm.broker.partitions.flusher import Flusher
 from klamm.broker.partitions.registry import Partition, PartitionRegistry
 from klamm.clock import Clock
@@ -45,10 +45,10 @@ class MarkerTarget(Protocol):
 
     def write(
         self, marker: TransactionMarker, partitions: Sequence[TopicPartition]
-    ) -> Promise[MarkerResults]: ...
+    ) -> HeldResponse[MarkerResults]: ...
 
 
-class MarkerWrite(Promise[MarkerResults]):
+class MarkerWrite(HeldResponse[MarkerResults]):
     """The result of one marker in several partitions; kept when every marker is durable or refused."""
 
     __slots__ = ("_error_codes", "_pending")
@@ -101,7 +101,7 @@ class MarkerWriter:
 
     def write(
         self, marker: TransactionMarker, partitions: Sequence[TopicPartition]
-    ) -> Promise[MarkerResults]:
+    ) -> HeldResponse[MarkerResults]:
         """Append a marker to each partition; the result is an error code for each, once it is durable."""
         write = MarkerWrite()
         now_ms, timestamp_ms = self._clock.now_ms(), self._clock.timestamp_ms()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from klamm.broker.net.context import Promise
+from klamm.broker.net.context import HeldResponse
 from klamm.broker.partitions.deadlines import Deadlines
 from klamm.broker.partitions.registry import Partition
 from klamm.protocol.errors import NO_ERROR, ErrorCode
@@ -42,7 +42,7 @@ def refuse(line: PartitionProduceResponse, error_code: ErrorCode) -> None:
     line.base_offset = line.log_start_offset = line.log_append_time_ms = -1
 
 
-class SingleWait(Promise[ProduceResponse]):
+class SingleWait(HeldResponse[ProduceResponse]):
     """A held Produce of one batch, as most are: its partition releases it, in the order of the log."""
 
     __slots__ = ("_deadlines", "_produced", "due_at_ms", "flush_failures", "last_offset", "line")
@@ -90,7 +90,7 @@ class ProduceWait:
         waiting: Sequence[Appended],
         due_at_ms: int,
     ) -> None:
-        self.promise: Promise[ProduceResponse] = Promise()
+        self.promise: HeldResponse[ProduceResponse] = HeldResponse()
         self.due_at_ms = due_at_ms
         self._deadlines = deadlines
         self._response = response

@@ -10,7 +10,7 @@ from asyncio import AbstractEventLoop, Future, sleep
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
-from klamm.broker.net.context import Promise
+from klamm.broker.net.context import HeldResponse
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.types import TopicPartition
 
@@ -45,7 +45,7 @@ class TransactionVerifier(Protocol):
         partitions: Sequence[TopicPartition],
         *,
         add: bool,
-    ) -> Promise[ErrorCodes]:
+    ) -> HeldResponse[ErrorCodes]:
         """Whether the partitions are part of the ongoing transaction; with `add` they become part of it."""
         ...
 
@@ -61,8 +61,8 @@ class NoCoordinator:
         partitions: Sequence[TopicPartition],
         *,
         add: bool,
-    ) -> Promise[ErrorCodes]:
-        answer: Promise[ErrorCodes] = Promise()
+    ) -> HeldResponse[ErrorCodes]:
+        answer: HeldResponse[ErrorCodes] = HeldResponse()
         answer.keep(dict.fromkeys(partitions, ErrorCode.coordinator_not_available))
         return answer
 
@@ -102,7 +102,7 @@ def verification_error(cause: ErrorCode, *, knows_abortable: bool, knows_concurr
     return cause
 
 
-def kept(loop: AbstractEventLoop, promise: Promise[Result]) -> Future[Result]:
+def kept(loop: AbstractEventLoop, promise: HeldResponse[Result]) -> Future[Result]:
     """A promise's answer as a future. A promise that is dropped never answers."""
     future: Future[Result] = loop.create_future()
 

@@ -33,6 +33,9 @@ class ListOffsetsRequest(Request["ListOffsetsResponse"]):
     isolation_level: int = 0
     topics: Sequence[ListOffsetsTopic] = ()
     timeout_ms: int = 0
+    knows_max_timestamp: bool = False  # what the version implies
+    knows_local_log_start: bool = False  # what the version implies
+    knows_tiered_offset: bool = False  # what the version implies
 
 
 @dataclass(slots=True)

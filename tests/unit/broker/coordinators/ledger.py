@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from klamm.broker.net.context import RequestContext
+from klamm.broker.net.context import ClientSoftware, RequestContext
 from klamm.coordinator.runtime.machine import CorruptLogError
 from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.coordinator.runtime.shard import ACTIVE, Host, Shard
@@ -17,7 +17,7 @@ from klamm.protocol.request import Request
 from klamm.records.batch import iter_headers
 from klamm.records.record import Record, decode_records, encode_batch
 
-ANYONE = RequestContext("client", "/10.0.0.1", "PLAINTEXT", 0)
+ANYONE = RequestContext("client", "/10.0.0.1", "PLAINTEXT", ClientSoftware())
 
 
 @dataclass

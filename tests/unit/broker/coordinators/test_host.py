@@ -14,7 +14,7 @@ from klamm.broker.cluster.topic_names import EVENTS_TOPIC, TRANSACTIONS_TOPIC
 from klamm.broker.coordinators.host import CoordinatorHost
 from klamm.broker.coordinators.logs import PartitionCoordinatorLog
 from klamm.broker.coordinators.topic import CoordinatorTopic
-from klamm.broker.net.context import Promise
+from klamm.broker.net.context import HeldResponse
 from klamm.broker.partitions.registry import Partition
 from klamm.coordinator.runtime.log import LogUnavailableError
 from klamm.coordinator.runtime.shard import Shard, Status
@@ -68,8 +68,8 @@ def books(jar: Jar) -> Iterator[Books]:
     books.stop()
 
 
-def answered(response: Sum | Promise[Sum]) -> Sum:
-    if isinstance(response, Promise):
+def answered(response: Sum | HeldResponse[Sum]) -> Sum:
+    if isinstance(response, HeldResponse):
         kept = response.outcome()
         assert kept is not None, "no answer yet"
         return kept
@@ -96,7 +96,7 @@ def test_before_the_topic_is_there_nothing_coordinates(jar: Jar) -> None:
 def test_a_response_waits_for_the_disk(jar: Jar, books: Books) -> None:
     jar.disk.delay_ms = 50
     response = books.ask(Add(2), ANYONE)
-    assert isinstance(response, Promise)
+    assert isinstance(response, HeldResponse)
     jar.pass_ms(49)
     assert not response.done()
     jar.pass_ms(10)

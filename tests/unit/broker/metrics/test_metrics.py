@@ -55,6 +55,20 @@ def figures(metrics: Metrics) -> dict[str, float]:
     return found
 
 
+def test_requests_count_by_the_permission_that_they_need(jar: Jar, metrics: Metrics) -> None:
+    client = jar.connect()
+    for _ in range(2):
+        client.ask(ApiKey.PRODUCE, 9, a_produce(jar))
+    client.ask(ApiKey.FETCH, 12, a_fetch(jar, offset=0))
+    client.ask(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
+    found = figures(metrics)
+    name = "klamm_requests_by_permission_total"
+    assert {key: value for key, value in found.items() if key.startswith(name)} == {
+        f'{name}{{resourceType="TOPIC",operation="WRITE"}}': 2,
+        f'{name}{{resourceType="TOPIC",operation="READ"}}': 1,
+    }
+
+
 def test_what_is_produced_and_fetched_counts_for_its_topic_and_in_all(jar: Jar, metrics: Metrics) -> None:
     jar.create_topic("c", cleanup_policy="compact")
     client = jar.connect()

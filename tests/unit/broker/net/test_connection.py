@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import struct
 from collections.abc import Iterator
@@ -10,10 +11,13 @@ from typing import Any
 import pytest
 
 from klamm.broker.net.connection import MAX_UNDECIDED
+from klamm.broker.net.context import RequestContext
+from klamm.broker.services import Services
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.api_versions import ApiVersionsRequest
-from klamm.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from klamm.protocol.messages.heartbeat import HeartbeatRequest
+from klamm.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from support.jar import Jar, JarClient
 from support.requests import a_batch, a_fetch, a_produce
 from support.wire import request_bytes
@@ -454,3 +458,55 @@ def test_a_client_that_sends_on_after_its_connection_was_refused_is_not_heard(
     client.send(ApiKey.PRODUCE, 9, a_produce(jar))
     jar.loop.settle()
     assert log_end(jar) == 0
+
+
+# --- contexts and throttling ------------------------------------------------------------------------------
+
+
+def test_a_context_does_not_change_while_its_handler_waits(
+    jar: Jar, client: JarClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contexts: list[RequestContext] = []
+
+    async def handle(services: Services, context: RequestContext, request: object) -> MetadataResponse:
+        contexts.append(context)
+        before = context.client_id
+        await asyncio.sleep(0.01)
+        assert context.client_id == before
+        return MetadataResponse()
+
+    monkeypatch.setattr("klamm.broker.apis.metadata.handle", handle)
+    for client_id in ("first", "second", "second"):
+        client.send_bytes(request_bytes(ApiKey.METADATA, 5, metadata(), client_id=client_id))
+    jar.pass_ms(50)
+    assert [each.client_id for each in contexts] == ["first", "second", "second"]
+    assert contexts[1] is contexts[2]
+    assert {each.client_host for each in contexts} == {"/10.0.0.1"}
+
+
+def test_software_is_remembered_for_the_connection(jar: Jar, client: JarClient) -> None:
+    client.ask(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("kafka", "1"))
+    client.send_bytes(request_bytes(ApiKey.METADATA, 5, metadata(), client_id="another"))
+    jar.loop.settle()
+    assert client.protocol.client_software == ("kafka", "1")
+
+
+class SlowDown:
+    """Throttles one client."""
+
+    def throttle_ms(self, context: RequestContext, api_key: ApiKey, response: object, /) -> int:
+        return 70 if context.client_id == "greedy" else 0
+
+
+def test_a_throttle_time_goes_to_the_client_that_caused_it_and_to_no_other(jar: Jar) -> None:
+    jar.services.quotas = SlowDown()
+    greedy, modest = jar.connect(client_id="greedy"), jar.connect(client_id="modest")
+    alive = HeartbeatRequest("g", 1, "nobody")  # its answer is one object for all clients
+    for _ in range(2):
+        assert greedy.ask(ApiKey.HEARTBEAT, 4, alive).throttle_time_ms == 70
+        assert modest.ask(ApiKey.HEARTBEAT, 4, alive).throttle_time_ms == 0
+        assert greedy.ask(ApiKey.PRODUCE, 9, a_produce(jar)).throttle_time_ms == 70
+    assert greedy.ask(ApiKey.API_VERSIONS, 1, ApiVersionsRequest()).throttle_time_ms == 70
+    assert (
+        greedy.ask(ApiKey.API_VERSIONS, 0, ApiVersionsRequest()).throttle_time_ms == 0
+    )  # has no place for it

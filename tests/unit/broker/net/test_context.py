@@ -1,4 +1,4 @@
-"""What a handler gives back: promises that are kept, dropped, and forgotten."""
+"""What a handler gives back: responses that are completed or dropped."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from collections.abc import Callable
 
 import pytest
 
-from klamm.broker.net.context import Promise
+from klamm.broker.net.context import HeldResponse
 
 
 class Waiting:
-    """Somebody who waits for a promise, and holds it as a connection does."""
+    """Somebody who waits for a held response, and holds it as a connection does."""
 
-    def __init__(self, promise: Promise[str]) -> None:
-        self.promise = promise
+    def __init__(self, held: HeldResponse[str]) -> None:
+        self.held = held
         self.heard = 0
-        promise.listen(self.hear)
+        held.listen(self.hear)
 
     def hear(self) -> None:
         self.heard += 1
 
 
-def keep(promise: Promise[str]) -> None:
-    promise.keep("here")
+def keep(held: HeldResponse[str]) -> None:
+    held.keep("here")
 
 
 def test_the_first_word_counts_and_is_heard_once() -> None:
-    waiting = Waiting(Promise())
-    waiting.promise.keep("here")
-    waiting.promise.keep("there")
-    waiting.promise.drop()
-    assert (waiting.promise.outcome(), waiting.heard) == ("here", 1)
+    waiting = Waiting(HeldResponse())
+    waiting.held.keep("here")
+    waiting.held.keep("there")
+    waiting.held.drop()
+    assert (waiting.held.outcome(), waiting.heard) == ("here", 1)
 
 
-@pytest.mark.parametrize("end", [keep, Promise.drop])
+@pytest.mark.parametrize("end", [keep, HeldResponse.drop])
 def test_nothing_of_an_answered_request_waits_for_the_garbage_collector(
-    end: Callable[[Promise[str]], None],
+    end: Callable[[HeldResponse[str]], None],
 ) -> None:
-    waiting = Waiting(Promise())
-    end(waiting.promise)
+    waiting = Waiting(HeldResponse())
+    end(waiting.held)
     seen = weakref.ref(waiting)
     was_enabled = gc.isenabled()
     gc.disable()
