@@ -5,6 +5,11 @@ from __future__ import annotations
 import os
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes depends on what else the machine does.
+settings.register_profile("klamm", deadline=None)
+settings.load_profile("klamm")
 
 
 @pytest.hookimpl(trylast=True)
