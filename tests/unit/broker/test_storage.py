@@ -101,5 +101,5 @@ def test_a_partition_in_two_folders_is_nobodys(tmp_path: Path) -> None:
     closed(opened(*folders))
     for folder in folders:
         (folder / "t-0").mkdir()
-    with pytest.raises(StartError, match="t-0 is in two"):
+    with pytest.raises(StartError, match="t-0 exists in two"):
         opened(*folders)
