@@ -7,8 +7,9 @@ every batch. Times are record timestamps, offsets are the log's.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple
 
 from klamm.protocol.errors import ErrorCode
@@ -40,6 +41,10 @@ class BatchSummary(NamedTuple):
         return self.last_offset - self.offset_delta
 
 
+# As `BatchSummary(...)`, in half the time.
+_SUMMARY: Final[Callable[[tuple[int, int, int, int]], BatchSummary]] = partial(tuple.__new__, BatchSummary)
+
+
 @dataclass(slots=True)
 class ProducerEntry:
     """The state of one producer."""
@@ -54,6 +59,16 @@ class ProducerEntry:
     @property
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NONE
+
+    def is_continued_by(self, header: BatchHeader) -> bool:
+        """Whether a batch is the next one, within the open transaction or outside any; nearly all are."""
+        batches = self.batches
+        return (
+            bool(batches)
+            and header.base_sequence == (batches[-1][0] + 1) & MAX_SEQUENCE
+            and header.producer_epoch == self.epoch
+            and (self.txn_first_offset >= 0) is (header.attributes & TRANSACTIONAL_BIT != 0)
+        )
 
     def has_open(self, epoch: int) -> bool:
         """Whether a transaction of this epoch is open."""
@@ -138,6 +153,8 @@ class ProducerState:
         batch outside its open transaction.
         """
         entry = self._entries.get(header.producer_id)
+        if entry is not None and entry.is_continued_by(header):
+            return None
         if (
             entry is not None
             and origin is AppendOrigin.CLIENT
@@ -281,9 +298,12 @@ class ProducerState:
         elif entry.epoch != header.producer_epoch:
             entry.epoch = header.producer_epoch
             entry.batches.clear()
-        delta, timestamp_ms = header.last_offset_delta, header.max_timestamp_ms
-        entry.remember(BatchSummary(header.last_sequence, base_offset + delta, delta, timestamp_ms))
-        entry.last_timestamp_ms = timestamp_ms
+        delta = header.last_offset_delta
+        timestamp_ms = entry.last_timestamp_ms = header.max_timestamp_ms
+        batches = entry.batches
+        batches.append(_SUMMARY((header.last_sequence, base_offset + delta, delta, timestamp_ms)))
+        if len(batches) > WINDOW_BATCHES:
+            del batches[0]
         if header.attributes & TRANSACTIONAL_BIT and entry.txn_first_offset < 0:
             entry.txn_first_offset = base_offset
             self._open[base_offset] = header.producer_id
