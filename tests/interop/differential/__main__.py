@@ -10,6 +10,8 @@ from interop.differential.group_runner import GroupHistory
 from interop.differential.group_sides import GroupSide
 from interop.differential.runner import History
 from interop.differential.sides import Side
+from interop.differential.txn_runner import TxnHistory
+from interop.differential.txn_world import TxnSide
 
 
 def main() -> None:
@@ -21,6 +23,7 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=1, help="differences shown per seed")
     parser.add_argument("--groups", action="store_true", help="members of groups in place of data")
     parser.add_argument("--bursts", action="store_true", help="many requests about offsets at once")
+    parser.add_argument("--transactions", action="store_true", help="transactions in place of data")
     parser.add_argument("--long", action="store_true", help="show request and answers")
     options = parser.parse_args()
     first, _, last = options.seeds.partition("-")
@@ -28,8 +31,10 @@ def main() -> None:
     excused: Counter[str] = Counter()
     started_at_s, differing = time.monotonic(), 0
     for seed in range(int(first), int(last or first) + 1):
-        history: History | GroupHistory
-        if options.groups or options.bursts:
+        history: History | GroupHistory | TxnHistory
+        if options.transactions:
+            history = TxnHistory(TxnSide("klamm", options.ours), TxnSide("Kafka", options.kafkas), seed)
+        elif options.groups or options.bursts:
             sides = GroupSide("klamm", options.ours), GroupSide("Kafka", options.kafkas)
             history = GroupHistory(*sides, seed)
         else:

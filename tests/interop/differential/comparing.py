@@ -7,12 +7,14 @@ import json
 from collections.abc import Iterator, Set
 from typing import Any, Final
 
+from interop.differential.batches import PRODUCER_ID, with_field
 from interop.differential.sides import Side
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.messages.api_versions import ApiVersionsResponse
 from klamm.protocol.messages.fetch import FetchResponse
 from klamm.protocol.types import ZERO_ID
 from klamm.records.batch import TimestampType, crc_is_valid, iter_headers
+from klamm.records.markers import decode_marker
 from klamm.records.record import decode_records
 
 # Every broker has its own.
@@ -43,6 +45,8 @@ _NAMES: Final = (
     "topic",
     "resource_type",
     "resource_name",
+    "transactional_id",
+    "producer_id",
     "topic_id",
     "index",
     "partition",
@@ -50,6 +54,7 @@ _NAMES: Final = (
     "partition_id",
 )
 _TIMES: Final = frozenset({"timestamp", "last_timestamp"})
+_MARKER_TIMES: Final = frozenset({"last_timestamp", "transaction_start_time_ms"})  # the broker's own clock
 _WORDS: Final = {None: "null", "": "empty", 0: "nothing", -1: "nothing"}
 
 
@@ -99,7 +104,10 @@ class Plain:
         return {
             field.name: (
                 "an id"
-                if kind == "InitProducerIdResponse" and field.name == "producer_id" and item >= 0
+                if kind == "InitProducerIdResponse"
+                and field.name == "producer_id"
+                and item >= 0
+                and not self._side.knows_producers
                 else self._field(field.name, item, topic, kind in _ORDERED)
             )
             for field in dataclasses.fields(value)
@@ -119,6 +127,11 @@ class Plain:
             return self._side.session_stand_in(value)
         if name == "log_append_time_ms" or (name in _TIMES and topic in self._rewriting):
             return value if value == -1 else "a time"
+        if self._side.knows_producers:
+            if name == "producer_id":
+                return self._side.producer_stand_in(value)
+            if name in _MARKER_TIMES or name == "coordinator_epoch":
+                return value if value == -1 else "its own"
         if name == "records":
             return self._batches(value, topic)
         if name in _MEMBERS and isinstance(value, str):
@@ -154,6 +167,21 @@ class Plain:
 
     def _batch(self, batch: bytes, topic: str) -> Any:
         _, header = next(iter_headers(batch))
+        if self._side.knows_producers:
+            stand_in = self._side.producer_stand_in(header.producer_id)
+            if header.is_control:
+                marker = decode_marker(batch)
+                return {
+                    "offset": header.base_offset,
+                    "producer_id": stand_in,
+                    "producer_epoch": header.producer_epoch,
+                    "sequence": header.base_sequence,
+                    "bytes": len(batch),
+                    "is_commit": marker is not None and marker.is_commit,
+                }
+            if stand_in != header.producer_id:
+                batch = with_field(batch, PRODUCER_ID, stand_in)
+                _, header = next(iter_headers(batch))
         shown: dict[str, Any] = {
             name: value for name, value in header._asdict().items() if name not in ("crc", "batch_length")
         }

@@ -43,6 +43,8 @@ def stand_in(name: str, generation: int = 1) -> bytes:
 class Side:
     """One broker: connections by number, and its ids behind our stand-ins."""
 
+    knows_producers = False  # whether producer ids are compared, or are the broker's own
+
     def __init__(self, name: str, address: str) -> None:
         self.name = name
         host, _, port = address.rpartition(":")
@@ -135,6 +137,10 @@ class Side:
 
     def member_stand_in(self, real: str) -> str:
         """A member of a group, as both sides call it."""
+        return real
+
+    def producer_stand_in(self, real: int) -> int:
+        """A producer id in an answer, as both sides call it."""
         return real
 
     def id_stand_in(self, topic_id: bytes) -> str:

@@ -1,7 +1,7 @@
 """The same random traffic to klamm and to Apache Kafka: every answer the same, but for what is meant.
 
-KLAMM_DIFFERENTIAL_SEEDS=100-199, KLAMM_GROUP_SEEDS and KLAMM_BURST_SEEDS run other seeds; so does
-`python -m interop.differential`, by hand.
+KLAMM_DIFFERENTIAL_SEEDS=100-199, KLAMM_GROUP_SEEDS, KLAMM_BURST_SEEDS and KLAMM_TXN_SEEDS run other seeds;
+so does `python -m interop.differential`, by hand.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from interop.differential.group_sides import GroupSide
 from interop.differential.runner import History
 from interop.differential.sides import Side
 from interop.differential.stories import STORIES, Story, tell
+from interop.differential.txn_runner import TxnHistory
+from interop.differential.txn_world import TxnSide
 from interop.kafka_tools import ApacheKafka
 from interop.processes import KlammProcess
 
@@ -28,6 +30,7 @@ OneSide = TypeVar("OneSide", bound=Side)
 STEPS = 120
 GROUP_STEPS = 200
 BURSTS = 12
+TXN_STEPS = 150
 # Nothing may happen behind the answers: no retention, no compaction, no waiting for company.
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -91,6 +94,13 @@ def test_every_answer_to_many_requests_at_once_is_kafkas(both: tuple[str, str], 
 def test_every_answer_to_members_of_groups_is_kafkas(both: tuple[str, str], seed: int) -> None:
     with sides(GroupSide, both) as (ours, kafkas):
         difference = next(GroupHistory(ours, kafkas, seed).run(GROUP_STEPS), None)
+    assert difference is None, difference.at_length()
+
+
+@pytest.mark.parametrize("seed", seeds("KLAMM_TXN_SEEDS", "0-3"))
+def test_every_answer_about_transactions_is_kafkas(both: tuple[str, str], seed: int) -> None:
+    with sides(TxnSide, both) as (ours, kafkas):
+        difference = next(TxnHistory(ours, kafkas, seed).run(TXN_STEPS), None)
     assert difference is None, difference.at_length()
 
 
