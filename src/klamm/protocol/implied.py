@@ -48,7 +48,6 @@ IMPLIED: Final[Mapping[str, Mapping[str, Callable[[int], bool]]]] = {
     "AddPartitionsToTxnRequest": {
         "is_batched": lambda version: version >= 4,  # from brokers
         "knows_producer_fenced": lambda version: version >= 2,
-        "knows_transaction_abortable": lambda version: version >= 5,
     },
     "AddOffsetsToTxnRequest": {"knows_producer_fenced": lambda version: version >= 2},
     "EndTxnRequest": {

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import Final, NamedTuple
 
 from klamm.protocol.errors import ErrorCode
@@ -21,6 +22,7 @@ WINDOW_BATCHES: Final = 5
 MAX_SEQUENCE: Final = (1 << 31) - 1
 NONE: Final = -1
 NO_GUARD: Final = 0
+MAX_UNCONFIRMED: Final = 1_000  # any client may send batches of producers that do not exist
 MAX_AWAITED: Final = 10_000  # a broken disk and many producers must not cost the memory too
 
 
@@ -256,12 +258,21 @@ class ProducerState:
         return verification is not None and verification.guard == guard
 
     def end_verification(self, producer_id: int, guard: int) -> None:
-        """The request that began it is done, whatever came of it."""
+        """The request that began it is done.
+
+        What was not confirmed is remembered, as in Kafka: a batch sent behind it must not replace it.
+        """
         verification = self._verifications.get(producer_id)
         if verification is not None and verification.guard == guard:
             verification.requests -= 1
-            if not verification.requests:
-                del self._verifications[producer_id]
+            if len(self._verifications) > MAX_UNCONFIRMED:
+                self._forget_unconfirmed(len(self._verifications) - MAX_UNCONFIRMED)
+
+    def _forget_unconfirmed(self, count: int) -> None:
+        """Forget the oldest verifications that no request waits for."""
+        idle = (producer_id for producer_id, each in self._verifications.items() if not each.requests)
+        for producer_id in list(islice(idle, count)):
+            del self._verifications[producer_id]
 
     # -- failed writes
 
@@ -347,6 +358,7 @@ class ProducerState:
         for producer_id in expired:
             del self._entries[producer_id]
         self._awaited.clear()  # no batch is in flight for that long
+        self._forget_unconfirmed(len(self._verifications))
         return len(expired)
 
     # -- transactions

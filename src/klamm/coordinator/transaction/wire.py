@@ -95,8 +95,6 @@ def _topic_results(
 def _known_error(request: AddPartitionsToTxnRequest, error_code: ErrorCode) -> ErrorCode:
     if error_code is ErrorCode.producer_fenced and not request.knows_producer_fenced:
         return ErrorCode.invalid_producer_epoch
-    if error_code is ErrorCode.transaction_abortable and not request.knows_transaction_abortable:
-        return ErrorCode.invalid_txn_state
     return error_code
 
 

@@ -38,7 +38,6 @@ class AddPartitionsToTxnRequest(Request["AddPartitionsToTxnResponse"]):
     v3_and_below_topics: Sequence[AddPartitionsToTxnTopic] = ()
     is_batched: bool = False  # what the version implies
     knows_producer_fenced: bool = False  # what the version implies
-    knows_transaction_abortable: bool = False  # what the version implies
 
 
 @dataclass(slots=True)

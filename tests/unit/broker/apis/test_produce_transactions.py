@@ -20,6 +20,7 @@ from klamm.protocol.messages.incremental_alter_configs import (
 )
 from klamm.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from klamm.protocol.types import TopicPartition
+from klamm.storage import producer_state
 from klamm.storage.log import PartitionLog
 from support.jar import Jar, JarClient
 from support.requests import a_batch, a_produce
@@ -389,14 +390,27 @@ def test_a_plain_batch_of_a_producer_with_an_open_transaction_is_refused(
     assert send(client, plain, V2) == ErrorCode.invalid_txn_state
 
 
-def test_a_verification_leaves_nothing_behind(
-    jar: Jar, client: JarClient, coordinator: SmallCoordinator
+def test_what_failed_verifications_leave_behind_is_bounded(
+    jar: Jar, client: JarClient, coordinator: SmallCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else any client could fill the memory with producer ids that nobody has."""
+    """Else any client could fill the memory with producer ids that do not exist."""
+    monkeypatch.setattr(producer_state, "MAX_UNCONFIRMED", 10)
     for producer_id in range(100, 200):
         assert send(client, a_transactional(jar, producer_id=producer_id), V2) == 49
     producers = log_of(jar)._producers  # type: ignore[attr-defined]
-    assert (len(producers), producers._verifications, producers._awaited) == (0, {}, {})
+    assert (len(producers), list(producers._verifications), producers._awaited) == (0, [*range(190, 200)], {})
+    producers.expire(0, 1)
+    assert producers._verifications == {}
+
+
+def test_a_batch_behind_one_that_was_not_verified_does_not_replace_it(
+    jar: Jar, client: JarClient, coordinator: SmallCoordinator
+) -> None:
+    # Given a first batch that the coordinator did not confirm, and a plain one of the same producer
+    assert send(client, a_transactional(jar), V1_OLD) == ErrorCode.invalid_txn_state
+    assert send(client, a_produce(jar, a_batch(jar, producer_id=PRODUCER, base_sequence=0)), V1) == 0
+    # Then a transaction does not begin behind it
+    assert send(client, a_transactional(jar, 1), V2) == ErrorCode.out_of_order_sequence_number
 
 
 def test_a_client_that_leaves_during_the_verification_leaves_nothing_behind(
@@ -409,4 +423,5 @@ def test_a_client_that_leaves_during_the_verification_leaves_nothing_behind(
     jar.loop.settle()
     coordinator.release()
     jar.loop.settle()
-    assert log_of(jar)._producers._verifications == {}  # type: ignore[attr-defined]
+    (verification,) = log_of(jar)._producers._verifications.values()  # type: ignore[attr-defined]
+    assert verification.requests == 0

@@ -121,7 +121,7 @@ def test_offsets_are_a_partition_of_their_topic_and_any_group_id_will_do() -> No
     assert world.add_offsets(identity, "") is NONE
 
 
-@pytest.mark.parametrize(("version", "expected"), [(5, 120), (4, 48)])
+@pytest.mark.parametrize(("version", "expected"), [(5, 120), (4, 120)])
 def test_verifying_adds_nothing(version: int, expected: int) -> None:
     world = World()
     identity = world.init().identity
