@@ -6,7 +6,7 @@ Counters are kept where things happen; the rest is looked up when somebody asks.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from klamm.broker.net.server import Server
     from klamm.broker.services import Services
     from klamm.broker.upkeep.periodic import Chores
+    from klamm.storage.log import ProducerStatus
 
 _RUNNING: Final = 3
 _LAG_INTERVAL_S: Final = 1.0
+LATE_BUFFER_MS: Final = 300_000  # what Kafka adds to the longest time-out before it calls a transaction late
 
 
 class Metrics:
@@ -127,8 +129,15 @@ class Metrics:
         yield _one(f"{manager}offlinereplicacount", len(everyone) - len(serving), "logs that cannot serve")
         yield _one(f"{manager}underreplicatedpartitions", 0, "there are no replicas to be behind")
         yield _one(f"{manager}underminisrpartitioncount", 0, "there are no replicas to be missing")
-        producers = sum(len(each.log.producers()) for each in serving)
-        yield _one(f"{manager}produceridcount", producers, "producers whose sequences are remembered")
+        producers = [each.log.producers() for each in serving]
+        known = sum(map(len, producers))
+        yield _one(f"{manager}produceridcount", known, "producers whose sequences are remembered")
+        late = sum(map(self._has_late_transaction, producers))
+        yield _one(
+            f"{manager}partitionswithlatetransactionscount",
+            late,
+            "partitions with a transaction that is open for longer than any may be",
+        )
         figures: tuple[tuple[str, str, str], ...] = (
             ("kafka_log_log_size", "size_bytes", "bytes of a partition's log"),
             ("kafka_log_log_logstartoffset", "log_start_offset", "the first offset"),
@@ -146,6 +155,15 @@ class Metrics:
             behind = each.log.high_watermark - each.log.last_stable_offset
             lag.add(behind, topic=each.topic, partition=str(each.partition))
         yield lag
+
+    def _has_late_transaction(self, producers: Sequence[ProducerStatus]) -> bool:
+        """Whether a transaction stays open that its coordinator should have ended: it may be hanging."""
+        services = self._services
+        allowed_ms = services.config.transaction_max_timeout_ms + LATE_BUFFER_MS
+        before_ms = services.clock.timestamp_ms() - allowed_ms
+        return any(
+            each.current_txn_start_offset >= 0 and each.last_timestamp_ms < before_ms for each in producers
+        )
 
     def _logs(self) -> Iterator[Family]:
         flusher = self._services.flusher

@@ -15,6 +15,7 @@ from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.metrics.exposition import Family, render
 from klamm.broker.metrics.http import MetricsPage
 from klamm.broker.metrics.metrics import Metrics
+from klamm.broker.partitions.markers import TransactionMarker
 from klamm.broker.storage import open_storage
 from klamm.clock import SystemClock
 from klamm.config import ConfigError
@@ -223,3 +224,18 @@ def test_a_broker_listens_for_prometheus_where_it_is_told_to() -> None:
 def test_an_address_that_is_none_is_refused() -> None:
     with pytest.raises(ConfigError, match="write host:port"):
         BrokerConfig.from_settings({"klamm.metrics.listener": "9404"})
+
+
+def test_a_transaction_that_nobody_ends_is_counted_as_late(jar: Jar, metrics: Metrics) -> None:
+    late = "kafka_server_replicamanager_partitionswithlatetransactionscount"
+    partition = jar.services.partitions.get("t", 0)
+    assert partition is not None
+    batch = a_batch(jar, producer_id=7, transactional=True)
+    partition.log.append(batch, now_ms=jar.clock.now_ms(), timestamp_ms=jar.clock.timestamp_ms())
+    # The longest time-out, 15 minutes, and five more
+    jar.pass_ms(20 * 60_000)
+    assert figures(metrics)[late] == 0
+    jar.pass_ms(1)
+    assert figures(metrics)[late] == 1
+    jar.services.markers.write(TransactionMarker(7, 0, False, 0), [partition.name])
+    assert figures(metrics)[late] == 0
