@@ -44,7 +44,7 @@ def test_a_disk_that_lies_about_flushes_is_found_out(monkeypatch: pytest.MonkeyP
 
 
 def test_a_broker_that_forgets_sequences_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ProducerState, "check", lambda self, header, origin: None)
+    monkeypatch.setattr(ProducerState, "check", lambda self, header, origin, guard=None: None)
     assert "records of" in first_complaint()
 
 

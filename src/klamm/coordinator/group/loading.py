@@ -11,21 +11,21 @@ from klamm.coordinator.group.offsets.signals import TopicsCheck
 from klamm.coordinator.group.outcomes import GroupOutcome
 from klamm.coordinator.group.records import UnknownKey, decode_record
 from klamm.coordinator.group.remembered import (
+    GroupRecord,
     OffsetCommitted,
     OffsetForgotten,
     OffsetPended,
     TransactionEnded,
 )
-from klamm.coordinator.group.replay import BulkReplay, replay
+from klamm.coordinator.group.replay import BulkReplay
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.machine import CorruptLogError
 from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.coordinator.runtime.timers import TimerChange
 from klamm.protocol.errors import DecodeError
 from klamm.records.batch import BatchHeader, crc_is_valid, iter_headers
-from klamm.records.layout import OffsetCommitValue
 from klamm.records.markers import decode_marker
-from klamm.records.record import Record, decode_records
+from klamm.records.record import Record
 
 _logger = logging.getLogger(__name__)
 
@@ -68,48 +68,20 @@ class Loader:
             marker = decode_marker(batches, position)
             if marker is not None:
                 ended = TransactionEnded(header.producer_id, marker.is_commit)
-                replay(self._state, ended, header.base_offset)
-        elif header.is_transactional:
-            for record in decode_records(batches, position):
-                self._load_pending(record, header)
-        else:
-            for record in self._bulk.records(batches, position, header):
-                self._load_record(record)
-
-    def _load_record(self, record: Record) -> None:
-        try:
-            decoded = decode_record(record.key, record.value)
-        except DecodeError as error:
-            raise CorruptLogError(f"invalid record at offset {record.offset}: {error}") from error
-        if isinstance(decoded, UnknownKey):
-            self._skip(decoded, record)
+                self._bulk.end_transaction(ended, header.base_offset)
             return
-        assert record.key is not None
-        self._bulk.replay(record.key, decoded, record.offset)
-
-    def _load_pending(self, record: Record, header: BatchHeader) -> None:
-        decoded = decode_record(record.key, record.value)
-        value: OffsetCommitValue | None = None
-        match decoded:
-            case OffsetCommitted():
-                value = decoded.committed
-            case OffsetForgotten():
-                pass
-            case UnknownKey():
+        for record in self._bulk.records(batches, position, header):
+            try:
+                decoded = decode_record(record.key, record.value)
+            except DecodeError as error:
+                raise CorruptLogError(f"invalid record at offset {record.offset}: {error}") from error
+            if isinstance(decoded, UnknownKey):
                 self._skip(decoded, record)
-                return
-            case _:
-                replay(self._state, decoded, record.offset)  # registrations are never part of a transaction
-                return
-        pended = OffsetPended(
-            decoded.group_id,
-            decoded.topic,
-            decoded.partition,
-            value,
-            header.producer_id,
-            header.producer_epoch,
-        )
-        replay(self._state, pended, record.offset)
+                continue
+            assert record.key is not None
+            if header.is_transactional:
+                decoded = _pended(decoded, header)
+            self._bulk.replay(record.key, decoded, record.offset)
 
     def _skip(self, unknown: UnknownKey, record: Record) -> None:
         if unknown.version not in self._warned:
@@ -119,6 +91,15 @@ class Loader:
                 unknown.version,
                 record.offset,
             )
+
+
+def _pended(record: GroupRecord, header: BatchHeader) -> GroupRecord:
+    """An offset as part of its transaction; other records take effect at once."""
+    if not isinstance(record, OffsetCommitted | OffsetForgotten):
+        return record
+    value = record.committed if isinstance(record, OffsetCommitted) else None
+    producer = header.producer_id, header.producer_epoch
+    return OffsetPended(record.group_id, record.topic, record.partition, value, *producer)
 
 
 def set_up(state: GroupState, context: Context) -> GroupOutcome:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from klamm.protocol.types import TopicPartition
 from klamm.records.core import OffsetTable
 from klamm.records.layout import CommitBlock, OffsetCommitValue, Stored
 
@@ -105,7 +104,7 @@ class GroupMemory:
     registered_until: int = 0  # the registration is durable when the log is up to here
     changed_until: int = 0  # the same for removed and for transactional offsets
     offsets: dict[str, OffsetTable] = field(default_factory=dict)  # by topic
-    pending: dict[int, dict[TopicPartition, Stored]] = field(default_factory=dict)  # by producer id
+    pending: dict[int, dict[str, OffsetTable]] = field(default_factory=dict)  # by producer id, by topic
 
     @property
     def is_blank(self) -> bool:
@@ -117,8 +116,7 @@ class GroupMemory:
 
     def is_pending(self, topic: str, partition: int) -> bool:
         """Whether an open transaction has an offset for this partition."""
-        key = (topic, partition)
-        return any(key in offsets for offsets in self.pending.values())
+        return any(topic in tables and partition in tables[topic] for tables in self.pending.values())
 
 
 def table_of(memory: GroupMemory, topic: str) -> OffsetTable:
@@ -129,30 +127,48 @@ def table_of(memory: GroupMemory, topic: str) -> OffsetTable:
     return table
 
 
+def pending_table_of(memory: GroupMemory, producer_id: int, topic: str) -> OffsetTable:
+    """The table for the pending offsets of a topic, created if absent."""
+    tables = memory.pending.setdefault(producer_id, {})
+    table = tables.get(topic)
+    if table is None:
+        table = tables[topic] = OffsetTable()
+    return table
+
+
 def forget_offset(memory: GroupMemory, topic: str, partition: int) -> None:
     """Remove an offset, committed and pending: a commit marker does not bring it back."""
-    table = memory.offsets.get(topic)
-    if table is not None and table.remove(partition) and not table:
-        del memory.offsets[topic]
-    key = TopicPartition(topic, partition)
-    for producer_id in [pid for pid, offsets in memory.pending.items() if key in offsets]:
-        take_pending(memory, producer_id, key)
+    _remove(memory.offsets, topic, partition)
+    for producer_id in [pid for pid, tables in memory.pending.items() if topic in tables]:
+        take_pending(memory, producer_id, topic, partition)
 
 
-def take_pending(memory: GroupMemory, producer_id: int, key: TopicPartition) -> None:
-    offsets = memory.pending.get(producer_id)
-    if offsets is not None:
-        offsets.pop(key, None)
-        if not offsets:
+def take_pending(memory: GroupMemory, producer_id: int, topic: str, partition: int) -> None:
+    """Remove a pending offset of one producer."""
+    tables = memory.pending.get(producer_id)
+    if tables is not None:
+        _remove(tables, topic, partition)
+        if not tables:
             del memory.pending[producer_id]
 
 
+def _remove(tables: dict[str, OffsetTable], topic: str, partition: int) -> None:
+    table = tables.get(topic)
+    if table is not None and table.remove(partition) and not table:
+        del tables[topic]
+
+
 def end_transaction(memory: GroupMemory, producer_id: int, *, is_commit: bool) -> None:
-    """Move a producer's pending offsets, unless a commit came after them; or drop them."""
+    """Move a producer's pending offsets, unless a later commit was written after them; or drop them."""
     pending = memory.pending.pop(producer_id, {})
     if not is_commit:
         return
-    for (topic, partition), stored in pending.items():
-        current = memory.committed(topic, partition)
-        if current is None or current[0] < stored[0]:
-            table_of(memory, topic).put(partition, *stored)
+    for topic, table in pending.items():
+        committed = memory.offsets.get(topic)
+        if committed is None:
+            memory.offsets[topic] = table
+            continue
+        for partition, stored in table.items():
+            current = committed.get(partition)
+            if current is None or current[0] < stored[0]:
+                committed.put(partition, *stored)

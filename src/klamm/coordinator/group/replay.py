@@ -16,11 +16,11 @@ from klamm.coordinator.group.remembered import (
     TransactionEnded,
     end_transaction,
     forget_offset,
+    pending_table_of,
     table_of,
     take_pending,
 )
 from klamm.coordinator.group.state import GroupState
-from klamm.protocol.types import TopicPartition
 from klamm.records.batch import BatchHeader
 from klamm.records.core import OffsetTable, store_batches, store_records
 from klamm.records.layout import CommitBlock
@@ -70,16 +70,16 @@ def replay(state: GroupState, record: GroupRecord, offset: int) -> None:
 def _pend(state: GroupState, record: OffsetPended, offset: int) -> None:
     memory = state.of(record.group_id).memory
     memory.changed_until = offset + 1
-    key = TopicPartition(record.topic, record.partition)
     if record.committed is None:
-        take_pending(memory, record.producer_id, key)
+        take_pending(memory, record.producer_id, record.topic, record.partition)
         return
-    memory.pending.setdefault(record.producer_id, {})[key] = (offset, record.committed)
+    table = pending_table_of(memory, record.producer_id, record.topic)
+    table.put(record.partition, offset, record.committed)
     state.open_transactions.setdefault(record.producer_id, set()).add(record.group_id)
 
 
 class BulkReplay:
-    """Replays plain offset records straight from batches, which are nearly all that a load reads.
+    """Replays offset records straight from batches, which are nearly all that a load reads.
 
     It does what `replay` does with the same records, without an object for each: the records of a group's
     topic share their key but for the partition, and the first of them, which comes through `replay`, shows
@@ -89,22 +89,40 @@ class BulkReplay:
     def __init__(self, state: GroupState) -> None:
         self._state = state
         self._tables: dict[bytes, OffsetTable] = {}  # by the key without the partition
+        self._pending: dict[int, dict[bytes, OffsetTable]] = {}  # the same by producer id
 
     def batches(self, batches: bytes, position: int) -> tuple[int, int]:
         """Replay whole batches up to one that needs a closer look: its position, and the offset before."""
         return store_batches(batches, position, self._tables)
 
     def records(self, batches: bytes, position: int, header: BatchHeader) -> Iterator[Record]:
-        """Replay the plain offsets of one batch, and hand back the other records one by one."""
+        """Replay the offsets of one batch, and hand back the other records one by one."""
+        tables = self._tables
+        if header.is_transactional:
+            tables = self._pending.setdefault(header.producer_id, {})
         region = records_region(batches, header, position)
-        yield from store_records(region, header.record_count, header.base_offset, self._tables)
+        yield from store_records(region, header.record_count, header.base_offset, tables)
 
     def replay(self, key: bytes, record: GroupRecord, offset: int) -> None:
         """Replay a record that was handed back; those like it are stored in bulk from now on."""
         replay(self._state, record, offset)
-        if isinstance(record, OffsetCommitted):
-            offsets = self._state.groups[record.group_id].memory.offsets
-            self._tables[key[:-4]] = offsets[record.topic]
-        elif isinstance(record, OffsetForgotten):
-            for version in OFFSET_KEY_VERSIONS:  # the table is removed with its last offset
-                self._tables.pop(bytes((0, version)) + key[2:-4], None)
+        match record:
+            case OffsetCommitted():
+                offsets = self._state.groups[record.group_id].memory.offsets
+                self._tables[key[:-4]] = offsets[record.topic]
+            case OffsetPended():
+                pending = self._state.groups[record.group_id].memory.pending.get(record.producer_id, {})
+                if record.topic in pending:
+                    self._pending[record.producer_id][key[:-4]] = pending[record.topic]
+                else:
+                    self._pending[record.producer_id].pop(key[:-4], None)
+            case OffsetForgotten():
+                for version in OFFSET_KEY_VERSIONS:  # a table is removed with its last offset
+                    prefix = bytes((0, version)) + key[2:-4]
+                    for tables in (self._tables, *self._pending.values()):
+                        tables.pop(prefix, None)
+
+    def end_transaction(self, ended: TransactionEnded, offset: int) -> None:
+        """Replay a marker: the producer's next offsets are pending anew."""
+        replay(self._state, ended, offset)
+        self._pending.pop(ended.producer_id, None)

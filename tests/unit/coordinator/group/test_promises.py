@@ -59,7 +59,8 @@ def _snapshot(state: GroupState) -> tuple[Any, ...]:
     }
     memo: dict[int, Any] = {**calls, id(NOBODY): NOBODY}
     for group in state.groups.values():
-        memo |= {id(table): table.items() for table in group.memory.offsets.values()}
+        tables = [group.memory.offsets, *group.memory.pending.values()]
+        memo |= {id(table): table.items() for by_topic in tables for table in by_topic.values()}
         memo |= {id(replaced): replaced for staged in group.staged for _, replaced in staged.replaced}
     return (
         deepcopy(state.groups, memo),
@@ -297,6 +298,30 @@ def test_what_a_load_stores_in_bulk_is_what_replaying_one_by_one_stores() -> Non
         assert not isinstance(decoded, UnknownKey)
         replay(one_by_one, decoded, record.offset)
     assert rebuild(world.log) == one_by_one.remembered() == world.state.remembered()
+
+
+def test_pending_offsets_are_loaded_as_they_were_pended() -> None:
+    world = World()
+    every = {(topic, partition): 7 for topic in ("t", "t2") for partition in range(8)}
+    for producer, group in ((1, "g0"), (2, "g0"), (1, "g1")):
+        world.txn_commit(every, group=group, producer=producer)
+    world.delete_offsets(("t", 3), group="g0")  # in the middle: of both producers
+    world.txn_commit({("t", 3): 8, ("t", 4): 8}, group="g0", producer=2)
+    assert rebuild(world.log) == world.state.remembered()
+    world.end_transaction(commit=True, producer=1)
+    world.txn_commit(dict.fromkeys(every, 9), group="g0", producer=1)  # the next one of the same producer
+    world.delete_offsets(*every, group="g1")
+    world.txn_commit({("t", 0): 5}, group="g1", producer=1)
+    assert rebuild(world.log) == world.state.remembered()
+    world.end_transaction(commit=False, producer=1)
+    world.end_transaction(commit=True, producer=2)
+    assert rebuild(world.log) == world.state.remembered()
+    assert world.fetch(("t", 3), ("t", 4), ("t", 5), group="g0") == {
+        ("t", 3): (8, ErrorCode.none),
+        ("t", 4): (8, ErrorCode.none),
+        ("t", 5): (7, ErrorCode.none),
+    }
+    assert world.fetch(group="g1") == {}
 
 
 def test_every_note_has_its_change() -> None:

@@ -12,7 +12,7 @@ from typing import Final
 from klamm.coordinator.group.events import Cause, GroupEvent
 from klamm.coordinator.group.offsets.expiry import offsets_removed
 from klamm.coordinator.group.offsets.signals import TopicGone, TopicsCheck, TopicsCheckRefused
-from klamm.coordinator.group.offsets.tombstones import offset_keys
+from klamm.coordinator.group.offsets.tombstones import offset_keys, pending_keys
 from klamm.coordinator.group.outcomes import GroupOutcome
 from klamm.coordinator.group.remembered import GroupMemory, GroupRecord, OffsetForgotten
 from klamm.coordinator.group.state import GroupState
@@ -56,10 +56,9 @@ def _gone(memory: GroupMemory, topics: TopicDirectory) -> Iterator[tuple[str, in
             # Offsets committed by old clients or in transactions carry no id: the name has to do.
             if committed.topic_id not in (topic.topic_id, ZERO_ID):
                 yield name, partition
-    for pending in memory.pending.values():
-        for name, partition in pending:
-            if topics.by_name(name) is None:
-                yield name, partition
+    for name, partition in pending_keys(memory):
+        if topics.by_name(name) is None:
+            yield name, partition
 
 
 def _forget(gone: dict[str, list[tuple[str, int]]], context: Context) -> GroupOutcome:

@@ -12,9 +12,16 @@ def offset_keys(memory: GroupMemory) -> Iterator[tuple[str, int]]:
     for topic, table in memory.offsets.items():
         for partition in table.partitions():
             yield topic, partition
-    for offsets in memory.pending.values():
-        for topic, partition in offsets:
-            if memory.committed(topic, partition) is None:
+    for topic, partition in pending_keys(memory):
+        if memory.committed(topic, partition) is None:
+            yield topic, partition
+
+
+def pending_keys(memory: GroupMemory) -> Iterator[tuple[str, int]]:
+    """Every partition that has an offset in an open transaction; perhaps more than once."""
+    for tables in memory.pending.values():
+        for topic, table in tables.items():
+            for partition in table.partitions():
                 yield topic, partition
 
 
