@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "cluster": "brokers",
     "health": "health",
     "dump": "dump",
+    "pipe": "pipe",
     "audit": "audit",
     "demo": "demo.command",
 }

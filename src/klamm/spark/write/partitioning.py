@@ -23,16 +23,23 @@ def by_partition(df: DataFrame, partition_count: int, *, tasks: int | None = Non
     """
     from pyspark.sql import functions as f  # noqa: PLC0415
 
+    filled = with_partition(df, partition_count)
+    count = min(tasks or partition_count, partition_count)
+    if count == 1:
+        return filled.repartition(1)
+    return filled.repartitionById(count, f.pmod(f.col("partition"), f.lit(count)).cast("int"))
+
+
+def with_partition(df: DataFrame, partition_count: int) -> DataFrame:
+    """Only fill column `partition`; rows stay in the tasks where they are."""
+    from pyspark.sql import functions as f  # noqa: PLC0415
+
     if partition_count < 1:
         raise ValueError(f"a topic has 1 partition or more, not {partition_count}")
     chosen = _partition_of(df, partition_count)
     if "partition" in df.columns:
         chosen = f.coalesce(f.col("partition"), chosen)
-    count = min(tasks or partition_count, partition_count)
-    filled = df.withColumn("partition", chosen.cast("int"))
-    if count == 1:
-        return filled.repartition(1)
-    return filled.repartitionById(count, f.pmod(f.col("partition"), f.lit(count)).cast("int"))
+    return df.withColumn("partition", chosen.cast("int"))
 
 
 def _partition_of(df: DataFrame, partition_count: int) -> Any:

@@ -1,0 +1,195 @@
+"""A job as its file says it: read and checked before Spark starts."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from klamm.config import ConfigError
+
+FORMATS: Final = ("raw", "json", "csv")
+DELIVERIES: Final = ("exactly-once", "at-least-once")
+_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "": ("name", "bootstrap", "checkpoint", "delivery", "trigger", "source", "transform", "sink", "spark"),
+    "source": ("topics", "format", "schema", "start", "dead_letters", "max_per_batch", "options"),
+    "transform": ("sql", "function"),
+    "sink": ("topic", "key", "format", "parallelism", "mode", "options"),
+}
+_MODES: Final = ("append", "complete")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Everything that a run goes by."""
+
+    name: str
+    bootstrap: str
+    topics: tuple[str, ...]
+    target: str
+    checkpoint: str
+    sql: str | None = None
+    function: str | None = None
+    delivery: str = "exactly-once"
+    trigger: str = "continuous"  # `once`: what there is now, then end; or an interval, as in `10 seconds`
+    source_format: str = "raw"
+    schema: str | None = None
+    start: str = "earliest"
+    dead_letters: str | None = None
+    max_per_batch: int | None = None
+    key: str | None = None
+    sink_format: str = "json"
+    mode: str = "append"
+    parallelism: int | None = None
+    source_options: Mapping[str, str] = field(default_factory=dict)
+    sink_options: Mapping[str, str] = field(default_factory=dict)
+    spark: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_exactly_once(self) -> bool:
+        return self.delivery == "exactly-once"
+
+
+def load_job(path: Path) -> Job:
+    """Read a job file; raises ConfigError that says what to write."""
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(str(path), f"cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(str(path), f"{path} is not TOML: {error}") from None
+    return job_of(tree, name=path.stem)
+
+
+def job_of(tree: Mapping[str, Any], *, name: str) -> Job:
+    """A job from the tables of its file."""
+    _check_keys(tree, "")
+    source, transform, sink = (_table(tree, part) for part in ("source", "transform", "sink"))
+    chosen = _text(tree, "name", name)
+    topics = source.get("topics")
+    if isinstance(topics, str):
+        topics = [topics]
+    if not topics or not isinstance(topics, list) or not all(isinstance(item, str) for item in topics):
+        raise ConfigError("source.topics", 'source.topics is missing: write topics = ["orders"]')
+    job = Job(
+        name=chosen,
+        bootstrap=_text(tree, "bootstrap", "127.0.0.1:9092"),
+        topics=tuple(topics),
+        target=_required(sink, "sink", "topic", '"revenue"'),
+        checkpoint=_text(tree, "checkpoint", f"checkpoints/{chosen}"),
+        sql=_optional(transform, "transform", "sql"),
+        function=_optional(transform, "transform", "function"),
+        delivery=_choice(tree, "delivery", DELIVERIES, "exactly-once"),
+        trigger=_text(tree, "trigger", "continuous"),
+        source_format=_choice(source, "source.format", FORMATS, "raw"),
+        schema=_optional(source, "source", "schema"),
+        start=_text(source, "start", "earliest"),
+        dead_letters=_optional(source, "source", "dead_letters"),
+        max_per_batch=_number(source, "source.max_per_batch"),
+        key=_optional(sink, "sink", "key"),
+        sink_format=_choice(sink, "sink.format", FORMATS, "json"),
+        mode=_choice(sink, "sink.mode", _MODES, "append"),
+        parallelism=_number(sink, "sink.parallelism"),
+        source_options=_options(source, "source"),
+        sink_options=_options(sink, "sink"),
+        spark={name: str(value) for name, value in _table(tree, "spark").items()},
+    )
+    check(job)
+    return job
+
+
+def check(job: Job) -> None:
+    """What must fit together."""
+    if job.sql is not None and job.function is not None:
+        raise ConfigError("transform", "transform has sql and function: write one of them")
+    if job.source_format != "raw" and job.schema is None:
+        raise ConfigError(
+            "source.schema",
+            f'source.format = "{job.source_format}" needs source.schema, as in "id long, cents long"',
+        )
+    if job.dead_letters is not None and job.source_format == "raw":
+        raise ConfigError("source.dead_letters", "source.dead_letters needs source.format json or csv")
+    if job.function is not None:
+        transform_function(job.function)
+
+
+def transform_function(text: str) -> Callable[[Any], Any]:
+    """`module:function`; raises ConfigError when it cannot be imported."""
+    module_name, colon, name = text.partition(":")
+    example = 'write "module:function", as in "jobs.revenue:per_minute"'
+    if not colon or not module_name or not name:
+        raise ConfigError("transform.function", f"invalid value {text} for transform.function: {example}")
+    try:
+        found = getattr(importlib.import_module(module_name), name)
+    except ImportError as error:
+        raise ConfigError(
+            "transform.function", f"cannot import {module_name} ({error}): is its folder in PYTHONPATH?"
+        ) from None
+    except AttributeError:
+        raise ConfigError("transform.function", f"module {module_name} has no function {name}") from None
+    if not callable(found):
+        raise ConfigError("transform.function", f"{text} is not a function")
+    function: Callable[[Any], Any] = found
+    return function
+
+
+def _check_keys(table: Mapping[str, Any], part: str) -> None:
+    for name in table:
+        if name not in _KEYS[part]:
+            near = difflib.get_close_matches(name, _KEYS[part], n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(_KEYS[part])}"
+            full = f"{part}.{name}" if part else name
+            raise ConfigError(full, f"unknown key {full}: {hint}")
+
+
+def _table(tree: Mapping[str, Any], part: str) -> Mapping[str, Any]:
+    table = tree.get(part, {})
+    if not isinstance(table, dict):
+        raise ConfigError(part, f"{part} must be a table: write [{part}]")
+    if part in _KEYS:
+        _check_keys(table, part)
+    return table
+
+
+def _text(table: Mapping[str, Any], name: str, default: str) -> str:
+    value = table.get(name, default)
+    if not isinstance(value, str) or not value:
+        raise ConfigError(name, f"invalid value {value!r} for {name}: expected a text")
+    return value
+
+
+def _optional(table: Mapping[str, Any], part: str, name: str) -> str | None:
+    return _text(table, name, "") if name in table else None
+
+
+def _required(table: Mapping[str, Any], part: str, name: str, example: str) -> str:
+    if name not in table:
+        raise ConfigError(f"{part}.{name}", f"{part}.{name} is missing: write {name} = {example}")
+    return _text(table, name, "")
+
+
+def _choice(table: Mapping[str, Any], full: str, words: tuple[str, ...], default: str) -> str:
+    value = table.get(full.rpartition(".")[2], default)
+    if value not in words:
+        raise ConfigError(full, f"invalid value {value!r} for {full}: expected one of {', '.join(words)}")
+    return str(value)
+
+
+def _number(table: Mapping[str, Any], full: str) -> int | None:
+    value = table.get(full.rpartition(".")[2])
+    if value is not None and (type(value) is not int or value < 1):
+        raise ConfigError(full, f"invalid value {value!r} for {full}: expected a whole number, 1 or more")
+    return value
+
+
+def _options(table: Mapping[str, Any], part: str) -> dict[str, str]:
+    found = table.get("options", {})
+    if not isinstance(found, dict) or any(isinstance(value, dict) for value in found.values()):
+        raise ConfigError(f"{part}.options", f'{part}.options needs quoted names: "kafka.client.id" = "me"')
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in found.items()
+    }

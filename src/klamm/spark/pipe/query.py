@@ -1,0 +1,168 @@
+"""A job as Spark's DataFrames: source, transform, sink."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import BinaryType, StringType, StructType
+
+from klamm.client.admin.admin import Admin
+from klamm.config import ConfigError
+from klamm.spark.pipe.job import Job, transform_function
+from klamm.spark.write.partitioning import by_partition, with_partition
+
+VIEW: Final = "input"
+_CORRUPT: Final = "_corrupt_record"
+_DEAD: Final = "_dead"
+_META: Final = ("key", "topic", "partition", "offset", "timestamp")
+
+
+def source(spark: SparkSession, job: Job) -> DataFrame:
+    """The rows of the job's topics, as they are."""
+    options = {
+        "kafka.bootstrap.servers": job.bootstrap,
+        "subscribe": ",".join(job.topics),
+        "startingOffsets": job.start,
+        "kafka.group.id": job.name,
+        "kafka.isolation.level": "read_committed",
+        "commitOffsets": "transaction" if job.is_exactly_once else "progress",
+    }
+    if job.max_per_batch is not None:
+        options["maxOffsetsPerTrigger"] = str(job.max_per_batch)
+    return spark.readStream.format("klamm").options(**{**options, **job.source_options}).load()
+
+
+def parsed(job: Job, raw: DataFrame) -> DataFrame:
+    """Rows in the columns of the job's schema, with the record's place as `_topic`, `_offset` and so on.
+
+    Column `_dead` has the value of a record that does not fit the schema.
+    """
+    if job.source_format == "raw":
+        return raw
+    text = f.col("value").cast("string")
+    wide = f"{job.schema}, {_CORRUPT} string"
+    settings = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    read = f.from_json if job.source_format == "json" else f.from_csv
+    columns = [f.col(name).alias(f"_{name}") for name in _META]
+    found: Any = read(text, wide, settings)
+    rows = raw.select(*columns, f.col("value").alias("_value"), found.alias("_parsed"))
+    corrupt = f.col(f"_parsed.{_CORRUPT}").isNotNull() | f.col("_parsed").isNull()
+    fields = [field.name for field in schema_of(job).fields]
+    return rows.select(
+        *(f.col(f"_parsed.`{name}`").alias(name) for name in fields),
+        *(f.col(f"_{name}") for name in _META),
+        f.when(corrupt, f.col("_value")).alias(_DEAD),
+    )
+
+
+def schema_of(job: Job) -> StructType:
+    """The columns that the values are read into; raises ConfigError when Spark cannot read the text."""
+    try:
+        found = StructType.fromDDL(job.schema or "")
+    except PySparkException as error:
+        raise ConfigError(
+            "source.schema", f"invalid value {job.schema} for source.schema: {str(error).splitlines()[0]}"
+        ) from None
+    assert isinstance(found, StructType)
+    return found
+
+
+def transformed(spark: SparkSession, job: Job, rows: DataFrame) -> DataFrame:
+    """What the job makes of the rows; the rows themselves when it has no transform."""
+    if job.sql is not None:
+        rows.createOrReplaceTempView(VIEW)
+        return spark.sql(job.sql)
+    if job.function is not None:
+        made = transform_function(job.function)(rows)
+        if not isinstance(made, DataFrame):
+            raise ConfigError(
+                "transform.function", f"{job.function} returned {type(made).__name__}, not a DataFrame"
+            )
+        return made
+    return rows
+
+
+def records(job: Job, result: DataFrame) -> DataFrame:
+    """Rows as records: columns `key`, `value` and `topic`."""
+    columns = [name for name in result.columns if not name.startswith("_")]
+    if job.source_format == "raw" and job.sql is None and job.function is None:
+        return result.select("key", "value", f.lit(job.target).alias("topic"))
+    key: Any = f.lit(None).cast("binary")
+    if job.key is not None:
+        if job.key not in columns:
+            raise ConfigError("sink.key", f"there is no column {job.key}: {', '.join(columns)}")
+        key = f.col(job.key).cast("string").cast("binary")
+    elif job.sink_format == "raw" and "key" in columns:
+        key = f.col("key").cast("binary")
+    if job.sink_format == "raw":
+        if "value" not in columns or not isinstance(result.schema["value"].dataType, BinaryType | StringType):
+            raise ConfigError("sink.format", 'sink.format = "raw" needs a column value of text or bytes')
+        value: Any = f.col("value")
+    else:
+        row = f.struct(*(f.col(name) for name in columns))
+        value = f.to_json(row) if job.sink_format == "json" else f.to_csv(row)
+    return result.select(
+        key.alias("key"), value.cast("binary").alias("value"), f.lit(job.target).alias("topic")
+    )
+
+
+def output(spark: SparkSession, job: Job, partition_counts: Mapping[str, int]) -> DataFrame:
+    """Everything that the job writes, dead letters included: one query, so one transaction."""
+    rows = parsed(job, source(spark, job))
+    if job.source_format != "raw" and job.dead_letters is None:
+        # Without a place for them, records that do not fit end the query rather than vanish.
+        message = f.concat(
+            f.lit("the record does not fit source.schema: "),
+            f.concat_ws("-", "_topic", "_partition"),
+            f.lit(" offset "),
+            f.col("_offset").cast("string"),
+        )
+        rows = rows.where(f.when(f.col(_DEAD).isNull(), f.lit(True)).otherwise(f.raise_error(message)))
+        rows = rows.drop(_DEAD)
+    if job.dead_letters is None:
+        return _placed(records(job, transformed(spark, job, rows)), job, job.target, partition_counts)
+    good = records(job, transformed(spark, job, rows.where(f.col(_DEAD).isNull()).drop(_DEAD)))
+    dead = rows.where(f.col(_DEAD).isNotNull()).select(
+        f.col("_key").alias("key"), f.col(_DEAD).alias("value"), f.lit(job.dead_letters).alias("topic")
+    )
+    return _placed(good, job, job.target, partition_counts).unionByName(
+        _placed(dead, job, job.dead_letters, partition_counts)
+    )
+
+
+def _placed(frame: DataFrame, job: Job, topic: str, partition_counts: Mapping[str, int]) -> DataFrame:
+    return with_partition(frame, partition_counts[topic]) if job.is_exactly_once else frame
+
+
+def started(spark: SparkSession, job: Job) -> Any:
+    """Start the query."""
+    counts = partition_counts(job)
+    frame = output(spark, job, counts)
+    if job.is_exactly_once:
+        frame = by_partition(frame, max(counts.values()), tasks=job.parallelism)
+    writer = frame.writeStream.format("klamm").outputMode(job.mode).options(**sink(job))
+    if job.trigger == "once":
+        writer = writer.trigger(availableNow=True)
+    elif job.trigger != "continuous":
+        writer = writer.trigger(processingTime=job.trigger)
+    return writer.queryName(job.name).start()
+
+
+def sink(job: Job) -> dict[str, str]:
+    """The options of the sink."""
+    options = {"kafka.bootstrap.servers": job.bootstrap, "checkpointLocation": job.checkpoint}
+    if job.is_exactly_once:
+        options |= {"delivery": "exactly-once", "transactionalId": job.name, "commitGroup": job.name}
+    return {**options, **job.sink_options}
+
+
+def partition_counts(job: Job) -> dict[str, int]:
+    """The partitions of the topics that the job writes to. Raises KlammError when one does not exist."""
+    names = sorted({job.target, *([job.dead_letters] if job.dead_letters else [])})
+    with Admin({"bootstrap.servers": job.bootstrap}) as admin:
+        described = admin.describe_topics(names).unwrap()
+    return {name: len(described[name].partitions) for name in names}

@@ -1,0 +1,138 @@
+"""Job files: what they say, and what is refused before Spark starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from klamm.cli.pipe import app, line
+from klamm.config import ConfigError
+from klamm.spark.pipe.job import job_of, load_job
+from klamm.spark.pipe.running import BAD_RECORD, DATA_LOST, FENCED, MISUSED, cause_of, final_code, summary
+
+FILE = """
+bootstrap = "broker:9092"
+trigger = "10 seconds"
+
+[source]
+topics = ["orders"]
+format = "json"
+schema = "product string, cents long"
+dead_letters = "orders-dead"
+
+[transform]
+sql = "SELECT product, sum(cents) AS cents FROM input GROUP BY product"
+
+[sink]
+topic = "revenue"
+key = "product"
+mode = "complete"
+options = { "kafka.linger.ms" = 5 }
+
+[spark]
+"spark.sql.shuffle.partitions" = 4
+"""
+
+
+def test_a_file_says_everything(tmp_path: Path) -> None:
+    path = tmp_path / "revenue.toml"
+    path.write_text(FILE)
+    job = load_job(path)
+    assert (job.name, job.bootstrap, job.topics, job.target) == (
+        "revenue",
+        "broker:9092",
+        ("orders",),
+        "revenue",
+    )
+    assert job.is_exactly_once
+    assert job.checkpoint == "checkpoints/revenue"
+    assert job.sink_options == {"kafka.linger.ms": "5"}
+    assert job.spark == {"spark.sql.shuffle.partitions": "4"}
+
+
+SMALLEST: dict[str, Any] = {"source": {"topics": "a"}, "sink": {"topic": "b"}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sourc": {}}, "unknown key sourc: did you mean source?"),
+        ({"source": {"topic": "a"}}, "unknown key source.topic: did you mean topics?"),
+        ({"source": {}}, "source.topics is missing"),
+        ({"sink": {}}, "sink.topic is missing"),
+        ({"sink": "b"}, "sink must be a table"),
+        ({"delivery": "twice"}, "expected one of exactly-once, at-least-once"),
+        ({"source": {"topics": "a", "format": "json"}}, "needs source.schema"),
+        ({"source": {"topics": "a", "dead_letters": "d"}}, "needs source.format json or csv"),
+        ({"transform": {"sql": "SELECT 1", "function": "a:b"}}, "write one of them"),
+        ({"transform": {"function": "nothing"}}, "module:function"),
+        ({"transform": {"function": "no_such_module:f"}}, "cannot import no_such_module"),
+        ({"transform": {"function": "json:nothing"}}, "module json has no function nothing"),
+        ({"sink": {"topic": "b", "parallelism": 0}}, "a whole number, 1 or more"),
+        ({"sink": {"topic": "b", "options": {"kafka": {"acks": 1}}}}, "needs quoted names"),
+    ],
+)
+def test_a_wrong_file_says_what_to_write(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        job_of({**SMALLEST, **changes}, name="j")
+    assert message in str(refused.value)
+
+
+def test_check_explains_and_starts_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "revenue.toml"
+    path.write_text(FILE)
+    result = CliRunner().invoke(app, ["check", str(path)])
+    assert result.exit_code == 0, result.output
+    assert "reads        orders from earliest" in result.output
+    assert "dead letters orders-dead, in the same transaction" in result.output
+    assert "exactly once: transactional id revenue" in result.output
+    path.write_text("delivery = ")
+    refused = CliRunner().invoke(app, ["check", str(path)])
+    assert refused.exit_code == 2
+    assert "is not TOML" in refused.output
+
+
+def test_the_one_line_form_needs_both_topics() -> None:
+    refused = CliRunner().invoke(app, ["--from", "a"])
+    assert refused.exit_code == 2
+    assert "--from TOPIC and --to TOPIC" in refused.output
+
+
+def test_a_batch_becomes_a_line() -> None:
+    progress = {
+        "batchId": 7,
+        "numInputRows": 1200,
+        "processedRowsPerSecond": 2400.4,
+        "sources": [{"latestOffset": '{"t":{"0":90,"1":5}}', "endOffset": '{"t":{"0":60,"1":5}}'}],
+        "stateOperators": [{"numRowsTotal": 12}],
+        "durationMs": {"triggerExecution": 500},
+    }
+    shown = " ".join(line(summary(progress)).split())
+    assert shown == "batch 7 1,200 rows 2,400 rows/s lag 30 500 ms 12 rows of state"
+
+
+def test_the_cause_of_a_failure_is_one_line() -> None:
+    text = (
+        "[STREAM_FAILED] Query terminated with exception: Traceback (most recent call last):\n"
+        '  File "x.py", line 1, in f\n'
+        "klamm.spark.write.shared.SinkFencedError: transactionalId x is used by a newer query\n SQLSTATE: 3"
+    )
+    assert cause_of(text) == "transactionalId x is used by a newer query"
+
+
+@pytest.mark.parametrize(
+    ("text", "exit_code"),
+    [
+        ("klamm.spark.write.shared.SinkFencedError: fenced", FENCED),
+        ("klamm.spark.read.loss.DataLossError: offsets 3 to 5 are gone", DATA_LOST),
+        ("[USER_RAISED_EXCEPTION] the record does not fit source.schema: orders-0 offset 12", BAD_RECORD),
+        ("klamm.errors.KlammTimeoutError\n+- concat(the record does not fit source.schema: , x)", None),
+        ("the broker is away", None),
+    ],
+)
+def test_a_failure_is_final_or_may_pass(text: str, exit_code: int | None) -> None:
+    assert final_code(text) == exit_code
+    assert final_code(text, is_analysis=True) == MISUSED
