@@ -21,6 +21,7 @@ ANOTHER_LEADER: Final = "The leader leaves, or the vote for an assignor is a tie
 
 GROUPS: Final = "Consumer groups"
 OFFSETS: Final = "Committed offsets"
+TRANSACTIONS: Final = "Transactions"
 TOPICS: Final = "Topics and records"
 CONFIG: Final = "Configuration"
 WIRE: Final = "Wire protocol"
@@ -159,6 +160,34 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
         why="Their meaning is clear.",
     ),
     Deliberate(
+        area=TRANSACTIONS,
+        case="First batches of one transaction, sent at once over several connections",
+        klamm="all are verified",
+        kafka="answers all but one with NOT_ENOUGH_REPLICAS, and the client sends them again",
+        why="The coordinator is asked for each request; no queue holds one request per transactional id.",
+    ),
+    Deliberate(
+        area=TRANSACTIONS,
+        case="Produce 12 or TxnOffsetCommit 5 in a transaction while `transaction.version` is 0",
+        klamm="UNSUPPORTED_VERSION, and the transactional id can be used as before",
+        kafka="UNSUPPORTED_VERSION, then CONCURRENT_TRANSACTIONS for all that the id asks later",
+        why="A refused request leaves nothing pending.",
+    ),
+    Deliberate(
+        area=TRANSACTIONS,
+        case="The last stable offset after DeleteRecords inside a batch of an open transaction",
+        klamm="is the log start offset",
+        kafka="is the base offset of the batch, below the log start offset",
+        why="No reader is sent to an offset that does not exist.",
+    ),
+    Deliberate(
+        area=TRANSACTIONS,
+        case="WriteTxnMarkers that names a partition twice for one producer",
+        klamm="writes one marker",
+        kafka="does not answer",
+        why="Every request gets an answer.",
+    ),
+    Deliberate(
         area=TOPICS,
         case="Metadata for a topic whose name collides with another (`a.b` and `a_b`)",
         klamm="INVALID_TOPIC_EXCEPTION",
@@ -239,6 +268,13 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
         "(`klamm.flush=commit`)",
         kafka="relies on replicas, and lets the operating system write (`klamm.flush=os`)",
         why="One broker has no replicas.",
+    ),
+    Deliberate(
+        area=CONFIG,
+        case="Features in ApiVersions and UpdateFeatures",
+        klamm="`transaction.version`",
+        kafka="also `metadata.version`, `kraft.version`, `group.version` and others",
+        why="The others describe Kafka's metadata log and groups of kinds that klamm does not serve.",
     ),
     Deliberate(
         area=WIRE,
