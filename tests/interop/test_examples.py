@@ -13,6 +13,11 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 SHOWN = {
     "produce_and_consume": ["the last one is at offset 3", "customer 1 - order 5"],
     "consumer_group": ["anna leaves", "  bert gets jobs-0 jobs-1", "300 jobs, each done 1 time"],
+    "transactions": [
+        "the first run crashed at order 12",
+        "invoices after the crash: 10",
+        "invoices after the second run: 20, of 20 orders",
+    ],
     "asyncio_client": ["sent up to offset 19", "the warmest was 66.2"],
 }
 
