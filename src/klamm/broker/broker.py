@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from klamm.broker.cluster.features import finalize_defaults
 from klamm.broker.cluster.image import ClusterImage, LeadershipTaken
 from klamm.broker.cluster.producer_ids import ProducerIds
-from klamm.broker.cluster.topic_names import OFFSETS_TOPIC
+from klamm.broker.cluster.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from klamm.broker.cluster.topics import TopicManager, topic_config, with_dynamic_configs
 from klamm.broker.net.server import BoundListener, Server, bind
 from klamm.broker.partitions.deadlines import Deadlines
@@ -21,7 +21,7 @@ from klamm.broker.partitions.flusher import LANES, Flusher
 from klamm.broker.partitions.markers import MarkerWriter
 from klamm.broker.partitions.registry import PartitionRegistry
 from klamm.broker.partitions.validation import Validation
-from klamm.broker.routes import RouteTable
+from klamm.broker.routes import RouteTable, routes_for
 from klamm.broker.security.permissions import AllowAll
 from klamm.broker.services import Arguments, Result, RunBlocking, Services
 from klamm.broker.upkeep.periodic import Chores
@@ -132,7 +132,7 @@ class Broker:
             random=self._random,
             loop=loop,
             run_blocking=run_blocking,
-            routes=RouteTable(),
+            routes=RouteTable(routes_for(config)),
             cluster=self._cluster,
             logs=self._logs,
             image=image,
@@ -154,6 +154,8 @@ class Broker:
         self._open_partitions(image, partitions)
         if image.topic(OFFSETS_TOPIC) is not None:
             services.start_groups()  # sessions of members run from now, whether or not somebody asks
+        if image.topic(TRANSACTIONS_TOPIC) is not None:
+            services.start_transactions()  # what was decided is completed, what is too old is aborted
         self._server = Server(services)
         self._chores = Chores(services)
         if self._storage.files is not None and config.log_cleaner_enable:

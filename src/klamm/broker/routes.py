@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from klamm.broker.net.context import Handler, HandlerResult, RequestContext
@@ -15,6 +15,7 @@ from klamm.broker.security.permissions import Operation, Permission, ResourceTyp
 from klamm.protocol.api import ApiKey
 
 if TYPE_CHECKING:
+    from klamm.broker.config.broker_config import BrokerConfig
     from klamm.broker.services import Services
 
 READ_TOPIC: Final = Permission(ResourceType.TOPIC, Operation.READ)
@@ -38,6 +39,7 @@ ALTER_CLUSTER_CONFIGS: Final = Permission(ResourceType.CLUSTER, Operation.ALTER_
 IDEMPOTENT_WRITE: Final = Permission(ResourceType.CLUSTER, Operation.IDEMPOTENT_WRITE)
 
 GROUPS: Final = "groups"  # the coordinator of that name in Services
+TRANSACTIONS: Final = "transactions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,11 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(ApiKey.DELETE_RECORDS, 0, 2, (DELETE_TOPIC,)),
     Route(ApiKey.INIT_PRODUCER_ID, 0, 5, (WRITE_TRANSACTIONAL_ID, IDEMPOTENT_WRITE)),
     Route(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, (DESCRIBE_TOPIC,)),
+    Route(
+        ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, (WRITE_TRANSACTIONAL_ID, WRITE_TOPIC), TRANSACTIONS, overlaps=True
+    ),
+    Route(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, (WRITE_TRANSACTIONAL_ID, READ_GROUP), TRANSACTIONS, overlaps=True),
+    Route(ApiKey.END_TXN, 0, 5, (WRITE_TRANSACTIONAL_ID,), TRANSACTIONS, overlaps=True),
     Route(ApiKey.WRITE_TXN_MARKERS, 1, 2, (ALTER_CLUSTER,), overlaps=True),
     Route(ApiKey.TXN_OFFSET_COMMIT, 0, 5, (WRITE_TRANSACTIONAL_ID, READ_GROUP, READ_TOPIC), overlaps=True),
     Route(ApiKey.DESCRIBE_CONFIGS, 1, 4, (DESCRIBE_TOPIC_CONFIGS, DESCRIBE_CLUSTER_CONFIGS)),
@@ -122,8 +129,20 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(ApiKey.UPDATE_FEATURES, 0, 2, (ALTER_CLUSTER,)),
     Route(ApiKey.DESCRIBE_CLUSTER, 0, 2, (DESCRIBE_CLUSTER,)),
     Route(ApiKey.DESCRIBE_PRODUCERS, 0, 0, (READ_TOPIC,)),
+    Route(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, (DESCRIBE_TRANSACTIONAL_ID, DESCRIBE_TOPIC), TRANSACTIONS),
+    Route(ApiKey.LIST_TRANSACTIONS, 0, 2, (DESCRIBE_TRANSACTIONAL_ID,), TRANSACTIONS),
     Route(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, (DESCRIBE_TOPIC,)),
 )
+
+
+def routes_for(config: BrokerConfig) -> Iterable[Route]:
+    """The routes of a broker with these settings: two-phase commit (KIP-939) has a version of its own."""
+    if not config.transaction_two_phase_commit_enable:
+        return ROUTES
+    return [
+        replace(route, max_version=6) if route.api_key is ApiKey.INIT_PRODUCER_ID else route
+        for route in ROUTES
+    ]
 
 
 class RouteTable:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Protocol, TypeVar, TypeVarTuple
 
-from klamm.broker.partitions.verification import NoCoordinator, TransactionVerifier
 from klamm.clock import Clock
 
 if TYPE_CHECKING:
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from klamm.broker.config.broker_config import BrokerConfig
     from klamm.broker.coordinators.events import EventWriter
     from klamm.broker.coordinators.groups import Groups
+    from klamm.broker.coordinators.transactions import Transactions
     from klamm.broker.metrics.request_meter import RequestMeter
     from klamm.broker.net.throttling import Quotas
     from klamm.broker.partitions.deadlines import Deadlines
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from klamm.broker.partitions.markers import MarkerWriter
     from klamm.broker.partitions.registry import PartitionRegistry
     from klamm.broker.partitions.validation import Validation
+    from klamm.broker.partitions.verification import TransactionVerifier
     from klamm.broker.routes import RouteTable
     from klamm.broker.security.permissions import Authorizer
     from klamm.storage.cluster import ClusterStore
@@ -66,9 +67,10 @@ class Services:
     meter: RequestMeter | None  # told of every request, while somebody wants to know
     validation: Validation  # how closely produced batches are looked at; follows `config`
     authorizer: Authorizer
-    transactions: TransactionVerifier = field(default_factory=NoCoordinator)
+    verifier: TransactionVerifier | None = None  # asked in place of `transactions`, if there is one
     quotas: Quotas | None = None  # no throttling
     _groups: Groups | None = None
+    _transactions: Transactions | None = None
     _events: EventWriter | None = None
 
     @property
@@ -84,6 +86,18 @@ class Services:
         return self._groups
 
     @property
+    def transactions(self) -> Transactions:
+        """The transaction coordinator, made when it is first needed."""
+        return self._transactions if self._transactions is not None else self.start_transactions()
+
+    def start_transactions(self) -> Transactions:
+        # Imported here: a broker without transactions starts without it.
+        from klamm.broker.coordinators.transactions import Transactions  # noqa: PLC0415
+
+        self._transactions = Transactions(self)
+        return self._transactions
+
+    @property
     def events(self) -> EventWriter:
         """Writes what coordinators did to `__klamm_events`; one writer keeps the events of all in order."""
         if self._events is None:
@@ -95,6 +109,8 @@ class Services:
 
     def stop_coordinators(self) -> None:
         """Answer what waits in a coordinator, and write the events that are left."""
+        if self._transactions is not None:
+            self._transactions.stop()
         if self._groups is not None:
             self._groups.stop()
         if self._events is not None:

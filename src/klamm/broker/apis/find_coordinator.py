@@ -1,11 +1,10 @@
-"""FindCoordinator: which broker coordinates a group. Any broker knows."""
+"""FindCoordinator: which broker coordinates a group or a transactional id. Any broker knows."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from klamm.broker.cluster.leadership import LeadershipView
-from klamm.broker.cluster.topic_names import OFFSETS_TOPIC
 from klamm.broker.net.context import RequestContext
 from klamm.broker.services import Services
 from klamm.protocol.errors import ErrorCode
@@ -14,6 +13,10 @@ from klamm.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+
+if TYPE_CHECKING:
+    from klamm.broker.coordinators.groups import Groups
+    from klamm.broker.coordinators.transactions import Transactions
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
@@ -38,18 +41,20 @@ def handle(
 
 
 def _find(services: Services, context: RequestContext, key: str, key_type: int) -> Coordinator:
-    if key_type == TRANSACTION:
-        return _refused(
-            key, ErrorCode.coordinator_not_available, "This broker does not coordinate transactions."
-        )
-    if key_type != GROUP:
+    host: Groups | Transactions
+    if key_type == GROUP:
+        host = services.groups
+    elif key_type == TRANSACTION:
+        host = services.transactions
+    else:
         return _refused(key, ErrorCode.invalid_request, f"There is no coordinator of type {key_type}.")
-    partition = services.image.partition(OFFSETS_TOPIC, services.groups.coordinator.partition_for(key))
+    topic = host.topic.name
+    partition = services.image.partition(topic, host.coordinator.partition_for(key))
     if partition is None:
-        services.groups.topic.create()
+        host.topic.create()
         return _refused(key, ErrorCode.coordinator_not_available)
     view = LeadershipView(services.image, services.partitions, context.listener)
-    leader_id = view.of(OFFSETS_TOPIC, partition).leader_id  # none when its log cannot be read
+    leader_id = view.of(topic, partition).leader_id  # none when its log cannot be read
     address = services.image.address(leader_id, context.listener)
     if address is None:
         return _refused(key, ErrorCode.coordinator_not_available)

@@ -1,7 +1,4 @@
-"""InitProducerId: an identity for an idempotent producer.
-
-With a transactional id it is the transaction coordinator's to answer, and there is none yet.
-"""
+"""InitProducerId: an identity for a producer. With a transactional id the coordinator decides on it."""
 
 from __future__ import annotations
 
@@ -19,10 +16,9 @@ _NONE: Final = -1  # no id, no epoch: they come together
 def handle(
     services: Services, context: RequestContext, request: InitProducerIdRequest
 ) -> HandlerResult[InitProducerIdResponse]:
-    """A fresh id at epoch 0, whatever the client had before."""
+    """For an idempotent producer: a fresh id at epoch 0, whatever it had before."""
     if request.transactional_id is not None:
-        is_empty = not request.transactional_id
-        return _refused(ErrorCode.invalid_request if is_empty else ErrorCode.coordinator_not_available)
+        return services.transactions.ask(request, context)
     if (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
         return _refused(ErrorCode.invalid_request)
     producer_id = services.producer_ids.take()

@@ -148,8 +148,8 @@ _TRANSACTIONS: Final = (
             "Pause between tries to add a partition on behalf of a producer."),
     _broker("add.partitions.to.txn.retry.backoff.max.ms", Kind.INT, 100, at_least(0),
             "After so long it gives up."),
-    _broker("transaction.two.phase.commit.enable", Kind.BOOLEAN, False,
-            Check(lambda value: value is False, "false: klamm has no two-phase commit"), "Not offered."),
+    _broker("transaction.two.phase.commit.enable", Kind.BOOLEAN, False, None,
+            "Clients may prepare a transaction, and commit or abort it at any later time (KIP-939)."),
 )  # fmt: skip
 
 # Families of other parts of Kafka: quorum, share groups, the consumer protocol's own groups, replication.

@@ -14,6 +14,7 @@ from klamm.broker.metrics.counters import TopicCounters
 from klamm.broker.metrics.exposition import Family, Kind, render
 from klamm.broker.metrics.groups import group_families
 from klamm.broker.metrics.request_meter import RequestMeter, RequestStats
+from klamm.broker.metrics.transactions import transaction_families
 from klamm.broker.partitions.fetch_read import FetchWait
 from klamm.broker.security.permissions import Permission
 from klamm.protocol.api import ApiKey
@@ -64,6 +65,7 @@ class Metrics:
         yield from self._waiting()
         yield from self._connections()
         yield from group_families(self._services.groups)
+        yield from transaction_families(self._services.transactions)
         yield from self._own()
 
     def _topics(self) -> Iterator[Family]:

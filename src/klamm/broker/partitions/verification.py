@@ -50,23 +50,6 @@ class TransactionVerifier(Protocol):
         ...
 
 
-class NoCoordinator:
-    """Stands in where no transaction coordinator runs."""
-
-    def verify(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        partitions: Sequence[TopicPartition],
-        *,
-        add: bool,
-    ) -> HeldResponse[ErrorCodes]:
-        answer: HeldResponse[ErrorCodes] = HeldResponse()
-        answer.keep(dict.fromkeys(partitions, ErrorCode.coordinator_not_available))
-        return answer
-
-
 async def verified(
     services: Services,
     transactional_id: str,
@@ -80,10 +63,11 @@ async def verified(
     if add and services.image.transaction_version == 0:
         return dict.fromkeys(partitions, ErrorCode.unsupported_version)
     config = services.config
+    verifier: TransactionVerifier = services.verifier or services.transactions
     give_up_at_ms = services.clock.now_ms() + config.add_partitions_to_txn_retry_backoff_max_ms
     while True:
         error_codes = await kept(
-            services.loop, services.transactions.verify(transactional_id, *producer, partitions, add=add)
+            services.loop, verifier.verify(transactional_id, *producer, partitions, add=add)
         )
         is_busy = ErrorCode.concurrent_transactions in error_codes.values()
         if not (retry and is_busy) or services.clock.now_ms() >= give_up_at_ms:

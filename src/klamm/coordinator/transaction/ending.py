@@ -123,7 +123,7 @@ def end(
     prepared = prepare(stored, ending, context.timestamp_ms, fresh_producer_id)
     notes: tuple[Note, ...] = ()
     if last_epoch is not None:
-        notes = (EpochBumped(stored.transactional_id, last_epoch),)
+        notes = (EpochBumped(stored.transactional_id, last_epoch, ending.is_fence),)
     if not prepared.partitions:
         return Outcome(records=(prepared, complete(prepared, context.timestamp_ms)), notes=notes)
     return Outcome(records=(prepared,), notes=notes, once_durable=(PrepareDurable(stored.transactional_id),))

@@ -129,7 +129,9 @@ def _bump(
         started_timestamp_ms=-1,
     )
     outcome = _given(renewed, last_epoch, request, context)
-    if not expects:
+    # After an abort by the coordinator no client has the identity, and the fence is on record already.
+    is_fenced = stored.state is State.COMPLETE_ABORT and transaction.owner is None
+    if not expects and not is_fenced:
         outcome.events = (_fenced(transaction, Identity(producer_id, epoch), context),)
     return outcome
 

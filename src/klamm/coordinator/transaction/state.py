@@ -117,6 +117,7 @@ class EpochBumped(NamedTuple):
 
     transactional_id: str
     last_epoch: int
+    is_fence: bool  # no client has the new one
 
 
 class MarkersNoted(NamedTuple):
@@ -157,7 +158,10 @@ def apply(state: TransactionState, note: Note) -> None:
             transaction.last_epoch = note.last_epoch
             transaction.owner = note.owner
         case EpochBumped():
-            state.transactions[note.transactional_id].last_epoch = note.last_epoch
+            transaction = state.transactions[note.transactional_id]
+            transaction.last_epoch = note.last_epoch
+            if note.is_fence:
+                transaction.owner = None
         case MarkersNoted():
             missing = state.transactions[note.transactional_id].missing
             if missing is not None:

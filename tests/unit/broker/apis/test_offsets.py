@@ -362,11 +362,6 @@ def test_a_store_that_gives_no_ids_is_asked_again(
         other.close()
 
 
-def test_a_transactional_id_finds_no_coordinator_yet(jar: Jar, client: JarClient) -> None:
-    assert init(client, transactional_id="x").error_code == 15
-    assert init(client, transactional_id="").error_code == 42
-
-
 def test_the_producers_of_a_partition_are_known(jar: Jar, client: JarClient) -> None:
     fill(jar, a_batch(jar, producer_id=7, producer_epoch=2, count=3))
     request = DescribeProducersRequest([TopicRequest("t", [0, 1]), TopicRequest("nobody", [0])])

@@ -46,7 +46,7 @@ def client(jar: Jar) -> JarClient:
 
 @pytest.fixture
 def coordinator(jar: Jar) -> SmallCoordinator:
-    coordinator = jar.services.transactions = SmallCoordinator()
+    coordinator = jar.services.verifier = SmallCoordinator()
     coordinator.begin("x", PRODUCER, 0)
     return coordinator
 
@@ -192,8 +192,8 @@ def test_without_a_coordinator_the_client_tries_again_and_succeeds_later(jar: Ja
     assert send(client, a_transactional(jar), V1) == ErrorCode.not_enough_replicas
     # What was sent behind it does not take its place
     assert send(client, a_transactional(jar, 1), V1) == ErrorCode.not_enough_replicas
-    jar.services.transactions = SmallCoordinator()
-    jar.services.transactions.begin("x", PRODUCER, 0, T0)
+    jar.services.verifier = SmallCoordinator()
+    jar.services.verifier.begin("x", PRODUCER, 0, T0)
     assert send(client, a_transactional(jar, 1), V1) == ErrorCode.out_of_order_sequence_number
     assert [send(client, a_transactional(jar, sequence), V1) for sequence in (0, 1)] == [0, 0]
 

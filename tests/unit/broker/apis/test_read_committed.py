@@ -44,7 +44,7 @@ class World:
 
     def __init__(self, jar: Jar) -> None:
         self.jar = jar
-        self.coordinator = jar.services.transactions = SmallCoordinator()
+        self.coordinator = jar.services.verifier = SmallCoordinator()
         self.sequences = {A: 0, B: 0}
 
     def write(self, producer_id: int | None = None, *values: bytes) -> None:

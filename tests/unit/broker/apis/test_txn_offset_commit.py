@@ -47,7 +47,7 @@ def client(jar: Jar) -> JarClient:
 
 @pytest.fixture
 def coordinator(jar: Jar) -> SmallCoordinator:
-    coordinator = jar.services.transactions = SmallCoordinator()
+    coordinator = jar.services.verifier = SmallCoordinator()
     coordinator.begin("x", PRODUCER, 0)
     return coordinator
 

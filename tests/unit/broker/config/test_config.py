@@ -132,7 +132,6 @@ def test_a_listener_without_a_host_advertises_this_machines_name() -> None:
         ({"log.cleaner.min.compaction.lag.ms": str(2**62), "log.cleaner.max.compaction.lag.ms": "1"},
          "min.compaction.lag.ms", "at most"),
         ({"transaction.version": "3"}, "transaction.version", "from 0 to 2"),
-        ({"transaction.two.phase.commit.enable": "true"}, "transaction.two.phase.commit.enable", "false"),
         ({"klamm.flush": "never"}, "klamm.flush", "commit, os"),
         ({"klamm.decompress.max.bytes": "1000"}, "klamm.decompress.max.bytes", "not below 1048576"),
         ({"ssl.keystore.location": "x"}, "ssl.keystore.location", "unknown setting"),

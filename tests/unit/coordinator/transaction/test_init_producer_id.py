@@ -249,6 +249,7 @@ def test_a_fence_says_by_what_and_how_long_the_transaction_was_open() -> None:
     world.open(OUT_0, OUT_1, client_id="old")
     world.clock.advance(1_234)
     world.init(client_id="new")
+    world.init(client_id="new")  # the same fence, not another
     aborted, fenced = world.events
     assert isinstance(aborted, TransactionAborted)
     assert (aborted.cause, aborted.open_ms, aborted.client_id) == (Cause.NEW_PRODUCER, 1_234, "old")
@@ -259,6 +260,18 @@ def test_a_fence_says_by_what_and_how_long_the_transaction_was_open() -> None:
     assert aborted.key == T
     assert "after 1234 ms" in aborted.line()
     assert "client new at /127.0.0.1" in fenced.line()
+
+
+def test_a_new_instance_fences_an_idle_one_and_that_is_on_record() -> None:
+    world = World()
+    world.init(client_id="old")
+    world.init(expected=(P, 0), client_id="old")
+    assert not world.events
+    world.init(client_id="new")
+    (fenced,) = world.events
+    assert isinstance(fenced, ProducerFenced)
+    assert (fenced.producer_epoch, fenced.new_producer_epoch) == (1, 2)
+    assert (fenced.client_id, fenced.by_client_id) == ("old", "new")
 
 
 # --- two-phase commit (KIP-939) ----------------------------------------------------------------------

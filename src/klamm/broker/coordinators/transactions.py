@@ -1,0 +1,181 @@
+"""The transaction coordinator in this broker: its topic, its settings, markers and producer ids."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from klamm.broker.cluster.producer_ids import NoProducerIdError
+from klamm.broker.cluster.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from klamm.broker.coordinators.host import CoordinatorHost
+from klamm.broker.coordinators.topic import CoordinatorTopic
+from klamm.broker.net.context import HeldResponse
+from klamm.broker.partitions.markers import TransactionMarker
+from klamm.coordinator.transaction.actions import AllocateProducerId, WriteMarkers
+from klamm.coordinator.transaction.config import TransactionConfig
+from klamm.coordinator.transaction.coordinator import TransactionCoordinator
+from klamm.coordinator.transaction.events import TransactionEvent
+from klamm.coordinator.transaction.remembered import EPOCH_BUMP_VERSION
+from klamm.coordinator.transaction.requests import AddPartitions, PartitionErrors
+from klamm.coordinator.transaction.signals import MarkersWritten, ProducerIdAllocated
+from klamm.protocol.errors import NO_ERROR, ErrorCode
+from klamm.protocol.types import TopicPartition
+
+if TYPE_CHECKING:
+    from asyncio import Task
+
+    from klamm.broker.config.broker_config import BrokerConfig
+    from klamm.broker.partitions.markers import MarkerResults
+    from klamm.broker.services import Services
+    from klamm.coordinator.runtime.events import Event
+    from klamm.coordinator.runtime.shard import Shard
+
+ErrorCodes: TypeAlias = Mapping[TopicPartition, ErrorCode]
+
+
+class _Topics:
+    """The cluster's partitions as the coordinator asks for them."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def has_partition(self, partition: TopicPartition) -> bool:
+        return self._services.image.partition(*partition) is not None
+
+    def offsets_partition(self, group_id: str) -> TopicPartition:
+        return TopicPartition(OFFSETS_TOPIC, self._services.groups.coordinator.partition_for(group_id))
+
+
+class _Verified(HeldResponse[ErrorCodes]):
+    """A coordinator's response as partitions want it."""
+
+    __slots__ = ()
+
+    def keep(self, response: Any) -> None:
+        errors: PartitionErrors = response
+        super().keep(errors.errors)
+
+
+class Transactions(CoordinatorHost[TransactionCoordinator]):
+    """Runs the transactional ids whose partitions this broker leads."""
+
+    def __init__(self, services: Services) -> None:
+        topic = CoordinatorTopic(services, TRANSACTIONS_TOPIC)
+        super().__init__(
+            services.loop,
+            services.clock,
+            lambda host: TransactionCoordinator(
+                transaction_config(services.config),
+                partition_count=topic.partition_count,
+                topics=_Topics(services),
+                version=lambda: services.image.transaction_version,
+                host=host,
+            ),
+            events=services.events,
+        )
+        self._services = services
+        self._allocating: set[Task[None]] = set()
+        self.topic = topic
+        self.counts: Counter[tuple[str, str]] = Counter()  # events, by type and cause
+        topic.attach(self)
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        add: bool,
+    ) -> HeldResponse[ErrorCodes]:
+        """Whether the partitions are part of the ongoing transaction; with `add` they become part of it."""
+        promise = _Verified()
+        request = AddPartitions(
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            partitions=frozenset(partitions),
+            is_verify_only=not add,
+            client_version=EPOCH_BUMP_VERSION if add else 0,
+        )
+        context = self.now()
+        context.token = promise
+        self.coordinator.handle(request, context)
+        return promise
+
+    def tell(self, event: Event) -> None:
+        if isinstance(event, TransactionEvent):
+            self.counts[event.type, str(event.cause)] += 1
+        super().tell(event)
+
+    # --- work outside the shards -----------------------------------------------------------------------
+
+    def act(self, shard: Shard[Any, Any], action: object) -> None:
+        match action:
+            case WriteMarkers():
+                self._write_markers(shard, action)
+            case AllocateProducerId():
+                self._allocate(shard, action.transactional_id)
+            case _:
+                super().act(shard, action)
+
+    def _write_markers(self, shard: Shard[Any, Any], order: WriteMarkers) -> None:
+        marker = TransactionMarker(
+            order.producer_id,
+            order.producer_epoch,
+            order.is_commit,
+            shard.epoch,
+            bumps_epoch=order.transaction_version >= EPOCH_BUMP_VERSION,
+        )
+        written = self._services.markers.write(marker, sorted(order.partitions))
+        report = partial(self._loop.call_soon, self._markers_written, shard, order, written)
+        if written.done():
+            report()
+        else:
+            written.listen(report)
+
+    def _markers_written(
+        self, shard: Shard[Any, Any], order: WriteMarkers, written: HeldResponse[MarkerResults]
+    ) -> None:
+        results = dict.fromkeys(order.partitions, ErrorCode.network_exception) | dict(written.outcome() or {})
+        image = self._services.image
+        for partition, error_code in results.items():
+            if error_code is ErrorCode.unknown_topic_or_partition and image.partition(*partition) is None:
+                results[partition] = NO_ERROR  # the topic is deleted: there is nothing to mark
+        self.signal(shard, MarkersWritten(order, results))
+
+    def _allocate(self, shard: Shard[Any, Any], transactional_id: str) -> None:
+        producer_id = self._services.producer_ids.take()
+        if producer_id is not None:
+            allocated = ProducerIdAllocated(transactional_id, producer_id)
+            self._loop.call_soon(self.signal, shard, allocated)
+            return
+        waiting = self._loop.create_task(self._wait_for_producer_id(shard, transactional_id))
+        self._allocating.add(waiting)
+        waiting.add_done_callback(self._allocating.discard)
+
+    async def _wait_for_producer_id(self, shard: Shard[Any, Any], transactional_id: str) -> None:
+        try:
+            allocated = ProducerIdAllocated(transactional_id, await self._services.producer_ids.wait())
+        except NoProducerIdError as error:
+            later, never = ErrorCode.coordinator_load_in_progress, ErrorCode.unknown_server_error
+            allocated = ProducerIdAllocated(
+                transactional_id, error_code=never if error.is_exhausted else later
+            )
+        self.signal(shard, allocated)
+
+    def stop(self) -> None:
+        self.topic.stop()
+        super().stop()
+        for waiting in self._allocating:
+            waiting.cancel()
+
+
+def transaction_config(config: BrokerConfig) -> TransactionConfig:
+    """The broker's settings that concern transactions."""
+    return TransactionConfig(
+        **{field.name: getattr(config, field.name) for field in fields(TransactionConfig)}
+    )
