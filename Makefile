@@ -12,7 +12,7 @@ SPREAD := -n auto --dist worksteal
 BUILD_INPUTS := pyproject.toml $(wildcard setup.py $(addprefix src/klamm/records/*.,pyx pxi h))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint unit pure fuzz simulation interop faults spark bench clean
+.PHONY: help demo test lint unit pure fuzz simulation interop faults spark test-crash bench clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /:/' \
@@ -63,6 +63,10 @@ spark: $(VENV)/.dev ## The pipeline end to end: one Spark application, klamm's b
 	@tools/bring.sh
 	@tools/fetch_spark_connector.sh
 	@$(PYTEST) --timeout=600 tests/spark
+
+test-crash: $(VENV)/.dev ## Spark killed at every step of an exactly-once batch, about a minute each
+	@tools/fetch_kafka.sh
+	@KLAMM_ALL_CRASHES=1 $(PYTEST) --timeout=600 tests/spark/test_exactly_once_crashes.py tests/spark/test_exactly_once.py
 
 bench: $(VENV)/.dev .venv-run/.run ## klamm and Apache Kafka on the same load, one after the other
 	@tools/bring.sh

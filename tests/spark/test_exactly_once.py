@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import confluent_kafka
 import pyarrow as pa
 import pytest
 
@@ -23,6 +22,7 @@ from klamm.spark.setup import connections
 from klamm.spark.write import shared
 from klamm.spark.write.decisions import BatchKey
 from spark.clusters import Cluster
+from spark.readers import committed_values
 
 PARTITIONS: Final = 4
 _numbers = itertools.count()
@@ -112,30 +112,8 @@ class World:
 
     def seen(self) -> Counter[str]:
         """What a reader of committed records sees now, by librdkafka."""
-        consumer = confluent_kafka.Consumer(
-            {
-                "bootstrap.servers": self.cluster.bootstrap,
-                "group.id": "nobody",
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-                "auto.offset.reset": "earliest",
-            }
-        )
-        found: Counter[str] = Counter()
-        consumer.assign(
-            [confluent_kafka.TopicPartition(self.topic, number, 0) for number in range(PARTITIONS)]
-        )
-        ended: set[int] = set()
-        while len(ended) < PARTITIONS:
-            message = consumer.poll(30)
-            assert message is not None, "no answer"
-            if message.error() is not None:
-                assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF
-                ended.add(message.partition())
-            else:
-                found[message.value().decode()] += 1
-        consumer.close()
-        return found
+        found = committed_values(self.cluster.bootstrap, self.topic, PARTITIONS)
+        return Counter({value.decode(): count for value, count in found.items()})
 
 
 @pytest.fixture(params=["kafka", "klamm"])
