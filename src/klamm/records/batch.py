@@ -112,6 +112,16 @@ def stamp(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) ->
     _INT32.pack_into(batch, LEADER_EPOCH_AT, leader_epoch)
 
 
+def set_transactional(batch: bytearray | memoryview, producer_id: int, producer_epoch: int) -> None:
+    """Make a batch part of a producer's transaction, with its first sequence 0, and reseal."""
+    (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_AT)
+    _INT16.pack_into(batch, ATTRIBUTES_AT, attributes | TRANSACTIONAL_BIT)
+    _INT64.pack_into(batch, PRODUCER_ID_AT, producer_id)
+    _INT16.pack_into(batch, PRODUCER_EPOCH_AT, producer_epoch)
+    _INT32.pack_into(batch, BASE_SEQUENCE_AT, 0)
+    reseal(batch)
+
+
 def reseal(batch: bytearray | memoryview) -> None:
     """Compute the checksum again, after a change to what it covers. The batch fills the whole buffer."""
     with memoryview(batch) as view, view[ATTRIBUTES_AT:] as covered:

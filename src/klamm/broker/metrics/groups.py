@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from klamm.broker.metrics.exposition import Family, Kind
 from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.membership import CLASSIC
-from klamm.coordinator.group.remembered import OffsetForgotten, OffsetPended
+from klamm.coordinator.group.remembered import OffsetForgotten, PendedBlock
 from klamm.coordinator.runtime.shard import Status
 from klamm.records.layout import CommitBlock
 
@@ -45,7 +45,7 @@ def group_families(groups: Groups) -> Iterator[Family]:
     written, expired = groups.coordinator.written, groups.expired_offsets
     deleted = written[OffsetForgotten] - expired
     for name, value, says in (
-        ("offset_commit", written[CommitBlock] + written[OffsetPended], "offsets that were committed"),
+        ("offset_commit", written[CommitBlock] + written[PendedBlock], "offsets that were committed"),
         ("offset_expiration", expired, "offsets that nobody used for too long"),
         ("offset_deletion", deleted, "offsets that were deleted, or went with their group or topic"),
         ("group_completed_rebalance", groups.completed_rebalances, "rebalances that came to their end"),

@@ -17,7 +17,7 @@ from klamm.coordinator.group.offsets.decisions import OFFSET_DECISIONS
 from klamm.coordinator.group.outcomes import GroupOutcome
 from klamm.coordinator.group.records import encode_records
 from klamm.coordinator.group.refusals import as_error, error_response
-from klamm.coordinator.group.remembered import GroupRecord
+from klamm.coordinator.group.remembered import GroupRecord, record_count
 from klamm.coordinator.group.replay import replay_all
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context, Outcome
@@ -25,7 +25,6 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.delete_groups import DeleteGroupsRequest
 from klamm.protocol.messages.describe_groups import DescribeGroupsRequest
 from klamm.protocol.messages.list_groups import ListGroupsRequest
-from klamm.records.layout import CommitBlock
 
 # Any: each function takes the type under which it is listed.
 DECISIONS: Final[Mapping[type, Callable[[GroupState, Any, Context], GroupOutcome]]] = {
@@ -54,7 +53,7 @@ class GroupMachine:
     def replay(self, records: Sequence[GroupRecord], offset: int) -> None:
         replay_all(self.state, records, offset)
         for record in records:
-            self.written[type(record)] += len(record.commits) if type(record) is CommitBlock else 1
+            self.written[type(record)] += record_count(record)
 
     def durable(self, offset: int) -> None:
         self.state.durable_offset = offset

@@ -18,6 +18,7 @@ from klamm.coordinator.group.remembered import (
     OffsetCommitted,
     OffsetForgotten,
     OffsetPended,
+    PendedBlock,
     RegisteredMember,
     TransactionEnded,
 )
@@ -25,6 +26,7 @@ from klamm.coordinator.runtime.log import AppendRefusedError
 from klamm.protocol.errors import DecodeError, ErrorCode
 from klamm.protocol.primitives import Reader, Writer
 from klamm.protocol.types import ZERO_ID
+from klamm.records.batch import set_transactional
 from klamm.records.compression import Codec
 from klamm.records.core import encode_commits
 from klamm.records.layout import CommitBlock, OffsetCommitValue
@@ -60,9 +62,15 @@ def encode_records(
     if isinstance(first, TransactionEnded):
         raise ValueError("a marker must be encoded as a batch of its own")
     try:
-        blocks = [record for record in records if type(record) is CommitBlock]
-        if len(blocks) == len(records) and codec == Codec.NONE:
-            return encode_commits(blocks, timestamp_ms)
+        if codec == Codec.NONE:
+            blocks = [record for record in records if type(record) is CommitBlock]
+            if len(blocks) == len(records):
+                return encode_commits(blocks, timestamp_ms)
+            pended = [record.block for record in records if type(record) is PendedBlock]
+            if type(first) is PendedBlock and len(pended) == len(records):
+                batch = bytearray(encode_commits(pended, timestamp_ms))
+                set_transactional(batch, first.producer_id, first.producer_epoch)
+                return bytes(batch)
         encoded = [
             Record(offset, timestamp_ms, *encode_record(record))
             for offset, record in enumerate(_one_by_one(records), base_offset)
@@ -70,7 +78,7 @@ def encode_records(
     except (error, OverflowError, UnicodeEncodeError) as fault:
         # Names from clients may be longer than the format allows.
         raise AppendRefusedError(ErrorCode.message_too_large, f"encoding records failed: {fault}") from fault
-    if isinstance(first, OffsetPended):
+    if isinstance(first, OffsetPended | PendedBlock):
         return encode_batch(
             encoded,
             codec=codec,
@@ -97,12 +105,19 @@ def encode_end(ended: TransactionEnded, timestamp_ms: int, producer_epoch: int =
 def _one_by_one(records: Sequence[GroupRecord]) -> Iterator[GroupRecord]:
     for record in records:
         if isinstance(record, CommitBlock):
-            group_id, topic, topic_id, commits, commit_ms, expire_ms = record
-            for partition, offset, leader_epoch, metadata in commits:
-                committed = OffsetCommitValue(offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id)
-                yield OffsetCommitted(group_id, topic, partition, committed)
+            yield from _of_block(record)
+        elif isinstance(record, PendedBlock):
+            for one in _of_block(record.block):
+                yield OffsetPended(*one, record.producer_id, record.producer_epoch)
         else:
             yield record
+
+
+def _of_block(block: CommitBlock) -> Iterator[OffsetCommitted]:
+    group_id, topic, topic_id, commits, commit_ms, expire_ms = block
+    for partition, offset, leader_epoch, metadata in commits:
+        committed = OffsetCommitValue(offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id)
+        yield OffsetCommitted(group_id, topic, partition, committed)
 
 
 def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
@@ -124,7 +139,7 @@ def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
             return key, encode_offset(record.committed._replace(topic_id=ZERO_ID))  # as Kafka does
         case TransactionEnded():
             raise ValueError("a marker is not a keyed record")
-        case CommitBlock():
+        case CommitBlock() | PendedBlock():
             raise ValueError("a block holds several records")
         case _:
             assert_never(record)

@@ -75,6 +75,14 @@ class OffsetPended(NamedTuple):
     producer_epoch: int
 
 
+class PendedBlock(NamedTuple):
+    """Commits of one topic within a transaction, as one request brings them: a record for each partition."""
+
+    block: CommitBlock
+    producer_id: int
+    producer_epoch: int
+
+
 class TransactionEnded(NamedTuple):
     """The marker at the end of a producer's transaction."""
 
@@ -89,8 +97,16 @@ GroupRecord = (
     | GroupRegistered
     | GroupForgotten
     | OffsetPended
+    | PendedBlock
     | TransactionEnded
 )
+
+
+def record_count(record: GroupRecord) -> int:
+    """How many records of the log it stands for."""
+    if type(record) is CommitBlock:
+        return len(record.commits)
+    return len(record.block.commits) if type(record) is PendedBlock else 1
 
 
 # --- state -------------------------------------------------------------------------------------------

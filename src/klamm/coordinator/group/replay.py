@@ -13,10 +13,12 @@ from klamm.coordinator.group.remembered import (
     OffsetCommitted,
     OffsetForgotten,
     OffsetPended,
+    PendedBlock,
     TransactionEnded,
     end_transaction,
     forget_offset,
     pending_table_of,
+    record_count,
     table_of,
     take_pending,
 )
@@ -31,7 +33,7 @@ def replay_all(state: GroupState, records: Sequence[GroupRecord], offset: int) -
     """Apply the records of one batch; the first has this offset."""
     for record in records:
         replay(state, record, offset)
-        offset += len(record.commits) if type(record) is CommitBlock else 1
+        offset += record_count(record)
     state.end_offset = offset
 
 
@@ -58,6 +60,8 @@ def replay(state: GroupState, record: GroupRecord, offset: int) -> None:
             memory.registered_until = offset + 1
         case OffsetPended():
             _pend(state, record, offset)
+        case PendedBlock():
+            _pend_block(state, record, offset)
         case TransactionEnded():
             for group_id in state.open_transactions.pop(record.producer_id, ()):
                 if (group := state.groups.get(group_id)) is not None:
@@ -76,6 +80,15 @@ def _pend(state: GroupState, record: OffsetPended, offset: int) -> None:
     table = pending_table_of(memory, record.producer_id, record.topic)
     table.put(record.partition, offset, record.committed)
     state.open_transactions.setdefault(record.producer_id, set()).add(record.group_id)
+
+
+def _pend_block(state: GroupState, record: PendedBlock, offset: int) -> None:
+    block, producer_id = record.block, record.producer_id
+    memory = state.of(block.group_id).memory
+    memory.changed_until = offset + len(block.commits)
+    table = pending_table_of(memory, producer_id, block.topic)
+    table.store(block.commits, offset, block.commit_ms, block.expire_ms, block.topic_id)
+    state.open_transactions.setdefault(producer_id, set()).add(block.group_id)
 
 
 class BulkReplay:

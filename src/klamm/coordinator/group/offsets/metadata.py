@@ -2,6 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from klamm.records.core import TopicCommits
+from klamm.records.layout import AskedPartition
+
+
+def screen_metadata(
+    asked: Sequence[AskedPartition], max_units: int
+) -> tuple[TopicCommits, Sequence[bool] | None]:
+    """The commits of one topic whose metadata is accepted; and which are refused, if any is."""
+    commits = TopicCommits(asked)
+    if commits.has_metadata:
+        refused = [is_too_long(each.committed_metadata or "", max_units) for each in asked]
+        if any(refused):
+            kept = [each for each, is_refused in zip(asked, refused, strict=True) if not is_refused]
+            return TopicCommits(kept), refused
+    return commits, None
+
 
 def is_too_long(text: str, max_units: int) -> bool:
     """By the length that Java sees: the limit counts UTF-16 units, not characters and not bytes."""

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from klamm.coordinator.group.append_errors import commit_error
-from klamm.coordinator.group.offsets.metadata import is_too_long
+from klamm.coordinator.group.offsets.metadata import screen_metadata
 from klamm.coordinator.group.offsets.mixing import report_mixing
 from klamm.coordinator.group.offsets.notes import OffsetsStaged
 from klamm.coordinator.group.offsets.signals import CommitRefused
@@ -98,17 +98,14 @@ def _screened(
     asked: Sequence[OffsetCommitRequestPartition], max_metadata: int
 ) -> tuple[TopicCommits, list[OffsetCommitResponsePartition]]:
     """The commits of one topic that are accepted, and the answers for all its partitions."""
-    commits = TopicCommits(asked)
-    if commits.has_metadata:
-        too_long = [is_too_long(each.committed_metadata or "", max_metadata) for each in asked]
-        if any(too_long):
-            answers = [
-                OffsetCommitResponsePartition(
-                    each.partition_index, is_refused and ErrorCode.offset_metadata_too_large
-                )
-                for each, is_refused in zip(asked, too_long, strict=True)
-            ]
-            return TopicCommits([each for each, no in zip(asked, too_long, strict=True) if not no]), answers
+    commits, refused = screen_metadata(asked, max_metadata)
+    if refused is not None:
+        return commits, [
+            OffsetCommitResponsePartition(
+                each.partition_index, is_refused and ErrorCode.offset_metadata_too_large
+            )
+            for each, is_refused in zip(asked, refused, strict=True)
+        ]
     if commits.lowest >= 0 and commits.highest < len(_ACCEPTED):
         return commits, [_ACCEPTED[partition] for partition in commits.partitions()]
     return commits, [OffsetCommitResponsePartition(partition) for partition in commits.partitions()]

@@ -14,12 +14,12 @@ from typing import Final
 from klamm.coordinator.group.append_errors import commit_error
 from klamm.coordinator.group.events import GroupEvent
 from klamm.coordinator.group.notes import Note
-from klamm.coordinator.group.offsets.metadata import is_too_long
+from klamm.coordinator.group.offsets.metadata import screen_metadata
 from klamm.coordinator.group.offsets.mixing import report_mixing
 from klamm.coordinator.group.offsets.notes import TxnOffsetsStaged
 from klamm.coordinator.group.offsets.signals import TxnCommitRefused
 from klamm.coordinator.group.outcomes import GroupOutcome, reply
-from klamm.coordinator.group.remembered import OffsetPended
+from klamm.coordinator.group.remembered import PendedBlock
 from klamm.coordinator.group.state import Group, GroupState
 from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.protocol.errors import NO_ERROR, ErrorCode
@@ -29,7 +29,8 @@ from klamm.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from klamm.records.layout import OffsetCommitValue
+from klamm.protocol.types import ZERO_ID
+from klamm.records.layout import CommitBlock
 
 
 def txn_offset_commit(state: GroupState, request: TxnOffsetCommitRequest, context: Context) -> GroupOutcome:
@@ -70,36 +71,21 @@ def _refusal(group: Group | None, request: TxnOffsetCommitRequest) -> ErrorCode:
 
 def _pended(
     state: GroupState, request: TxnOffsetCommitRequest, context: Context
-) -> tuple[TxnOffsetCommitResponse, list[OffsetPended]]:
+) -> tuple[TxnOffsetCommitResponse, list[PendedBlock]]:
     """The answer if the append succeeds, and the records; too much metadata refuses one partition."""
-    max_metadata = state.config.offset_metadata_max_bytes
     topics: list[TxnOffsetCommitResponseTopic] = []
-    records: list[OffsetPended] = []
+    records: list[PendedBlock] = []
     for topic in request.topics:
-        answers: list[TxnOffsetCommitResponsePartition] = []
-        for asked in topic.partitions:
-            partition, metadata = asked.partition_index, asked.committed_metadata or ""
-            if is_too_long(metadata, max_metadata):
-                answers.append(
-                    TxnOffsetCommitResponsePartition(partition, ErrorCode.offset_metadata_too_large)
-                )
-                continue
-            answers.append(TxnOffsetCommitResponsePartition(partition))
-            # Without a topic id, which Kafka does not write in a transaction.
-            committed = OffsetCommitValue(
-                asked.committed_offset, asked.committed_leader_epoch, metadata, context.timestamp_ms
-            )
-            records.append(
-                OffsetPended(
-                    request.group_id,
-                    topic.name,
-                    partition,
-                    committed,
-                    request.producer_id,
-                    request.producer_epoch,
-                )
-            )
+        commits, refused = screen_metadata(topic.partitions, state.config.offset_metadata_max_bytes)
+        answers = [TxnOffsetCommitResponsePartition(asked.partition_index) for asked in topic.partitions]
+        for answer, is_refused in zip(answers, refused or (), strict=False):
+            if is_refused:
+                answer.error_code = ErrorCode.offset_metadata_too_large
         topics.append(TxnOffsetCommitResponseTopic(topic.name, answers))
+        if commits:
+            # Without a topic id, which Kafka does not write in a transaction.
+            block = CommitBlock(request.group_id, topic.name, ZERO_ID, commits, context.timestamp_ms, -1)
+            records.append(PendedBlock(block, request.producer_id, request.producer_epoch))
     return TxnOffsetCommitResponse(topics=topics), records
 
 

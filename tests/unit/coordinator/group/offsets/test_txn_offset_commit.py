@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from klamm.coordinator.group.classic.phases import Phase
+from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.events import CommitsMixed
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.txn_offset_commit import (
@@ -54,6 +55,32 @@ def test_the_batch_is_the_one_that_kafka_writes() -> None:
     )
     assert set(commit_errors(world.ask(at_version(request, 5))).values()) == {OK}
     assert world.log.batches == [KAFKAS_BATCH]
+
+
+def test_a_compressed_batch_holds_the_same_records() -> None:
+    every = {("t", partition): (partition, "m") for partition in range(8)}
+    plain, gzip = World(), World(GroupConfig(offsets_topic_compression_codec=1))
+    for world in (plain, gzip):
+        world.txn_commit(every, producer=7, epoch=3)
+    assert gzip.log.records() == plain.log.records()
+    header = parse_header(gzip.log.batches[0])
+    assert (header.codec, header.is_transactional) == (1, True)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 3, 0)
+    for world in (plain, gzip):
+        world.restart()
+        world.end_transaction(commit=True, producer=7)
+    assert gzip.fetch() == plain.fetch() == {key: (offset, OK) for key, (offset, _) in every.items()}
+
+
+def test_a_partition_that_is_named_twice_has_the_last_offset() -> None:
+    world = World()
+    asked = [TxnOffsetCommitRequestPartition(2, 5), TxnOffsetCommitRequestPartition(2, 6)]
+    request = TxnOffsetCommitRequest(
+        group_id="g", producer_id=1, topics=[TxnOffsetCommitRequestTopic("t", asked)]
+    )
+    world.ask(at_version(request, 5))
+    world.end_transaction(commit=True)
+    assert world.fetch(("t", 2)) == {("t", 2): (6, OK)}
 
 
 def test_every_request_of_a_transaction_starts_at_sequence_zero() -> None:
