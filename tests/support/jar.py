@@ -28,7 +28,7 @@ class JarTransport(asyncio.Transport):
         super().__init__({"peername": peer})
         self._loop = loop
         self._protocol = protocol
-        self._unread = bytearray()
+        self.unread = bytearray()  # sent, and not accepted by the client
         self.high_water_bytes = 64 * 1024
         self.reads = True  # whether the client takes what is sent
         self._is_paused = False
@@ -39,7 +39,7 @@ class JarTransport(asyncio.Transport):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.writes += 1
-        self._unread += data
+        self.unread += data
         self._carry()
 
     def writelines(self, list_of_data: Any) -> None:
@@ -47,12 +47,12 @@ class JarTransport(asyncio.Transport):
 
     def _carry(self) -> None:
         if self.reads:
-            self.received += self._unread
-            self._unread.clear()
-        if len(self._unread) > self.high_water_bytes and not self.is_held_up:
+            self.received += self.unread
+            self.unread.clear()
+        if len(self.unread) > self.high_water_bytes and not self.is_held_up:
             self.is_held_up = True
             self._protocol.pause_writing()
-        elif not self._unread and self.is_held_up:
+        elif not self.unread and self.is_held_up:
             self.is_held_up = False
             self._protocol.resume_writing()
 

@@ -100,6 +100,29 @@ class SyncTicket(Protocol):
         ...
 
 
+class LogSlice(Protocol):
+    """Whole batches of a log that are read part by part, when they are needed.
+
+    It stays readable when the log is cleaned, deleted or closed meanwhile. To be closed after use.
+    """
+
+    def __len__(self) -> int:
+        """How many bytes it has."""
+        ...
+
+    def read(self, position: int, length: int) -> bytes:
+        """At most `length` bytes from a position in the slice; fewer only at its end. Raises LogError."""
+        ...
+
+    def end_offset(self) -> int:
+        """An offset above all records in it, at most the one up to which was read. Raises LogError."""
+        ...
+
+    def close(self) -> None:
+        """Release the file; harmless when it is closed."""
+        ...
+
+
 class PartitionLog(Protocol):
     """One partition's log at one leader epoch."""
 
@@ -175,6 +198,15 @@ class PartitionLog(Protocol):
 
         At most `max_bytes`, except that `at_least_one` lets the first batch through whatever its size.
         Raises LogError(offset_out_of_range) below the log start or above the log end.
+        """
+        ...
+
+    def slice(
+        self, offset: int, *, until_offset: int, max_bytes: int, at_least_one: bool, small_bytes: int = 0
+    ) -> LogSlice | bytes:
+        """What `read` returns, to be read later; at once when it is at most `small_bytes`, or nothing.
+
+        Raises LogError as `read` does.
         """
         ...
 

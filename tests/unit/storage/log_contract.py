@@ -24,9 +24,10 @@ from unit.storage.log_samples import (
     sync,
 )
 from unit.storage.producer_contract import ProducerContract
+from unit.storage.slice_contract import SliceContract
 
 
-class LogContract(ProducerContract, HistoryContract):
+class LogContract(ProducerContract, HistoryContract, SliceContract):
     """All that an engine promises; here what it does with offsets, bytes and flushes."""
 
     # -- offsets and bytes

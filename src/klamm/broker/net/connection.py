@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from klamm.broker.net.answer import Answer
+from klamm.broker.net.backlog import READ_AT_ONCE_BYTES, Backlog, Part, has_slice
 from klamm.broker.net.context import (
     ClientSoftware,
     CloseConnectionError,
@@ -28,13 +29,13 @@ from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import DecodeError, ErrorCode
 from klamm.protocol.framing import FrameReader
 from klamm.protocol.headers import RequestHeaders
-from klamm.protocol.types import Buffer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from klamm.broker.net.outbox import Outbox
     from klamm.broker.services import Services
+    from klamm.protocol.types import Buffer
 
 MAX_UNDECIDED: Final = 64
 MAX_UNDECIDED_BYTES: Final = 1024 * 1024
@@ -50,11 +51,13 @@ class Connection(asyncio.Protocol):
     """The asyncio side of one client. It knows frames and order, and of the requests nothing."""
 
     __slots__ = (
+        "_backlog",
         "_broken",
         "_context",
         "_dispatcher",
         "_find_endpoint",
         "_flush_is_due",
+        "_has_slices",
         "_headers",
         "_idle",
         "_is_lost",
@@ -111,8 +114,10 @@ class Connection(asyncio.Protocol):
         self._undecided_bytes = 0
         self._unanswered: deque[Answer] = deque()
         self._parked: Answer | None = None
-        self._out: list[Buffer] = []
+        self._out: list[Part] = []
         self._out_bytes = 0
+        self._has_slices = False  # in `_out`
+        self._backlog = Backlog()  # what is left of large responses
         self._outbox = outbox
         self._flush_is_due = False
         self._is_pumping = False
@@ -139,8 +144,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request of it has no answer yet."""
-        return bool(self._unanswered or self._undecided)
+        """Whether a request of it has no answer yet, through no fault of the client."""
+        return bool(self._unanswered) or bool(self._undecided and not self._backlog)
 
     # What asyncio calls
 
@@ -192,11 +197,20 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._writing_is_paused = True
+        self._outbox.blocked += 1
         self._mind_reading()
 
     def resume_writing(self) -> None:
-        self._writing_is_paused = False
-        self._pump_and_flush()
+        self._unblock()
+        if self._backlog:
+            self._outbox.stream(self)
+        else:
+            self._pump_and_flush()
+
+    def _unblock(self) -> None:
+        if self._writing_is_paused:
+            self._writing_is_paused = False
+            self._outbox.blocked -= 1
 
     # Deciding
 
@@ -221,6 +235,7 @@ class Connection(asyncio.Protocol):
             self._parked is None
             and not self._takes_no_more
             and not self._writing_is_paused
+            and not self._backlog
             and len(self._unanswered) < MAX_UNANSWERED
         )
 
@@ -330,15 +345,19 @@ class Connection(asyncio.Protocol):
         unanswered = self._unanswered
         while unanswered and unanswered[0].response.done():
             self._finish(unanswered.popleft())
-        if (self._undecided or self._broken is not None) and self._parked is None and not self._pump_is_due:
-            # Not at once: the answer may come in the middle of a decision.
-            self._pump_is_due = True
-            self._loop.call_soon(self._pump_and_flush)
+        if (self._undecided or self._broken is not None) and self._parked is None:
+            self._pump_soon()
         if self._out and not self._flush_is_due:
             self._flush_is_due = True
             self._outbox.add(self)
         if self._takes_no_more:
             self._close_if_finished()
+
+    def _pump_soon(self) -> None:
+        """Go on deciding; not at once, because this may be in the middle of a decision."""
+        if not self._pump_is_due:
+            self._pump_is_due = True
+            self._loop.call_soon(self._pump_and_flush)
 
     def answer_is_ready_soon(self, answer: Answer) -> None:
         self._loop.call_soon(self.answer_is_ready, answer)
@@ -389,6 +408,10 @@ class Connection(asyncio.Protocol):
             size_bytes = head_bytes + sum(map(len, parts))
             self._out.append(endpoint.pack_head(size_bytes - 4, correlation_id))
             self._out += parts
+            if size_bytes > READ_AT_ONCE_BYTES and has_slice(parts):
+                self._has_slices = True
+                self._flush_out()  # which ends deciding until all of it is sent
+                return
         else:
             body = parts[0] if len(parts) == 1 else b"".join(parts)
             size_bytes = head_bytes + len(body)
@@ -417,12 +440,37 @@ class Connection(asyncio.Protocol):
         self._out, self._out_bytes = [], 0
         if self._transport is None or self._is_lost or not out:
             return
-        if len(out) == 1:
-            self._transport.write(out[0])
+        if self._has_slices or self._backlog:
+            self._has_slices = False
+            is_streaming = bool(self._backlog)
+            self._backlog.add(out)
+            if not is_streaming and not self._writing_is_paused:
+                self._outbox.stream(self)
+            return
+        whole = cast("list[Buffer]", out)
+        if len(whole) == 1:
+            self._transport.write(whole[0])
         elif size_bytes <= _JOINED_BYTES:
-            self._transport.write(b"".join(out))
+            self._transport.write(b"".join(whole))
         else:
-            self._transport.writelines(out)
+            self._transport.writelines(whole)
+
+    def send_part(self, limit_bytes: int) -> int:
+        """Send about so many bytes of the backlog, if the socket accepts any; how many. Raises LogError."""
+        if self._transport is None or self._is_lost or self._writing_is_paused:
+            return 0
+        parts = self._backlog.take(limit_bytes)
+        self._transport.writelines(parts)
+        self.active_at_ms = self._now_ms()
+        if not self._backlog:
+            self._pump_soon()
+        elif self._takes_no_more:
+            self._idle.linger()  # the client still reads
+        return sum(map(len, parts))
+
+    @property
+    def can_send_more(self) -> bool:
+        return bool(self._backlog) and not self._writing_is_paused and not self._is_lost
 
     def _pump_and_flush(self) -> None:
         self._pump_is_due = False
@@ -440,6 +488,7 @@ class Connection(asyncio.Protocol):
             return
         is_enough = (
             self._writing_is_paused
+            or bool(self._backlog)
             or len(self._undecided) >= MAX_UNDECIDED
             or self._undecided_bytes >= MAX_UNDECIDED_BYTES
         )
@@ -469,7 +518,8 @@ class Connection(asyncio.Protocol):
     def _close_if_finished(self) -> None:
         if self._takes_no_more and not self._unanswered and self._transport is not None:
             self._flush_out()
-            self._transport.close()
+            if not self._backlog:
+                self._transport.close()
             self._idle.linger()
 
     def stop(self) -> None:
@@ -488,8 +538,9 @@ class Connection(asyncio.Protocol):
         if self._is_lost:
             return
         self._is_lost = True
-        self._writing_is_paused = False
+        self._unblock()
         self._out.clear()
+        self._backlog.clear()
         # A parked request is cancelled, which lets the next one be decided, and so on to the last.
         if self._parked is not None:
             self._parked.cancel()

@@ -140,6 +140,11 @@ class Server:
         return len(self._connections)
 
     @property
+    def blocked_count(self) -> int:
+        """How many clients do not read what is sent to them."""
+        return self._outbox.blocked
+
+    @property
     def connections(self) -> Iterable[Connection]:
         return tuple(self._connections)
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from klamm.broker.cluster.image import ClusterImage
+from klamm.broker.net.backlog import READ_AT_ONCE_BYTES
 from klamm.broker.partitions.fetch_sessions import FetchTarget
 from klamm.broker.partitions.registry import Partition, PartitionRegistry
 from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, FetchResponse, PartitionData
 from klamm.protocol.types import Buffer
 from klamm.records.batch import iter_headers
-from klamm.storage.log import EpochEnd, LogError, PartitionLog
+from klamm.storage.log import EpochEnd, LogError, LogSlice, PartitionLog
 
 ISOLATION_LEVELS: Final = (0, 1)  # read_uncommitted, read_committed
 _MANY_ABORTED: Final = 16
@@ -134,11 +135,12 @@ def is_ready(sources: Sequence[Source], limits: Limits) -> bool:
 def read_all(sources: Sequence[Source], limits: Limits) -> ReadResult:
     """What goes into the answer, in order, within the limits."""
     left_bytes = limits.max_bytes
+    read_at_once_bytes = READ_AT_ONCE_BYTES
     at_least_one = True
     result: ReadResult = []
     for source in sources:
         try:
-            data = _read(source, limits, left_bytes, at_least_one)
+            data = _read(source, limits, left_bytes, at_least_one, read_at_once_bytes)
         except Exception:
             if source.partition is not None:
                 source.partition.counters.failed_fetch_requests += 1
@@ -149,11 +151,15 @@ def read_all(sources: Sequence[Source], limits: Limits) -> ReadResult:
         if data.records:
             left_bytes = max(0, left_bytes - len(data.records))
             at_least_one = False
+            if isinstance(data.records, bytes):
+                read_at_once_bytes -= len(data.records)
         result.append((source.target, data))
     return result
 
 
-def _read(source: Source, limits: Limits, left_bytes: int, at_least_one: bool) -> PartitionData:
+def _read(
+    source: Source, limits: Limits, left_bytes: int, at_least_one: bool, read_at_once_bytes: int
+) -> PartitionData:
     target = source.target
     error_code = reading_error(source)
     if error_code is not NO_ERROR:
@@ -165,6 +171,7 @@ def _read(source: Source, limits: Limits, left_bytes: int, at_least_one: bool) -
     log = source.partition.log
     upper_offset = limits.upper_offset(log)
     records: Buffer = b""
+    aborted: list[AbortedTransaction] = []
     diverging: EpochEndOffset | None = None
     try:
         end = divergence(log, target)
@@ -173,12 +180,17 @@ def _read(source: Source, limits: Limits, left_bytes: int, at_least_one: bool) -
         elif not log.log_start_offset <= target.fetch_offset <= log.log_end_offset:
             return _error(target, ErrorCode.offset_out_of_range)
         elif target.fetch_offset < upper_offset:
-            records = log.read(
+            found = log.slice(
                 target.fetch_offset,
                 until_offset=upper_offset,
                 max_bytes=max(0, min(target.max_bytes, left_bytes)),
                 at_least_one=at_least_one,
+                small_bytes=read_at_once_bytes,
             )
+            if found and limits.read_committed:
+                aborted = _aborted(log, target.fetch_offset, upper_offset, found)
+            # Of a slice the encoder needs the length alone; the connection reads it when it sends it.
+            records = cast("Buffer", found)
     except LogError as error:
         source.partition.note(error)
         return _error(target, error.error_code)
@@ -189,11 +201,7 @@ def _read(source: Source, limits: Limits, left_bytes: int, at_least_one: bool) -
         log.last_stable_offset,
         log.log_start_offset,
         diverging_epoch=diverging,
-        aborted_transactions=(
-            _aborted(log, target.fetch_offset, upper_offset, records)
-            if limits.read_committed and diverging is None
-            else None
-        ),
+        aborted_transactions=aborted if limits.read_committed and diverging is None else None,
         records=records,
     )
 
@@ -203,14 +211,15 @@ def _error(target: FetchTarget, error_code: ErrorCode) -> PartitionData:
 
 
 def _aborted(
-    log: PartitionLog, fetch_offset: int, upper_offset: int, records: Buffer
+    log: PartitionLog, fetch_offset: int, upper_offset: int, records: LogSlice | bytes
 ) -> list[AbortedTransaction]:
-    if not records:
-        return []
     aborted = log.aborted_transactions(fetch_offset, upper_offset)
     if len(aborted) > _MANY_ABORTED:
         # What lies behind the records in this answer comes with a later one.
-        end_offset = max(header.next_offset for _, header in iter_headers(records))
+        if isinstance(records, bytes):
+            end_offset = max(header.next_offset for _, header in iter_headers(records))
+        else:
+            end_offset = records.end_offset()
         aborted = [each for each in aborted if each.first_offset < end_offset]
     return [AbortedTransaction(each.producer_id, each.first_offset) for each in aborted]
 

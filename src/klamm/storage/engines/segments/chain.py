@@ -61,6 +61,10 @@ class SegmentChain:
             return segment, start, segment.size_bytes
         return segment, start, None
 
+    def next_base(self, segment: Segment) -> int:
+        """The base offset of the segment behind one that is not active."""
+        return self._bases[bisect_right(self._bases, segment.base_offset)]
+
     def aborted(self, from_offset: int, until_offset: int) -> list[AbortedTransaction]:
         """Aborted transactions that overlap a range, and perhaps a few more."""
         aborted = []

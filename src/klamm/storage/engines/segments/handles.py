@@ -20,6 +20,11 @@ class Openable(Protocol):
         """Whether it has unflushed writes: only this handle reports their errors, so it stays open."""
         ...
 
+    @property
+    def is_pinned(self) -> bool:
+        """Whether readers need its handle: then it stays, because a second one would be opened beside it."""
+        ...
+
     def rest(self) -> None:
         """Close the handle until it is needed again."""
         ...
@@ -44,7 +49,7 @@ class HandlePool:
     def _make_room(self) -> None:
         for _ in range(2 * len(self._holders)):
             holder = self._holders.popleft()
-            if holder.is_open and (holder.is_recently_used or holder.is_unsynced):
+            if holder.is_open and (holder.is_recently_used or holder.is_unsynced or holder.is_pinned):
                 holder.is_recently_used = False
                 self._holders.append(holder)
                 continue

@@ -14,6 +14,7 @@ from klamm.storage.engines.segments.files import Chunk, Files
 from klamm.storage.engines.segments.handles import HandlePool
 from klamm.storage.engines.segments.offset_index import CorruptIndexError, OffsetIndex
 from klamm.storage.engines.segments.scan import walk
+from klamm.storage.engines.segments.slices import FileSlice, PinnedFile
 from klamm.storage.engines.segments.time_index import NO_TIMESTAMP_MS, TimeIndex
 from klamm.storage.engines.segments.txn_index import TxnIndex
 from klamm.storage.log import LogError
@@ -43,6 +44,7 @@ class IndexedFile:
         "_limits_of",
         "_max_timestamp_ms",
         "_max_timestamp_offset",
+        "_pinned",
         "_pool",
         "_stem",
         "_unwritten",
@@ -84,6 +86,7 @@ class IndexedFile:
         self.time_index = TimeIndex(files, self._path(names.TIME_INDEX_SUFFIX), base_offset, is_new=is_new)
         self.txn_index = TxnIndex(files, self._path(names.TXN_INDEX_SUFFIX), is_new=is_new)
         self._handle = -1
+        self._pinned: PinnedFile | None = None  # the same file, once there were slices of it
         self._is_ready = is_new  # whether indexes and timestamps are in memory, as appending needs them
         self._bytes_since_entry = 0
         self._max_timestamp_ms = NO_TIMESTAMP_MS
@@ -145,8 +148,16 @@ class IndexedFile:
 
     def close_handle(self) -> None:
         handle, self._handle = self._handle, -1
-        if handle >= 0:
+        pinned, self._pinned = self._pinned, None
+        if pinned is not None:
+            pinned.disown()
+        elif handle >= 0:
             self._files.close(handle)
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether slices of it need the open file."""
+        return self._pinned is not None and self._pinned.is_pinned
 
     # -- pending writes
 
@@ -184,6 +195,22 @@ class IndexedFile:
             self.write_out()
         self.is_recently_used = True
         return self._files.pread(self._handle if self._handle >= 0 else self.handle(), length, position)
+
+    def slice(self, position: int, length: int, until_offset: int) -> FileSlice:
+        """Bytes of the file, to be read later; no check, the caller knows where batches are."""
+        if self._unwritten and position + length > self.size_bytes - self._unwritten_bytes:
+            self.write_out()
+        handle = self.handle()
+        if self._pinned is None:
+            self._pinned = PinnedFile(self._files, handle)
+        return FileSlice(
+            self._pinned,
+            self.log_path,
+            position,
+            length,
+            until_offset=until_offset,
+            has_next=position + length < self.size_bytes - self._unwritten_bytes,
+        )
 
     def remember(self, offset: int, position: int) -> None:
         """Cache where the first batch at or above an offset begins, for the next lookup."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from klamm.storage.engines.segments.chain import SegmentChain
 from klamm.storage.engines.segments.epochs import LeaderEpochs
 from klamm.storage.engines.segments.lookup import find_max_timestamp, find_timestamp
 from klamm.storage.engines.segments.segment import Segment
+from klamm.storage.engines.segments.slices import FileSlice
 from klamm.storage.engines.segments.snapshots import Snapshots
 from klamm.storage.engines.segments.sync import Flushing
 from klamm.storage.log import (
@@ -98,6 +100,19 @@ class ReadableLog:
     # -- reading
 
     def read(self, offset: int, *, until_offset: int, max_bytes: int, at_least_one: bool) -> bytes:
+        found = self.slice(
+            offset,
+            until_offset=until_offset,
+            max_bytes=max_bytes,
+            at_least_one=at_least_one,
+            small_bytes=sys.maxsize,
+        )
+        assert isinstance(found, bytes)
+        return found
+
+    def slice(
+        self, offset: int, *, until_offset: int, max_bytes: int, at_least_one: bool, small_bytes: int = 0
+    ) -> FileSlice | bytes:
         if offset < self._log_start or offset > self.log_end_offset:
             raise LogError(
                 ErrorCode.offset_out_of_range,
@@ -113,6 +128,10 @@ class ReadableLog:
                     end = start + segment.batch_size_at(start)
             if end <= start:
                 return b""
+            if end - start > small_bytes:
+                if segment is not self._chain.active:
+                    until_offset = min(until_offset, self._chain.next_base(segment))
+                return segment.slice(start, end - start, until_offset)
             data = segment.read(start, end - start)
         except OSError as error:
             raise storage_error(self.directory, error) from error

@@ -1,0 +1,103 @@
+"""Ranges of segment files that are read later, and stay valid if the segment is deleted meanwhile."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from struct import Struct
+from typing import Final
+
+from klamm.protocol.errors import ErrorCode
+from klamm.storage.engines.segments.files import Files
+from klamm.storage.log import LogError
+
+_BASE_OFFSET: Final = Struct(">q")
+
+
+class PinnedFile:
+    """A segment's open file, shared by the segment and the slices of it; closed when none of them needs it.
+
+    One handle serves any number of slices: readers that stop half way must not use up the file descriptors.
+    """
+
+    __slots__ = ("_files", "_handle", "_is_owned", "_pins")
+
+    def __init__(self, files: Files, handle: int) -> None:
+        self._files = files
+        self._handle = handle
+        self._is_owned = True
+        self._pins = 0
+
+    @property
+    def is_pinned(self) -> bool:
+        return self._pins > 0
+
+    def pin(self) -> None:
+        self._pins += 1
+
+    def unpin(self) -> None:
+        self._pins -= 1
+        self._close_if_unused()
+
+    def disown(self) -> None:
+        """The segment does not need the file any more: the last slice closes it."""
+        self._is_owned = False
+        self._close_if_unused()
+
+    def _close_if_unused(self) -> None:
+        if not self._pins and not self._is_owned:
+            with suppress(OSError):  # it was only read, nothing can be lost
+                self._files.close(self._handle)
+
+    def read(self, position: int, length: int) -> bytes:
+        return self._files.pread(self._handle, length, position)
+
+
+class FileSlice:
+    """Whole batches in one segment file. To be closed after use; one that is dropped closes itself."""
+
+    __slots__ = ("_file", "_is_closed", "_length", "_next_at", "_path", "_start", "_until_offset")
+
+    def __init__(
+        self, file: PinnedFile, path: str, start: int, length: int, *, until_offset: int, has_next: bool
+    ) -> None:
+        file.pin()
+        self._file = file
+        self._path = path
+        self._start = start
+        self._length = length
+        self._until_offset = until_offset
+        self._next_at = start + length if has_next else -1  # where the batch behind it begins
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        return self._length
+
+    def read(self, position: int, length: int) -> bytes:
+        return self._pread(self._start + position, min(length, self._length - position))
+
+    def _pread(self, position: int, length: int) -> bytes:
+        assert not self._is_closed
+        try:
+            data = self._file.read(position, length)
+        except OSError as error:
+            raise LogError(ErrorCode.kafka_storage_error, f"{self._path}: {error}") from error
+        if len(data) != length:
+            raise LogError(
+                ErrorCode.kafka_storage_error,
+                f"{self._path}: read {len(data)} bytes at {position}, expected {length}",
+            )
+        return data
+
+    def end_offset(self) -> int:
+        if self._next_at < 0:
+            return self._until_offset
+        base_offset: int = _BASE_OFFSET.unpack(self._pread(self._next_at, _BASE_OFFSET.size))[0]
+        return min(base_offset, self._until_offset)
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._file.unpin()
+
+    def __del__(self) -> None:
+        self.close()
