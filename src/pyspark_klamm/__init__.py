@@ -1,4 +1,4 @@
-"""Spark looks for packages of this name and takes their `DefaultSource`: `format("klamm")` needs no more."""
+"""Spark finds packages of this name and uses their `DefaultSource` for `format("klamm")`."""
 
 from klamm.spark.source import KlammDataSource as DefaultSource
 

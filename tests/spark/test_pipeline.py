@@ -233,8 +233,8 @@ def test_output_modes_are_those_that_spark_allows(
     ("options", "said"),
     [
         ({"startingOffset": "earliest"}, "did you mean startingOffsets"),
-        ({"includeHeaders": "maybe"}, "write true or false"),
-        ({"subscribePattern": "x"}, "write exactly one of"),
+        ({"includeHeaders": "maybe"}, "expected true or false"),
+        ({"subscribePattern": "x"}, "expected exactly one of"),
     ],
 )
 def test_a_wrong_option_is_told_when_the_frame_is_made(

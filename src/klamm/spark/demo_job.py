@@ -1,7 +1,7 @@
 """The job that `klamm demo` runs: orders in, revenue per product and minute out, from topic to topic.
 
-A process of its own, so that what Java has to say does not spoil the picture. Prints what it is at, and ends
-when its standard input does: the demo may have been killed.
+Its own process, so that Java's output does not disturb the view. Prints its current step, and ends when its
+standard input closes: the demo may have been killed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows as Spark sees them: the columns of a source, and those that a sink takes."""
+"""The columns of a source, and those that a sink accepts."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def check_projection(schema: StructType, offered: StructType) -> None:
     """A schema given by the user picks columns; it cannot invent or convert any."""
     known = {field.name: field.dataType for field in offered}
     if not schema.fields:
-        raise ConfigError("schema", f"the schema has no column: write some of {', '.join(known)}")
+        raise ConfigError("schema", f"the schema has no column: expected some of {', '.join(known)}")
     for field in schema.fields:
         if field.name == "headers" and field.name not in known:
-            raise ConfigError("schema", "column headers needs option includeHeaders=true")
+            raise ConfigError("schema", "column headers requires option includeHeaders=true")
         if field.name not in known:
-            raise ConfigError("schema", f"there is no column {field.name}: write some of {', '.join(known)}")
+            raise ConfigError("schema", f"unknown column {field.name}: expected some of {', '.join(known)}")
         if _plain(field.dataType) != _plain(known[field.name]):
             raise ConfigError(
                 "schema",
@@ -70,7 +70,7 @@ def wanted_columns(names: Sequence[str]) -> Want:
 
 
 def check_sink_schema(schema: StructType, topic: str | None) -> None:
-    """Whether rows of this schema can become records; raises ConfigError that says what is missing.
+    """Check that rows of this schema can become records; raises ConfigError.
 
     Names are matched with case, and other columns are left alone.
     """
@@ -78,7 +78,7 @@ def check_sink_schema(schema: StructType, topic: str | None) -> None:
     columns = {field.name: field.dataType for field in schema.fields}
     if "value" not in columns:
         raise ConfigError(
-            "value", f"there is no column value, only {', '.join(columns) or 'none at all'}: name it so"
+            "value", f"column value is missing, found {', '.join(columns) or 'none'}: rename one to value"
         )
     _check_column(columns, "value", text_or_bytes)
     _check_column(columns, "key", text_or_bytes)
@@ -86,7 +86,7 @@ def check_sink_schema(schema: StructType, topic: str | None) -> None:
     _check_column(columns, "partition", (IntegerType(),))
     if topic is None:
         if "topic" not in columns:
-            raise ConfigError("topic", "there is no column topic: set option topic, or add the column")
+            raise ConfigError("topic", "column topic is missing: set option topic, or add the column")
         _check_column(columns, "topic", (StringType(),))
 
 
@@ -94,11 +94,11 @@ def _check_column(columns: dict[str, DataType], name: str, allowed: tuple[DataTy
     found = columns.get(name)
     if found is not None and _plain(found) not in [_plain(kind) for kind in allowed]:
         wanted = " or ".join(kind.simpleString() for kind in allowed)
-        raise ConfigError(name, f"column {name} is {found.simpleString()}: make it {wanted}")
+        raise ConfigError(name, f"column {name} is {found.simpleString()}: cast it to {wanted}")
 
 
 def _plain(kind: DataType) -> str:
-    """A type without its nullability, which says nothing about its values' layout."""
+    """A type without its nullability, which does not affect the layout of values."""
     if isinstance(kind, StringType):
         return "string"  # whatever its collation
     return kind.simpleString()

@@ -1,4 +1,4 @@
-"""The data source `klamm`: what Spark finds by its name and asks for readers and writers.
+"""The data source `klamm`, which creates readers and writers for Spark.
 
 Named, configured and shaped like Spark's own Kafka connector: `format("klamm")` instead of `format("kafka")`
 is all that a query changes.
@@ -89,7 +89,7 @@ class KlammDataSource(DataSource):
         from klamm.spark.write.writers import BatchWriter, ExactlyOnceBatchWriter  # noqa: PLC0415
 
         if overwrite:
-            raise ConfigError("mode", 'a topic cannot be overwritten: write .mode("append")')
+            raise ConfigError("mode", 'a topic cannot be overwritten: use .mode("append")')
         options = sink_options(self.options)
         check_sink_schema(schema, options.topic)
         return ExactlyOnceBatchWriter(options) if options.is_exactly_once else BatchWriter(options)
@@ -101,7 +101,7 @@ class KlammDataSource(DataSource):
         from klamm.spark.write.writers import ExactlyOnceStreamWriter, StreamWriter  # noqa: PLC0415
 
         freeze_once()  # one process plans the sink of every batch
-        # Output mode `complete` asks to overwrite; a topic gets all rows anew, as with Spark's own connector.
+        # Output mode `complete` overwrites; a topic gets all rows again, as with Spark's own connector.
         options = sink_options(self.options)
         check_sink_schema(schema, options.topic)
         if options.is_exactly_once:

@@ -101,7 +101,9 @@ class Audit:
             elif name in DERIVED:
                 self._made[name] = self._derived(name)
             else:
-                raise ValueError(f"there is no table {name}: {', '.join((*BASE, 'events', *DERIVED))}")
+                raise ValueError(
+                    f"unknown table {name}: expected one of {', '.join((*BASE, 'events', *DERIVED))}"
+                )
         return self._made[name]
 
     def write(self, folder: Path, *, progress: Callable[[str], None] = lambda _: None) -> None:

@@ -1,4 +1,4 @@
-"""How the transactions of a log ended, batch by batch: a marker decides over what came before it."""
+"""The outcomes of transactions, batch by batch: a marker decides the batches before it."""
 
 from __future__ import annotations
 

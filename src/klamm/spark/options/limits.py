@@ -1,4 +1,4 @@
-"""Where a query starts and ends, as its options say it: before anything is looked up."""
+"""Where a query starts and ends, as its options state it, before any lookup."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Named(Enum):
 
     EARLIEST = "earliest"
     LATEST = "latest"
-    GROUP = "group"  # where a consumer group stands
+    GROUP = "group"  # the committed offsets of a group
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def starting_limit(given: Given, *, is_streaming: bool) -> Limit:
     if limit is Named.LATEST:
         raise ConfigError(
             "startingOffsets",
-            "startingOffsets=latest makes no sense for a batch, nothing is after it: write earliest, or JSON",
+            "invalid value latest for startingOffsets: a batch would be empty; expected earliest, or JSON",
         )
     _refuse_offset(limit, LATEST, "start at latest (-1)")
     return limit
@@ -70,7 +70,8 @@ def ending_limit(given: Given) -> Limit:
     if limit in (Named.EARLIEST, Named.GROUP):
         assert isinstance(limit, Named)
         raise ConfigError(
-            "endingOffsets", f"endingOffsets={limit.value} cannot be: write latest, or offsets as JSON"
+            "endingOffsets",
+            f"invalid value {limit.value} for endingOffsets: expected latest, or offsets as JSON",
         )
     _refuse_offset(limit, EARLIEST, "end at earliest (-2)")
     return limit
@@ -94,7 +95,7 @@ def _limit(given: Given, side: str, default: Named) -> Limit:
         words = "earliest, latest, group" if side == "starting" else "latest"
         raise ConfigError(
             option,
-            f'{option}={text} cannot be: write {words}, or JSON as in {{"orders": {{"0": 23, "1": -2}}}}',
+            f'invalid value {text} for {option}: expected {words}, or JSON as in {{"orders": {{"0": 23}}}}',
         )
     return AtOffsets(option, parse_positions(option, text))
 
@@ -108,7 +109,7 @@ def _refuse_offset(limit: Limit, refused: int, what: str) -> None:
 
 
 def check_order(start: Limit, end: Limit) -> None:
-    """What can be told to be the wrong way round without asking a broker."""
+    """Reject ranges that are reversed, as far as that is known without a broker."""
     if isinstance(start, AtOffsets) and isinstance(end, AtOffsets):
         _check_pairs(start.option, start.positions, end.option, end.positions, lambda value: value >= 0)
     elif isinstance(start, AtTimes) and isinstance(end, AtTimes):
@@ -116,7 +117,7 @@ def check_order(start: Limit, end: Limit) -> None:
     elif isinstance(start, AtTime) and isinstance(end, AtTime) and start.time_ms > end.time_ms:
         raise ConfigError(
             end.option,
-            f"{end.option}={end.time_ms} lies before {start.option}={start.time_ms}: exchange them",
+            f"{end.option}={end.time_ms} is before {start.option}={start.time_ms}: swap them",
         )
 
 

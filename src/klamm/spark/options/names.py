@@ -95,11 +95,11 @@ class Given:
         }
 
     def check_source_names(self) -> None:
-        """Only what a source understands; what belongs to the sink is told and left alone."""
+        """The options of a source; those of the sink are logged and ignored."""
         self._check(SOURCE, SINK, "source", _NOT_FOR_SOURCE)
 
     def check_sink_names(self) -> None:
-        """Only what a sink understands; what belongs to the source is told and left alone."""
+        """The options of a sink; those of the source are logged and ignored."""
         self._check(SINK, SOURCE, "sink", _NOT_FOR_SINK)
 
     def _check(
@@ -113,13 +113,13 @@ class Given:
             if name.startswith(CLIENT_PREFIX) or name in known or name in _SPARKS_OWN:
                 continue
             if name in elsewhere:
-                # Spark's own connector takes no notice either; a query must not break over it.
+                # Spark's own connector ignores it too; a query must not fail because of it.
                 log.warning("option %s has no effect on a %s", _SPELLING[name], side)
                 continue
             near = difflib.get_close_matches(name, _SPELLING, n=1, cutoff=0.6)
             hint = f": did you mean {_SPELLING[near[0]]}?" if near else ""
-            raise ConfigError(name, f"there is no option {name}{hint}")
+            raise ConfigError(name, f"unknown option {name}{hint}")
         if BOOTSTRAP not in self:
             raise ConfigError(
-                BOOTSTRAP, f"option {BOOTSTRAP} is missing: write host:port, as in localhost:9092"
+                BOOTSTRAP, f"option {BOOTSTRAP} is missing: expected host:port, as in localhost:9092"
             )

@@ -19,7 +19,7 @@ from klamm.spark.options.values import duration_ms, one_word, required_number, t
 from klamm.spark.read.positions import parse_partitions
 
 log = logging.getLogger(__name__)
-_told: set[str] = set()  # settings that were found to have no effect, each told once per process
+_told: set[str] = set()  # settings without effect, each logged once per process
 
 TRANSACTION_TIMEOUT: Final = "transaction.timeout.ms"
 DEFAULT_TRANSACTION_TIMEOUT_MS: Final = 900_000  # the most that brokers allow by default
@@ -83,7 +83,7 @@ class SourceOptions:
 
     @property
     def ends_where_stable(self) -> bool:
-        """Whether a range ends at the last stable offset: below it every transaction has its outcome."""
+        """Whether a range ends at the last stable offset, below which every transaction is decided."""
         return self.is_read_committed or (self.decode is not None and self.is_streaming)
 
 
@@ -122,16 +122,18 @@ def decode_option(given: Given) -> Decode | None:
     format_name = one_word(given, "decode", tuple(TOPICS), "")
     for name in ("includeHeaders", "filterPushdown"):
         if true_or_false(given, name, False):
-            raise ConfigError(name, f"option {name} does not work with decode: leave it out")
+            raise ConfigError(name, f"option {name} cannot be combined with decode: remove it")
     for name in ("minPartitions", "maxRecordsPerPartition"):
         if name in given:
             # A transaction and its marker must be seen by the same task.
-            raise ConfigError(name, f"option {name} does not work with decode: each partition is one task")
+            raise ConfigError(
+                name, f"option {name} cannot be combined with decode: remove it, each partition is one task"
+            )
     return Decode(format_name, check_table(format_name, given.get("table")))
 
 
 def source_options(options: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
-    """Read the options of a source; raises ConfigError that says what to write."""
+    """Parse the options of a source; raises ConfigError."""
     given = Given(options)
     given.check_source_names()
     decode = decode_option(given)
@@ -145,7 +147,7 @@ def source_options(options: Mapping[str, str], *, is_streaming: bool) -> SourceO
     if minimum is not None and maximum is not None and minimum > maximum:
         raise ConfigError(
             "minOffsetsPerTrigger",
-            f"minOffsetsPerTrigger={minimum} is more than maxOffsetsPerTrigger={maximum}: write less",
+            f"minOffsetsPerTrigger={minimum} exceeds maxOffsetsPerTrigger={maximum}: lower it",
         )
     group_id = given.get(GROUP_ID)
     commits = one_word(given, "commitOffsets", ("none", "progress", "transaction"), "none")
@@ -185,7 +187,7 @@ def _subscription(given: Given, decode: Decode | None) -> Subscription:
     if len(named) != 1:
         found = " and ".join(named) or "none of them"
         raise ConfigError(
-            STRATEGIES[1], f"write exactly one of {', '.join(STRATEGIES)}; this query has {found}"
+            STRATEGIES[1], f"expected exactly one of {', '.join(STRATEGIES)}; this query has {found}"
         )
     text = given.get(named[0]) or ""
     if named[0] == "assign":
@@ -193,17 +195,17 @@ def _subscription(given: Given, decode: Decode | None) -> Subscription:
     if named[0] == "subscribe":
         topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
         if not topics:
-            raise ConfigError("subscribe", "subscribe names no topic: write one or more, separated by commas")
+            raise ConfigError("subscribe", "subscribe is empty: expected topics separated by commas")
         return Subscription(topics=topics)
     if not text:
         raise ConfigError(
-            "subscribePattern", "subscribePattern is empty: write a regular expression, as in orders-.*"
+            "subscribePattern", "subscribePattern is empty: expected a regular expression, as in orders-.*"
         )
     try:
         re.compile(text)
     except re.error as error:
         raise ConfigError(
-            "subscribePattern", f"subscribePattern={text} is no regular expression: {error}"
+            "subscribePattern", f"subscribePattern={text} is not a regular expression: {error}"
         ) from None
     return Subscription(pattern=text)
 
@@ -211,11 +213,9 @@ def _subscription(given: Given, decode: Decode | None) -> Subscription:
 def _refuse_batch_only(given: Given) -> None:
     for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
         if name in given:
-            raise ConfigError(
-                name, f"option {name} makes no sense for a stream, which has no end: leave it out"
-            )
+            raise ConfigError(name, f"option {name} does not apply to a stream, which has no end: remove it")
     if true_or_false(given, "filterPushdown", False):
-        raise ConfigError("filterPushdown", "filterPushdown=true is for batches only: leave it out")
+        raise ConfigError("filterPushdown", "filterPushdown=true applies to batches only: remove it")
 
 
 def _check_group(
@@ -229,23 +229,23 @@ def _check_group(
     if start is Named.GROUP:
         needs = "startingOffsets=group"
     if needs and not group_id:
-        raise ConfigError(GROUP_ID, f"{needs} needs a group: write {GROUP_ID}=NAME")
+        raise ConfigError(GROUP_ID, f"{needs} requires a group: set {GROUP_ID}")
     if start is not Named.GROUP and "groupMissing" in given:
-        raise ConfigError("groupMissing", "groupMissing goes with startingOffsets=group: write both or none")
+        raise ConfigError("groupMissing", "groupMissing requires startingOffsets=group: set both or none")
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """Read the options of a sink; raises ConfigError that says what to write."""
+    """Parse the options of a sink; raises ConfigError."""
     given = Given(options)
     given.check_sink_names()
     delivery = one_word(given, "delivery", ("at-least-once", "exactly-once"), "at-least-once")
     topic = given.get("topic")
     if topic == "":
-        raise ConfigError("topic", "option topic is empty: write a topic's name, or leave it out")
+        raise ConfigError("topic", "option topic is empty: set a topic's name, or remove it")
     if delivery == "at-least-once":
         for name in (*_EXACTLY_ONCE_ONLY, f"{CLIENT_PREFIX}{TRANSACTION_TIMEOUT}"):
             if name in given:
-                raise ConfigError(name, f"option {name} needs delivery=exactly-once: write both or none")
+                raise ConfigError(name, f"option {name} requires delivery=exactly-once: set both or none")
         return SinkOptions(topic=topic, client=_client(given, PRODUCER))
     return _exactly_once(given, topic)
 
@@ -262,12 +262,12 @@ def _exactly_once(given: Given, topic: str | None) -> SinkOptions:
             "query and used by no other query",
         )
     if one_word(given, "txn.mode", ("shared", "per-task"), "shared") == "per-task":
-        raise ConfigError("txn.mode", "txn.mode=per-task is not available in this release: write shared")
+        raise ConfigError("txn.mode", "txn.mode=per-task is not available in this release: use shared")
     added = {TRANSACTION_TIMEOUT: str(DEFAULT_TRANSACTION_TIMEOUT_MS), "transactional.id": transactional_id}
     client = _client(given, PRODUCER, added)
     checkpoint = given.get("checkpointLocation")
     if "commitGroup" in given and not given.get("commitGroup"):
-        raise ConfigError("commitGroup", "option commitGroup is empty: write a group id, or leave it out")
+        raise ConfigError("commitGroup", "option commitGroup is empty: set a group id, or remove it")
     return SinkOptions(
         topic=topic,
         client=client,
@@ -281,7 +281,7 @@ def _exactly_once(given: Given, topic: str | None) -> SinkOptions:
 def _client(
     given: Given, definition: Definition, defaults: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Kafka's settings, those that klamm's client has; the others are told once and left out."""
+    """Kafka's settings that klamm's client supports; others are logged once and ignored."""
     known = {**(defaults or {})}
     for name, value in given.client_settings().items():
         if name in definition or name in ADMIN:
@@ -301,5 +301,5 @@ def _client(
 
 
 def for_client(settings: Mapping[str, str], definition: Definition) -> dict[str, str]:
-    """The settings that one kind of client understands."""
+    """The settings of one kind of client."""
     return {name: value for name, value in settings.items() if name in definition}

@@ -30,7 +30,7 @@ def whole_number(
     if re.fullmatch(r"[+-]?[0-9]{1,19}", text) and least <= int(text) <= most:
         return int(text)
     bounds = f"{least} or more" if most in (INT_MAX, LONG_MAX) else f"{least} to {most}"
-    raise ConfigError(option, f"{option}={text} cannot be: write a whole number, {bounds}")
+    raise ConfigError(option, f"invalid value {text} for {option}: expected a whole number, {bounds}")
 
 
 def required_number(given: Given, option: str, default: int, *, least: int = 0, most: int = LONG_MAX) -> int:
@@ -45,7 +45,7 @@ def true_or_false(given: Given, option: str, default: bool) -> bool:
     if text is None:
         return default
     if text.lower() not in ("true", "false"):
-        raise ConfigError(option, f"{option}={text} cannot be: write true or false")
+        raise ConfigError(option, f"invalid value {text} for {option}: expected true or false")
     return text.lower() == "true"
 
 
@@ -55,7 +55,7 @@ def one_word(given: Given, option: str, words: tuple[str, ...], default: str) ->
     if text is None:
         return default
     if text.lower() not in words:
-        raise ConfigError(option, f"{option}={text} cannot be: write {' or '.join(words)}")
+        raise ConfigError(option, f"invalid value {text} for {option}: expected {' or '.join(words)}")
     return text.lower()
 
 
@@ -66,7 +66,9 @@ def duration_ms(given: Given, option: str, default_ms: int) -> int:
         return default_ms
     match = _DURATION.fullmatch(text.lower())
     if match is None or (match[2] or "ms") not in _UNITS_MS:
-        raise ConfigError(option, f"{option}={text} cannot be: write a duration, as in 15m, 30s or 500ms")
+        raise ConfigError(
+            option, f"invalid value {text} for {option}: expected a duration, as in 15m or 500ms"
+        )
     return int(int(match[1]) * _UNITS_MS[match[2] or "ms"])
 
 
@@ -76,7 +78,5 @@ def time_ms(given: Given, option: str) -> int | None:
     if text is None:
         return None
     if not re.fullmatch(r"[0-9]{1,18}", text):
-        raise ConfigError(
-            option, f"{option}={text} cannot be: write milliseconds since 1970, as in 1700000000000"
-        )
+        raise ConfigError(option, f"invalid value {text} for {option}: expected milliseconds since 1970")
     return int(text)

@@ -72,7 +72,7 @@ class ClusterLookup:
 
     def _matching(self, pattern: re.Pattern[str]) -> Topics:
         described = self._retried(lambda: self.admin.describe_topics().unwrap())
-        # By a pattern nobody means the cluster's own topics; by name they can be read.
+        # A pattern does not match internal topics; by name they can be read.
         found = {name for name, topic in described.items() if not topic.is_internal and pattern.search(name)}
         return Topics(
             frozenset(
@@ -102,7 +102,7 @@ class ClusterLookup:
             unexpected = [name for name in missing if name not in known]
             if unexpected:
                 raise UnknownTopicError(
-                    f"there is no topic {', '.join(unexpected)} ({self._options.subscription}): "
+                    f"unknown topic {', '.join(unexpected)} ({self._options.subscription}): "
                     "create it first, or correct the name"
                 )
             return Topics(frozenset(partitions), ids)
@@ -133,7 +133,7 @@ class ClusterLookup:
         return {partition: item.offset for partition, item in found.items()}
 
     def commit(self, group_id: str, positions: Positions, *, timeout_s: float) -> None:
-        """Commit for a group that nobody has joined; raises the first refusal."""
+        """Commit for a group without members; raises the first error."""
         self.admin.alter_group_offsets(group_id, positions, timeout=timeout_s).unwrap()
 
     def _retried(self, ask: Callable[[], T]) -> T:

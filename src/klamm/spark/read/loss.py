@@ -1,4 +1,4 @@
-"""What happens when data is gone: the query fails, or says so and goes on, as `failOnDataLoss` has it."""
+"""Handling lost data: the query fails, or logs a warning and continues, by `failOnDataLoss`."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ class DataLossError(KlammError):
 def report_loss(message: str, *, is_fatal: bool) -> None:
     """Raise, or write it into the log."""
     if is_fatal:
-        raise DataLossError(f"{message}; to go on with what is left, set option failOnDataLoss=false")
-    log.warning("%s; going on, because failOnDataLoss=false", message)
+        raise DataLossError(f"{message}; to continue without it, set option failOnDataLoss=false")
+    log.warning("%s; continuing because failOnDataLoss=false", message)

@@ -4,7 +4,7 @@ The shape is that of Spark's own Kafka connector, so that a checkpoint can be ca
 offsets as text: topics are sorted, partitions are sorted as numbers, and nothing else decides the order.
 
 The start of the very first batch rides along under `$initial` (`$` is illegal in topic names), because
-Spark asks for it again after a crash in that batch, and `latest` would mean something else by then.
+Spark requests it again after a crash in that batch, when `latest` would be another offset.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def parse_positions(option: str, text: str) -> Positions:
         if offset < EARLIEST:
             raise ConfigError(
                 option,
-                f"{option}: {partition} at {offset} cannot be: write an offset, -2 (earliest) or -1 (latest)",
+                f"{option}: invalid {offset} for {partition}: expected an offset, -2 or -1",
             )
     return found
 
@@ -90,7 +90,7 @@ def parse_times(option: str, text: str) -> Positions:
     for partition, time_ms in found.items():
         if time_ms < 0:
             raise ConfigError(
-                option, f"{option}: {partition} at {time_ms} cannot be: write milliseconds since 1970"
+                option, f"{option}: invalid {time_ms} for {partition}: expected milliseconds since 1970"
             )
     return found
 
@@ -104,7 +104,7 @@ def _numbers(option: str, text: str, example: str) -> Positions:
             if type(value) is not int or abs(value) > LONG_MAX:
                 raise ConfigError(
                     option,
-                    f"{option}: {topic}-{number} is {json.dumps(value)}: write a whole number, {example}",
+                    f"{option}: {topic}-{number} is {json.dumps(value)}: expected a whole number, {example}",
                 )
             found[TopicPartition(topic, _partition(option, topic, number))] = value
     return found
@@ -114,26 +114,26 @@ def _object(option: str, text: str, example: str) -> dict[str, Any]:
     try:
         tree = json.loads(text)
     except ValueError as error:
-        raise ConfigError(option, f"{option} is no JSON ({error}): write it {example}") from None
+        raise ConfigError(option, f"{option} is not JSON ({error}): expected JSON {example}") from None
     if not isinstance(tree, dict):
-        raise ConfigError(option, f"{option}={text} cannot be: write it {example}")
+        raise ConfigError(option, f"invalid value {text} for {option}: expected JSON {example}")
     for topic in tree:
         if not topic or topic.startswith("$"):
-            raise ConfigError(option, f"{option}: {topic!r} is no topic's name")
+            raise ConfigError(option, f"{option}: {topic!r} is not a topic name")
     return tree
 
 
 def _partition(option: str, topic: str, number: object) -> int:
     text = str(number)
     if isinstance(number, bool | float) or not (text.isascii() and text.isdigit()) or int(text) >= 1 << 31:
-        raise ConfigError(option, f"{option}: {topic} has no partition {number!r}: write 0 or more")
+        raise ConfigError(option, f"{option}: {topic} has no partition {number!r}: expected 0 or more")
     return int(text)
 
 
 def check_same_partitions(
     option: str, given: Iterable[TopicPartition], assigned: Iterable[TopicPartition]
 ) -> None:
-    """An option that speaks of partitions must speak of exactly those that are read."""
+    """An option by partition must name exactly the partitions that are read."""
     named, wanted = set(given), set(assigned)
     if named == wanted:
         return
@@ -144,7 +144,7 @@ def check_same_partitions(
     raise ConfigError(
         option,
         f"{option} must name every partition that is read and no other ({'; '.join(parts)}): "
-        "for offsets, -2 stands for earliest and -1 for latest",
+        "for offsets, -2 is earliest and -1 is latest",
     )
 
 

@@ -140,7 +140,7 @@ def _checked(rows: Iterator[Any], wanted: OffsetRange) -> Iterator[Any]:
     try:
         yield from rows
     except DecodeError as error:
-        raise ProtocolError(f"{wanted.partition} cannot be read: {error}") from error
+        raise ProtocolError(f"reading {wanted.partition} failed: {error}") from error
 
 
 def _settings(options: SourceOptions) -> tuple[RangeSettings, bool]:

@@ -1,4 +1,4 @@
-"""From what the options say to offsets: where a query starts and where a batch ends."""
+"""Resolving options to offsets: where a query starts and where a batch ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from klamm.spark.read.splitting import OffsetRange
 
 
 class Lookup(Protocol):
-    """What resolving asks of a cluster."""
+    """What resolving needs from a cluster."""
 
     def offsets(self, wanted: Mapping[TopicPartition, int]) -> Positions:
         """The offset at EARLIEST or LATEST, or the first at or after a time: -1 when there is none."""
@@ -64,7 +64,7 @@ def _wanted(limit: Limit, partitions: Collection[TopicPartition]) -> Positions:
 
 
 def _settled(wanted: Positions, lookup: Lookup) -> Positions:
-    """Offsets with -2 and -1 replaced by what they stand for."""
+    """Offsets with -2 (earliest) and -1 (latest) replaced by real ones."""
     open_ones = {partition: offset for partition, offset in wanted.items() if offset < 0}
     return {**wanted, **lookup.offsets(open_ones)} if open_ones else dict(wanted)
 
@@ -97,7 +97,7 @@ def _from_group(options: SourceOptions, lookup: Lookup, partitions: Collection[T
     if missing and options.group_missing == "error":
         raise ConfigError(
             "startingOffsets",
-            f"group {options.group_id} has committed nothing for {listed(missing)}; "
+            f"group {options.group_id} has no committed offset for {listed(missing)}; "
             "write groupMissing=earliest or groupMissing=latest to start there",
         )
     instead = EARLIEST if options.group_missing == "earliest" else LATEST

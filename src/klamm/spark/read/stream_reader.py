@@ -1,4 +1,4 @@
-"""Reading topics as a stream. One object lives on the driver per query; copies of it read in the tasks."""
+"""Reading topics as a stream. One object per query runs on the driver; copies of it read in the tasks."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._is_available_now = True
 
     def initialOffset(self) -> OffsetJson:  # noqa: N802 - Spark's name
-        """Where the query starts. Spark asks more than once and must hear the same."""
+        """Where the query starts. Spark calls this more than once and must get the same result."""
         if self._initial is None:
             self._topics = self._lookup.topics()
             self._initial = starting_positions(self.options, self._lookup, self._topics.partitions)
@@ -99,13 +99,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         latest = self._seen = self._latest(at)
         ends = self._admitted(at, latest, limit)
         if ends == at and not self._is_available_now and self.options.max_wait_ms > 0:
-            # Spark would ask again in ten milliseconds: rather wait here, and answer when something comes.
+            # Spark would call again in ten milliseconds: wait here instead, until there is data.
             self._await_news(latest)
             latest = self._seen = self._latest(at)
             ends = self._admitted(at, latest, limit)
         if ends == at:
             return start  # the very text: anything else would be a batch without rows
-        # The first batch keeps its own start with it: asked again after a crash, Spark would get another one.
+        # The first batch stores its own start: after a crash it would be resolved to another one.
         return to_json(ends, at if is_initial(start) else None)
 
     def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802 - Spark's name
@@ -113,7 +113,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(self._seen) if self._seen else None
 
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
-        """The tasks of a micro-batch, the same ones whenever it is planned again."""
+        """The tasks of a micro-batch, the same whenever it is planned again."""
         begin, until = from_json(start), from_json(end)
         initial = initial_of(end)
         if initial is not None:
@@ -122,7 +122,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         added = self._earliest(until.keys() - begin.keys())
         for partition, offset in sorted(added.items()):
             if offset > 0:
-                self._report(f"{partition} is new and starts at offset {offset}: what was before is gone")
+                self._report(f"{partition} is new and starts at offset {offset}: earlier records are lost")
         begin = {**begin, **added}
         for partition in sorted(item for item in until if item in begin and until[item] < begin[item]):
             # Reading on from its end repeats nothing if the log was only cut; so does the official connector.
@@ -168,7 +168,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._check_gone(gone)
         for name, topic_id in topics.ids.items():
             if self._topics.ids.get(name, topic_id) != topic_id:
-                self._report(f"topic {name} was deleted and made anew: what it held before is gone")
+                self._report(f"topic {name} was deleted and created again: its earlier records are lost")
 
     def _check_gone(self, gone: set[TopicPartition]) -> None:
         if gone:

@@ -1,4 +1,4 @@
-"""What a worker process keeps between tasks: connections, made after the fork and by need.
+"""Connections that a worker process keeps between tasks, opened on first use after the fork.
 
 Readers and writers are pickled into every task and hold options only. Spark uses a worker for many tasks, one
 after the other, so what is expensive to open lives here, by the settings it was opened with.
@@ -23,7 +23,7 @@ _fetchers: Final[dict[_Key, ClientThread]] = {}
 _producers: Final[dict[_Key, EncodedProducer]] = {}
 _admins: Final[dict[_Key, Admin]] = {}
 
-# Room for the largest batch that a broker may be told to take, and for a fetch around it.
+# Large enough for the largest batch that a broker accepts, and the fetch around it.
 _MAX_RESPONSE_BYTES: Final = 1 << 30
 
 

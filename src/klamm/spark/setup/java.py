@@ -23,7 +23,7 @@ LEFT_OUT: Final = "--add-modules=jdk.incubator.vector"
 
 
 class SparkSetupError(RuntimeError):
-    """Spark cannot start here; the message is one line and says what to do."""
+    """Spark cannot start; the message says what to do."""
 
 
 def cache_dir(environ: Mapping[str, str]) -> Path:
@@ -49,14 +49,12 @@ def java_home(
     if found is not None and found >= OLDEST:
         return None
     if given and found is not None:
-        raise SparkSetupError(
-            f"JAVA_HOME={given} is Java {found}, Spark needs {OLDEST} or newer: set it to such a one"
-        )
+        raise SparkSetupError(f"JAVA_HOME={given} is Java {found}: set it to Java {OLDEST} or newer")
     return wrapped(runtime_home(environ, fetch or fetch_runtime, say), cache_dir(environ) / "java")
 
 
 def java_version(java: str) -> int | None:
-    """The major version that a `java` says it is; None when it cannot be run."""
+    """The major version of a `java`; None when it cannot be run."""
     try:
         asked = subprocess.run([java, "-version"], capture_output=True, text=True, check=True, timeout=60)
     except (OSError, subprocess.SubprocessError):
@@ -101,7 +99,7 @@ def fetch_runtime(folder: Path) -> None:
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise SparkSetupError(
-            f"Spark needs Java {OLDEST} or newer, and fetching one failed ({error.__class__.__name__}): "
+            f"Spark requires Java {OLDEST} or newer, and installing it failed ({error.__class__.__name__}): "
             f"install a JDK, or run pip install '{RUNTIME}'"
         ) from error
 

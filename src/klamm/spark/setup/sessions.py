@@ -89,12 +89,12 @@ def prepare(master: str | None, *, say: Callable[[str], None] = log.warning) -> 
 
 
 def default_master(environ: Mapping[str, str]) -> str | None:
-    """All cores of this machine; None under spark-submit, which has been told where to run."""
+    """All cores of this machine; None under spark-submit, which sets the master itself."""
     return None if "PYSPARK_GATEWAY_PORT" in environ else "local[*]"
 
 
 def local_settings(master: str) -> dict[str, str]:
-    """On one machine nobody else may connect, and 200 shuffle tasks are 200 too many."""
+    """On one machine: listen on the loopback address only, and use few shuffle tasks."""
     found = re.match(r"local\[(\d+)", master)
     cores = int(found[1]) if found else (os.cpu_count() or 1)
     return {**LOCAL_SETTINGS, "spark.sql.shuffle.partitions": str(cores)}
@@ -106,18 +106,18 @@ def check_versions() -> None:
         try:
             found = version(package)
         except PackageNotFoundError:
-            raise SparkSetupError(f"the pipeline needs {package}: {INSTALL}") from None
+            raise SparkSetupError(f"{package} is missing: {INSTALL}") from None
         numbers = re.match(r"(\d+)\.(\d+)", found)
         release = (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
         if not oldest <= release < too_new:
             wanted = f"{oldest[0]}.{oldest[1]} or newer"
             if too_new[0] < 1000:
                 wanted += f", below {too_new[0]}.{too_new[1]}"
-            raise SparkSetupError(f"{package} {found} does not fit, klamm needs {wanted}: {INSTALL}")
+            raise SparkSetupError(f"{package} {found} is not supported, klamm requires {wanted}: {INSTALL}")
 
 
 def prepare_environment(*, is_local: bool, say: Callable[[str], None] = log.warning) -> None:
-    """What Spark takes from the environment: the Java, the Python of the workers, and where klamm is."""
+    """Environment variables for Spark: Java, the workers' Python, and the path of klamm."""
     home = java_home(os.environ, say=say)
     if home is not None:
         os.environ["JAVA_HOME"] = str(home)

@@ -48,7 +48,7 @@ class BatchWriter(DataSourceArrowWriter):
         log.debug("%d rows written", _rows(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing can be taken back; the rows of the tasks that ended stay."""
+        """Nothing can be undone: rows of finished tasks stay."""
         log.warning("the write failed after %d rows were written; they stay", _rows(messages))
 
 

@@ -54,7 +54,7 @@ def write_batches(
             )
             open_batches += producer.send_regions(topic, regions)
         if len(open_batches) > MAX_OPEN_BATCHES:
-            # Waiting for the older half keeps the pipe full, and tells of a failure before the end.
+            # Waiting for the older half keeps the pipeline full, and reports a failure early.
             producer.wait(open_batches[: MAX_OPEN_BATCHES // 2])
             del open_batches[: MAX_OPEN_BATCHES // 2]
     producer.wait(open_batches)
@@ -78,7 +78,7 @@ def by_topic(batch: Any, topic: str | None) -> Iterator[tuple[str, Any]]:
 def encoded(
     batch: Any, partition_count: int, *, random: Random, timestamp_ms: int, max_region_bytes: int
 ) -> list[EncodedRegion]:
-    """Rows as records by partition: the one that is asked for, else by the key's hash, else one for all."""
+    """Rows as records by partition: the given one, else by the key's hash, else one for all."""
     names = batch.schema.names
     key = binary_input(batch.column("key")) if "key" in names else None
     value = binary_input(batch.column("value"))
@@ -111,7 +111,7 @@ def _explained(batch: Any, partition_count: int) -> str:
 def binary_input(array: Any) -> BinaryInput:
     """An Arrow array of bytes or text as the encoder takes it."""
     if array.type not in (pa.binary(), pa.string()):
-        array = array.cast(pa.binary())  # Spark can be told to use 64-bit lengths, or a null column
+        array = array.cast(pa.binary())  # Spark may use 64-bit lengths, or a null column
     validity, offsets, values = array.buffers()
     return BinaryInput(validity, offsets, values, array.offset)
 

@@ -26,12 +26,12 @@ def test_a_damaged_batch_is_an_error_that_names_its_place(tmp_path: Path) -> Non
     with klamm.Broker(tmp_path) as broker:
         world = World(broker.bootstrap)
         with pytest.raises(
-            ProtocolError, match=f"{topic}-0 cannot be read: checksum mismatch in the batch at offset 1"
+            ProtocolError, match=f"reading {topic}-0 failed: checksum mismatch in the batch at offset 1"
         ):
             world.rows(subscribe=topic)
         stream = Query(world.stream(subscribe=topic, startingOffsets="earliest"))
         with pytest.raises(
-            ProtocolError, match=f"{topic}-0 cannot be read: checksum mismatch in the batch at offset 1"
+            ProtocolError, match=f"reading {topic}-0 failed: checksum mismatch in the batch at offset 1"
         ):
             stream.next()
         # What is asked for without a look at checksums is what the disk gives.

@@ -74,7 +74,7 @@ def test_a_schema_of_the_users_picks_columns(world: World) -> None:
     ("fields", "said"),
     [
         ([("offset", StringType())], "column offset is bigint, not string"),
-        ([("colour", StringType())], "there is no column colour"),
+        ([("colour", StringType())], "unknown column colour"),
         ([("headers", StringType())], "includeHeaders=true"),
         ([], "has no column"),
     ],
@@ -104,7 +104,7 @@ def test_what_is_not_there_is_no_row_unless_it_is_a_topic_by_name(world: World) 
     assert world.rows(assign="{}") == []
     assert world.rows(assign=json.dumps({topic: [7]})) == []
     assert world.rows(subscribePattern="no-topic-has-this-name") == []
-    with pytest.raises(UnknownTopicError, match="there is no topic nowhere"):
+    with pytest.raises(UnknownTopicError, match="unknown topic nowhere"):
         world.rows(subscribe=f"{topic},nowhere")
 
 

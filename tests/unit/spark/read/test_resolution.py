@@ -56,5 +56,5 @@ def test_a_query_goes_on_where_its_group_stands(
 
 def test_a_partition_without_a_commit_can_be_an_error() -> None:
     options = source_options({**BASE, "groupMissing": "error"}, is_streaming=True)
-    with pytest.raises(ConfigError, match="group g has committed nothing for t-1"):
+    with pytest.raises(ConfigError, match="group g has no committed offset for t-1"):
         starting_positions(options, Logs(), [T0, T1])

@@ -221,7 +221,7 @@ def test_a_topic_that_is_made_anew_stops_the_query_or_is_read_on_from_its_end(wo
     world.admin.delete_topics([topic]).unwrap()
     world.topic(name=topic)
     world.fill(topic, TEN[:3])
-    with pytest.raises(DataLossError, match="deleted and made anew"):
+    with pytest.raises(DataLossError, match="deleted and created again"):
         strict.next()
     # Nothing is repeated if the log was only truncated; the official connector does the same.
     assert values(lenient.next()) == []

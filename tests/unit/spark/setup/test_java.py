@@ -31,7 +31,7 @@ def test_the_machines_own_java_is_taken_as_it_is(tmp_path: Path) -> None:
 
 def test_a_java_that_is_too_old_and_asked_for_is_told(tmp_path: Path) -> None:
     environ = {"JAVA_HOME": str(tmp_path), "PATH": ""}
-    with pytest.raises(SparkSetupError, match="is Java 11, Spark needs 17 or newer"):
+    with pytest.raises(SparkSetupError, match="is Java 11: set it to Java 17 or newer"):
         java_home(environ, version_of=lambda _java: 11)
 
 

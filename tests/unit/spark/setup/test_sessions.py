@@ -25,9 +25,9 @@ def test_the_versions_here_fit() -> None:
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        ("4.1.0", "pyspark 4.1.0 does not fit, klamm needs 4.2 or newer, below 4.4"),
-        ("5.0.0", "does not fit"),
-        (None, "the pipeline needs pyspark: pip install 'klamm[spark]'"),
+        ("4.1.0", "pyspark 4.1.0 is not supported, klamm requires 4.2 or newer, below 4.4"),
+        ("5.0.0", "is not supported"),
+        (None, "pyspark is missing: pip install 'klamm[spark]'"),
     ],
 )
 def test_versions_that_do_not_fit_are_told_in_one_line(

@@ -218,14 +218,14 @@ def test_a_batch_is_neither_overwritten_nor_taken_back(world: World) -> None:
 @pytest.mark.parametrize(
     ("fields", "topic", "said"),
     [
-        ([("key", StringType())], "t", "there is no column value, only key"),
-        ([("Value", StringType())], "t", "there is no column value"),
-        ([("value", LongType())], "t", "column value is bigint: make it string or binary"),
+        ([("key", StringType())], "t", "column value is missing, found key"),
+        ([("Value", StringType())], "t", "column value is missing"),
+        ([("value", LongType())], "t", "column value is bigint: cast it to string or binary"),
         ([("value", StringType()), ("key", LongType())], "t", "column key is bigint"),
         (
             [("value", StringType()), ("partition", LongType())],
             "t",
-            "column partition is bigint: make it int",
+            "column partition is bigint: cast it to int",
         ),
         ([("value", StringType()), ("headers", StringType())], "t", "column headers is string"),
         (
@@ -234,7 +234,11 @@ def test_a_batch_is_neither_overwritten_nor_taken_back(world: World) -> None:
             "column headers",
         ),
         ([("value", StringType())], None, "set option topic"),
-        ([("value", StringType()), ("topic", BinaryType())], None, "column topic is binary: make it string"),
+        (
+            [("value", StringType()), ("topic", BinaryType())],
+            None,
+            "column topic is binary: cast it to string",
+        ),
     ],
 )
 def test_columns_that_do_not_fit_are_refused_before_anything_runs(
