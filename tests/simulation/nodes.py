@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 from uuid import UUID
 
+from klamm.broker.coordinators.host import CoordinatorHost
+from klamm.broker.net.context import ClientSoftware, ParkedResponse, RequestContext
+from klamm.clock import ManualClock
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.coordinator import GroupCoordinator
+from klamm.coordinator.group.machine import GroupMachine
+from klamm.coordinator.group.notes import Note
+from klamm.coordinator.group.outcomes import GroupOutcome
+from klamm.coordinator.group.remembered import GroupRecord
 from klamm.coordinator.group.topics import TopicDirectory
 from klamm.coordinator.runtime.events import Event
 from klamm.coordinator.runtime.log import AppendRefusedError, LogUnavailableError
@@ -16,11 +24,17 @@ from klamm.coordinator.runtime.shard import Shard
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.records.batch import parse_header, stamp
-from simulation.loops import ProcessLoop
+from simulation.loops import Agenda, ProcessLoop
 from simulation.network import Exchange
 
 CONFIG: Final = GroupConfig(group_initial_rebalance_delay_ms=500, group_min_session_timeout_ms=1_000)
-_FLUSH_MS: Final = (1, 1, 5, 40)
+_FLUSH_MS: Final = (1, 1, 5, 40, 300)
+_LOAD_AFTER_MS: Final = (0, 1, 5, 50)
+_LOADING_SHARE: Final = 10  # how much more often a flush fails that a loading shard waits for: there are few
+
+
+class StumbleError(Exception):
+    """A fault of ours that was planted where nobody expects one."""
 
 
 class SharedLog:
@@ -44,7 +58,6 @@ class SharedLog:
             self.view.freeze()
         while self.end_offset > self.durable_offset and node.random.random() < 0.5:
             self.batches.pop()
-        self.durable_offset = self.end_offset
         self.epoch = epoch
         self.view = LogAt(self, node, partition)
         return self.view
@@ -82,7 +95,7 @@ class LogAt:
         return self._shared.durable_offset if self._frozen is None else self._frozen[1]
 
     def append(self, batch: bytes, *, now_ms: int, timestamp_ms: int) -> int:
-        shared, node = self._shared, self._node
+        shared = self._shared
         if self.is_fenced:
             shared.refusals += 1
             raise AppendRefusedError(ErrorCode.not_leader_or_follower, "another leads")
@@ -90,19 +103,24 @@ class LogAt:
         base_offset = shared.end_offset
         stamp(stamped, base_offset, shared.epoch)
         shared.batches.append(bytes(stamped))
-        delay_ms = node.random.choice(_FLUSH_MS)
-        node.loop.call_later(delay_ms / 1000, self._flushed, shared.end_offset, self._cuts)
+        self.flush()
         return base_offset
 
+    def flush(self) -> None:
+        node = self._node
+        delay_ms = node.random.choice(_FLUSH_MS)
+        node.loop.call_later(delay_ms / 1000, self._flushed, self.end_offset, self._cuts)
+
     def _flushed(self, end_offset: int, cuts: int) -> None:
-        if self.is_fenced or cuts != self._cuts or not self._node.is_alive:
+        if self.is_fenced or cuts != self._cuts:
             return
-        if self._node.flush_fails():
+        if self._node.flush_fails(self._partition):
             self._cuts += 1
-            self._node.flush_failed(self._partition)
+            self._shared.cut()
+            self._node.on_flush_failed(self._partition)
             return
         self._shared.durable_offset = max(self._shared.durable_offset, end_offset)
-        self._node.flushed(self._partition)
+        self._node.on_durable(self._partition)
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         if self.is_fenced:
@@ -112,62 +130,97 @@ class LogAt:
                 return batch
         return b""
 
-    def flush(self) -> None:
-        """Every append is flushed without being asked."""
-
     def cut_back(self) -> None:
         if not self.is_fenced:
+            self._cuts += 1
             self._shared.cut()
 
 
 class Realm(Protocol):
     """Where nodes live."""
 
-    loop: ProcessLoop
+    clock: ManualClock
+    agenda: Agenda
     random: Random
     logs: dict[int, SharedLog]
     topics: TopicDirectory
     flush_error: float
+    stumble: float
+    stumbles: int
+    failed_loads: int
 
     def answer(self, exchange: Exchange, response: object) -> None: ...
 
 
-class Asked(NamedTuple):
-    """An exchange that a node has to answer."""
+class StumblingMachine(GroupMachine):
+    """A machine that fails in the middle of things, as only a fault of ours would make it."""
 
-    node: Node
-    exchange: Exchange
+    def __init__(self, config: GroupConfig, realm: Realm) -> None:
+        super().__init__(config)
+        self._realm = realm
 
-    def keep(self, response: object) -> None:
-        self.node.answer(self.exchange, response)
+    def _stumble(self) -> None:
+        if self._realm.random.random() < self._realm.stumble:
+            self._realm.stumbles += 1
+            raise StumbleError
+
+    def encode(self, records: Sequence[GroupRecord], timestamp_ms: int) -> bytes:
+        self._stumble()
+        return super().encode(records, timestamp_ms)
+
+    def replay(self, records: Sequence[GroupRecord], offset: int) -> None:
+        self._stumble()
+        super().replay(records, offset)
+
+    def apply(self, note: Note) -> None:
+        self._stumble()
+        super().apply(note)
+
+    def load(self, batches: bytes) -> int:
+        self._stumble()
+        return super().load(batches)
+
+    def loaded(self, context: Context) -> GroupOutcome:
+        self._stumble()
+        return super().loaded(context)
 
 
-class Node:
-    """One broker's coordinator, and what it believes of its leadership."""
+class Node(CoordinatorHost[GroupCoordinator]):
+    """One broker's coordinator in a process of its own, and what it believes of its leadership."""
 
     def __init__(self, realm: Realm, broker_id: int) -> None:
         self._realm = realm
         self.broker_id = broker_id
-        self.loop = realm.loop
+        self.loop = ProcessLoop(realm.clock)
         self.random = realm.random
         self.is_alive = True
         self.asked: dict[Exchange, None] = {}  # and not answered
-        self.coordinator = GroupCoordinator(
-            CONFIG, partition_count=len(realm.logs), topics=realm.topics, host=self
+        realm.agenda.add(self.loop)
+        super().__init__(
+            self.loop,
+            realm.clock,
+            lambda host: GroupCoordinator(
+                CONFIG,
+                partition_count=len(realm.logs),
+                topics=realm.topics,
+                host=host,
+                make_machine=lambda config: StumblingMachine(config, realm),
+            ),
+            events=self,
         )
 
     # -- leadership
 
-    def elect(self, partition: int, epoch: int) -> None:
+    def lead(self, partition: int, epoch: int) -> None:
         """The news arrive that this broker leads; perhaps they are old by now."""
         shared = self._realm.logs[partition]
         if self.is_alive and epoch > shared.epoch:
-            self.coordinator.shards.elect(partition, epoch, lambda: shared.take(epoch, self, partition))
+            self.elect(partition, epoch, lambda: shared.take(epoch, self, partition))
 
-    def resign(self, partition: int, epoch: int) -> None:
+    def retire(self, partition: int, epoch: int) -> None:
         """The news arrive that another leads."""
         if self.is_alive:
-            self.coordinator.shards.resign(partition, epoch)
+            self.resign(partition, epoch)
 
     def leads(self, partition: int) -> bool:
         """Whether this is the one whose writes the store takes."""
@@ -177,6 +230,8 @@ class Node:
     def die(self) -> list[Exchange]:
         """Gone at once; the requests that nobody will answer."""
         self.is_alive = False
+        self._realm.agenda.remove(self.loop)
+        self.loop.close()  # a host has no tasks, only calls to come
         asked, self.asked = list(self.asked), {}
         return asked
 
@@ -184,26 +239,17 @@ class Node:
 
     def handle(self, exchange: Exchange, request: Any) -> None:
         self.asked[exchange] = None
-        context = self._context()
-        context.client_id, context.client_host, context.token = (
-            exchange.client,
-            "/10.0.0.1",
-            Asked(self, exchange),
-        )
+        context = RequestContext(exchange.client, "/10.0.0.1", "PLAINTEXT", ClientSoftware())
+        fresh_id = ""
         if exchange.api_key is ApiKey.JOIN_GROUP:
-            context.fresh_id = str(UUID(int=self.random.getrandbits(128), version=4))
-        self.coordinator.handle(request, context)
+            fresh_id = str(UUID(int=self.random.getrandbits(128), version=4))
+        response = self.ask_parked(request, context, fresh_id)
+        if isinstance(response, ParkedResponse):
+            response.listen(lambda: self._answer(exchange, response.outcome()))
+        else:
+            self._answer(exchange, response)
 
-    def _context(self) -> Context:
-        clock = self.loop.clock
-        return Context(now_ms=clock.now_ms(), timestamp_ms=clock.timestamp_ms())
-
-    # -- what the coordinator asks of its host
-
-    def send(self, token: Any, response: object) -> None:
-        token.keep(response)
-
-    def answer(self, exchange: Exchange, response: object) -> None:
+    def _answer(self, exchange: Exchange, response: object) -> None:
         if self.is_alive:
             self.asked.pop(exchange)
             self._realm.answer(exchange, response)
@@ -211,37 +257,16 @@ class Node:
     def tell(self, event: Event) -> None:
         """Nobody asks why here."""
 
-    def act(self, shard: Shard[Any, Any], action: object) -> None:
-        raise AssertionError(f"groups do nothing outside their shard: {action!r}")
-
-    def wake(self, at_ms: int) -> None:
-        self.loop.call_at(at_ms / 1000, self._tick)
-
-    def _tick(self) -> None:
-        if self.is_alive:
-            self.coordinator.shards.tick(self._context())
-            next_ms = self.coordinator.shards.next_look_ms()
-            if next_ms is not None:
-                self.wake(max(next_ms, self.loop.clock.now_ms() + 1))
+    # -- time and the disk
 
     def load(self, shard: Shard[Any, Any]) -> None:
-        self.loop.call_later(self.random.randrange(3) / 1000, self._load, shard)
+        delay_ms = self.random.choice(_LOAD_AFTER_MS)
+        self.loop.call_later(delay_ms / 1000, super().load, shard)
 
-    def _load(self, shard: Shard[Any, Any]) -> None:
-        if self.is_alive and not shard.load_some(self._context(), 1):
-            self.load(shard)
-
-    # -- the disk
-
-    def flush_fails(self) -> bool:
-        return self.random.random() < self._realm.flush_error
-
-    def flushed(self, partition: int) -> None:
-        shard = self.coordinator.shards.by_partition.get(partition)
-        if shard is not None:
-            shard.on_durable(self._context)
-
-    def flush_failed(self, partition: int) -> None:
-        shard = self.coordinator.shards.by_partition.get(partition)
-        if shard is not None:
-            shard.on_flush_failed()
+    def flush_fails(self, partition: int) -> bool:
+        shard = self.shards.by_partition.get(partition)
+        is_loading = shard is not None and shard.is_awaiting_flush
+        chance = self._realm.flush_error * (_LOADING_SHARE if is_loading else 1)
+        fails = self.random.random() < chance
+        self._realm.failed_loads += fails and is_loading
+        return fails

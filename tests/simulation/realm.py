@@ -15,17 +15,23 @@ from klamm.coordinator.group.placement import OFFSETS_TOPIC
 from klamm.coordinator.group.topics import KnownTopic, TopicDirectory
 from klamm.protocol.api import ApiKey
 from klamm.protocol.codec import request_decoder, request_encoder, response_decoder, response_encoder
-from klamm.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from klamm.storage.cluster import PartitionRegistration, TopicState
 from klamm.storage.engines.memory_cluster import MemoryCluster
 from simulation.admins import committed
-from simulation.clients import Client
+from simulation.clients import PASSING, Client
 from simulation.group_checker import GroupChecker
 from simulation.loops import Agenda, ProcessLoop, end
 from simulation.members import Member, Reader, at_rest
 from simulation.network import DisconnectedError, Exchange
 from simulation.nodes import Node, SharedLog
 from simulation.offset_checker import OffsetChecker
+from simulation.offsets import Offsets
 from simulation.world import BrokenPromiseError
 
 if TYPE_CHECKING:
@@ -35,6 +41,7 @@ Result = TypeVar("Result")
 
 TOPIC: Final = KnownTopic("work", b"0123456789abcdef", 4)
 GROUPS: Final = ("movers", "stayers")  # which live in one partition each
+LEDGERS: Final = ("ledger", "books")  # so do these
 _HEALED_WITHIN_MS: Final = 120_000
 
 
@@ -63,6 +70,43 @@ class Settler(Member):
 
     def make_reader(self) -> Reader:
         return Idler(self.world, f"{self.name}-reader", self.group)
+
+
+class Clerk(Client):
+    """Commits and reads offsets in quick succession: something is always on its way to the disk."""
+
+    def __init__(self, world: World, name: str, group: str, *, reads: float) -> None:
+        super().__init__(world, name)
+        self.topic_ids = {TOPIC.name: TOPIC.topic_id}
+        self._reads = reads
+        self._group = group
+        self._offsets = Offsets(self, group)
+        self._next_offset = 0
+
+    async def live(self) -> None:
+        while not self.world.is_calm:
+            try:
+                if await self._find():
+                    while await self._work():
+                        await self.pause(self.random.choice((0, 2, 10, 60)))
+            except DisconnectedError:
+                pass
+            await self.back_off()
+
+    async def _find(self) -> bool:
+        response = await self.ask(ApiKey.FIND_COORDINATOR, 3, FindCoordinatorRequest(self._group, 0))
+        return not response.error_code
+
+    async def _work(self) -> bool:
+        """Commit or read; whether the one who was asked is the coordinator."""
+        if self.world.is_calm:
+            return False
+        if self.random.random() < self._reads:
+            return await committed(self, self._group) is not None
+        self._next_offset += 1
+        error_code = await self._offsets.commit({(TOPIC.name, 0): self._next_offset}, -1, "", None)
+        self.refused("a commit", error_code, {ErrorCode.none: "", **PASSING})
+        return not error_code
 
 
 class Wire:
@@ -105,10 +149,15 @@ class _Network:
 class Realm:
     """Two nodes, one store, and clients that cannot tell it from a whole world."""
 
-    def __init__(self, seed: int, *, drop: float = 0.0, flush_error: float = 0.0) -> None:
+    def __init__(
+        self, seed: int, *, drop: float = 0.0, flush_error: float = 0.0, stumble: float = 0.0
+    ) -> None:
         self.seed = seed
         self.drop = drop
         self.flush_error = flush_error
+        self.stumble = stumble  # per record, note or batch: a fault of ours in the middle of a decision
+        self.stumbles = 0
+        self.failed_loads = 0  # flushes that failed while a shard was loading
         self.random = Random(seed)
         self.clock = ManualClock()
         self.agenda = Agenda(self.clock)
@@ -145,6 +194,8 @@ class Realm:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for node in self.nodes.values():
+            node.die()
         end(self.loop)
 
     # -- leadership
@@ -153,11 +204,11 @@ class Realm:
         """A broker takes the next epoch in the store. Both learn of it, each in its own time, or not yet."""
         epoch = self.cluster.lead(to, [(OFFSETS_TOPIC, partition)])[OFFSETS_TOPIC, partition]
         new, old = self.nodes[to], self.nodes[3 - to]
-        self.later_ms(self.random.choice((0, 5, 50)), lambda: new.elect(partition, epoch))
+        self.later_ms(self.random.choice((0, 5, 50)), lambda: new.lead(partition, epoch))
         if told:
-            self.later_ms(self.random.choice((0, 5, 50)), lambda: old.resign(partition, epoch))
+            self.later_ms(self.random.choice((0, 5, 50)), lambda: old.retire(partition, epoch))
         else:
-            self.later_ms(self.random.choice((1_000, 6_000)), lambda: old.resign(partition, epoch))
+            self.later_ms(self.random.choice((1_000, 6_000)), lambda: old.retire(partition, epoch))
 
     def crash(self, broker_id: int) -> None:
         """A broker is gone; the other takes over when it notices, and later a new one comes up."""
@@ -277,6 +328,10 @@ class Realm:
             self.members.append(member)
             self.loop.create_task(member.live())
 
+    def employ(self, *clerks: Clerk) -> None:
+        for clerk in clerks:
+            self.loop.create_task(clerk.live())
+
     def later(self, coroutine: Coroutine[Any, Any, None]) -> None:
         self.loop.create_task(coroutine)
 
@@ -315,7 +370,7 @@ class Realm:
     def heal(self) -> None:
         """No more politics: groups become stable under whoever leads, and nothing is lost."""
         self.is_calm = True
-        self.drop = self.flush_error = 0.0
+        self.drop = self.flush_error = self.stumble = 0.0
         give_up_ms = self.clock.now_ms() + _HEALED_WITHIN_MS
         while not self._is_at_rest():
             if self.clock.now_ms() > give_up_ms:

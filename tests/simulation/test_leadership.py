@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from klamm.coordinator.runtime.placement import partition_for
-from klamm.coordinator.runtime.shard import Status
+from klamm.coordinator.runtime.shard import Shard, Status
 from klamm.protocol.errors import ErrorCode
 from simulation.admins import committed
 from simulation.clients import Client
 from simulation.nodes import LogAt, Node
 from simulation.offsets import Offsets
-from simulation.realm import GROUPS, TOPIC, Realm, Settler, Wire
+from simulation.realm import GROUPS, LEDGERS, TOPIC, Clerk, Realm, Settler, Wire
 from simulation.seeds import seeds
 from simulation.world import BrokenPromiseError, World
 
@@ -25,26 +25,31 @@ def settle(realm: Realm) -> None:
         realm.add(Settler(world, name, movers, (TOPIC.name,)))
     for name in ("ilse", "jens"):
         realm.add(Settler(world, name, stayers, (TOPIC.name,), name))
+    for ledger in LEDGERS:
+        for name, reads in (("karl", 0.1), ("lena", 0.1), ("mona", 0.9), ("nils", 1.0)):
+            realm.employ(Clerk(world, name, ledger, reads=reads))
 
 
 def test_the_groups_live_in_different_partitions() -> None:
     assert {partition_for(group, 2) for group in GROUPS} == {0, 1}
+    assert {partition_for(group, 2) for group in LEDGERS} == {0, 1}
 
 
 @pytest.mark.parametrize("seed", seeds(40))
 def test_whoever_leads_promises_are_kept(seed: int) -> None:
-    with Realm(seed, drop=0.01, flush_error=0.01) as realm:
+    with Realm(seed, drop=0.01, flush_error=0.05, stumble=0.01) as realm:
         settle(realm)
         realm.run(for_ms=20_000)
         realm.heal()
         assert realm.groups.rebalances
         assert realm.offsets.reads
+        assert realm.stumbles
 
 
-def first_complaint() -> str:
+def first_complaint(flush_error: float = 0.05) -> str:
     for seed in range(10):
         try:
-            with Realm(seed, drop=0.01, flush_error=0.01) as realm:
+            with Realm(seed, drop=0.01, flush_error=flush_error, stumble=0.01) as realm:
                 settle(realm)
                 realm.run(for_ms=20_000)
                 realm.heal()
@@ -89,3 +94,49 @@ def test_the_older_leader_is_fenced_and_the_new_one_knows_all_that_was_promised(
         assert realm.do(commit(4, old)) is ErrorCode.none
         assert realm.do(committed(client, group)) == {place: 4}
         realm.heal()
+
+
+# --- faults of ours, planted -------------------------------------------------------------------------------
+
+
+def test_flushes_fail_while_shards_are_loading() -> None:
+    failed = 0
+    for seed in range(10):
+        with Realm(seed, drop=0.01, flush_error=0.05, stumble=0.01) as realm:
+            settle(realm)
+            realm.run(for_ms=20_000)
+            failed += realm.failed_loads
+    assert failed
+
+
+def test_a_shard_that_is_active_before_its_data_is_durable_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def load_everything(self: Shard[Any, Any], max_bytes: int) -> bool:
+        log = cast(LogAt, self._log)
+        self._has_tail_to_cut = False
+        for batch in log._shared.batches:
+            self.machine.load(batch)
+        self._end_offset = log.end_offset
+        self._look_what_is_durable()
+        return True
+
+    monkeypatch.setattr(Shard, "_load_part", load_everything)
+    assert "is said to stand at" in first_complaint(flush_error=0.2)
+
+
+def test_a_shard_that_does_not_hear_of_failed_flushes_while_loading_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Shard, "_load_on", lambda self: None)
+    assert "did not come to rest" in first_complaint()
+
+
+def test_a_shard_that_goes_on_after_half_a_decision_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Shard, "_start_over", lambda self: None)
+    assert "seed" in first_complaint()
+
+
+def test_a_shard_that_is_not_loaded_again_after_a_fault_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Node, "_retry_later", lambda self, shard: None)
+    assert "did not come to rest" in first_complaint()

@@ -115,7 +115,7 @@ class Shard(Generic[Record, Note]):
         self._patience_ms = patience_ms
         self._patience = Timer("answers that wait for the disk")
         self._loaded_offset = -1  # everything below is replayed; -1: nothing yet
-        self._is_awaiting_flush = False  # loading waits until the rest of the log is durable
+        self.is_awaiting_flush = False  # loading waits until the rest of the log is durable
         self._has_tail_to_cut = False  # behind what is durable, after a failed flush
         self.failure: LoadFailure | None = None  # why it could not be loaded the last time
         self._end_offset = 0
@@ -132,11 +132,11 @@ class Shard(Generic[Record, Note]):
         """
         if self.status is not Status.LOADING:
             return True
-        self._is_awaiting_flush = False
+        self.is_awaiting_flush = False
         try:
             if not self._load_part(max_bytes):
                 return False
-            if not self._is_awaiting_flush:
+            if not self.is_awaiting_flush:
                 self.status = ACTIVE
                 self._run(self.machine.loaded(context), context)
         except Exception as error:
@@ -160,7 +160,7 @@ class Shard(Generic[Record, Note]):
                 self._loaded_offset = self.machine.load(batches)
                 return False
         if log.end_offset > durable_offset:
-            self._is_awaiting_flush = True
+            self.is_awaiting_flush = True
             log.flush()
             return True
         self._end_offset = durable_offset
@@ -202,8 +202,8 @@ class Shard(Generic[Record, Note]):
 
     def _load_on(self) -> None:
         """Go on loading, if that waits for a flush."""
-        if self._is_awaiting_flush and self.status is Status.LOADING:
-            self._is_awaiting_flush = False
+        if self.is_awaiting_flush and self.status is Status.LOADING:
+            self.is_awaiting_flush = False
             self._host.load(self)
 
     def _rebuild(self) -> None:
@@ -238,7 +238,7 @@ class Shard(Generic[Record, Note]):
         self._patience = Timer(self._patience.signal)
         self._loaded_offset = -1
         self._durable_offset = 0  # as far as the new machine knows
-        self._is_awaiting_flush = False
+        self.is_awaiting_flush = False
 
     def _send_all(self, answers: Sequence[Reply]) -> None:
         for token, response in answers:
