@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from klamm.client.producer.producer import Producer as Producer
     from klamm.client.producer.transactions.handover import OpenTransaction as OpenTransaction
     from klamm.client.producer.transactions.handover import PreparedTransaction as PreparedTransaction
+    from klamm.client.producer.transactions.loop import run_transaction_loop as run_transaction_loop
     from klamm.config import ConfigError as ConfigError
     from klamm.errors import BrokerError as BrokerError
     from klamm.errors import BufferExhaustedError as BufferExhaustedError
@@ -119,6 +120,7 @@ _OFFERED = {
         "OpenTransaction",
         "PreparedTransaction",
     ),
+    "klamm.client.producer.transactions.loop": ("run_transaction_loop",),
     "klamm.client.assignors.base": ("GroupMetadata",),
     "klamm.config": ("ConfigError",),
     "klamm.protocol.types": ("TopicPartition",),
@@ -177,6 +179,7 @@ __all__ = [
     "WakeupError",
     "__version__",
     "aio",
+    "run_transaction_loop",
 ]
 
 

@@ -319,6 +319,39 @@ def test_every_record_is_copied_once_however_often_workers_are_killed(
     assert seen == {b"%d" % number: 2 for number in range(1_000)}
 
 
+def test_the_loop_goes_on_after_an_abortable_error_and_ends_with_a_lasting_one(own: Own, topic: str) -> None:
+    source, target = f"{topic}-in", f"{topic}-out"
+    partitions = own.create_topic(source, 2)
+    outputs = own.create_topic(target, max_message_bytes="2000")
+    own.fill(partitions, 100)
+    consumer = own.consumer(source, group_id=f"{topic}-group", max_poll_records=30)
+    producer = transactional(own, topic)
+    producer.init_transactions()
+    seen: list[object] = []
+    disturbed: list[int] = []
+
+    def transform(records: klamm.Records) -> None:
+        for record in records:
+            producer.send(target, record.value)
+        if len(disturbed) < 3:  # a record that the broker refuses
+            disturbed.append(len(records))
+            producer.send(target, bytes(range(256)) * 20)
+
+    def is_done() -> bool:
+        seen[:] = [offset_of(own, f"{topic}-group", item) for item in partitions]
+        return seen == [100, 100]
+
+    klamm.run_transaction_loop(consumer, producer, transform, should_stop=is_done, poll_timeout=0.2)
+    assert len(disturbed) == 3
+    assert Counter(committed(own, outputs, 200)) == {b"%d" % number: 2 for number in range(100)}
+    own.fill(partitions, 1)
+    disturbed.clear()
+    with pytest.raises(klamm.KlammError) as lasting:
+        klamm.run_transaction_loop(consumer, producer, transform, poll_timeout=0.2, max_attempts=2)
+    assert lasting.value.is_abortable
+    assert len(disturbed) == 2
+
+
 def test_the_same_with_asyncio(own: Own, topic: str) -> None:
     partitions = own.create_topic(topic, 2)
 
