@@ -196,7 +196,9 @@ class ProducerState:
         lowest_sequence = verification.lowest_sequence
         if is_unknown and verification.begins_at_zero:
             lowest_sequence = 0
-        if header.producer_epoch == verification.epoch and header.base_sequence > lowest_sequence:
+        is_stale = entry is not None and header.producer_epoch < entry.epoch  # said by the next check
+        # Whatever the epoch of the lowest one was: Kafka does not compare them here.
+        if header.base_sequence > lowest_sequence and not is_stale:
             raise LogError(
                 ErrorCode.out_of_order_sequence_number,
                 f"producer {header.producer_id} epoch {header.producer_epoch} began a transaction at "

@@ -324,6 +324,16 @@ def test_a_transaction_v2_begins_at_sequence_0_where_nothing_is_known(
     assert send(client, a_transactional(jar, 17, partition=1), V1) == 0
 
 
+def test_a_failed_attempt_of_another_epoch_does_not_let_a_later_sequence_begin(
+    jar: Jar, client: JarClient, coordinator: SmallCoordinator
+) -> None:
+    # Seen on Kafka: the lowest sequence that was refused is remembered, of whichever epoch
+    assert send(client, a_transactional(jar, 0), V1) == ErrorCode.transaction_abortable
+    assert send(client, a_transactional(jar, 0, epoch=1), V2) == ErrorCode.invalid_producer_epoch
+    assert send(client, a_transactional(jar, 5), V2) == ErrorCode.out_of_order_sequence_number
+    assert send(client, a_transactional(jar, 0), V2) == 0
+
+
 def test_a_repeat_inside_the_transaction_is_answered_and_after_it_not_verified(
     jar: Jar, client: JarClient, coordinator: SmallCoordinator
 ) -> None:
