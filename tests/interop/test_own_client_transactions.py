@@ -17,7 +17,7 @@ import pytest
 import klamm
 from interop.harness import eventually
 from interop.own import PATIENCE_S, Own, read, values
-from interop.processes import LineProcess
+from interop.processes import KlammProcess, LineProcess
 from klamm import TopicPartition
 from klamm.client.producer.transactions.manager import TransactionManager
 from klamm.client.producer.transactions.states import State
@@ -401,3 +401,37 @@ def test_a_broker_without_two_phase_commit_is_named(own: Own, topic: str) -> Non
         producer.init_transactions()
     assert producer._transactions is not None
     assert producer._transactions.manager.state is State.FATAL_ERROR
+
+
+def test_a_prepared_transaction_survives_the_broker_and_the_producer(tmp_path: Path) -> None:
+    settings = {"transaction.two.phase.commit.enable": "true"}
+    two_phase: dict[str, object] = {"transaction.two.phase.commit.enable": True}
+    with KlammProcess(tmp_path / "data", stderr_path=tmp_path / "first.log", settings=settings) as broker:
+        port = int(broker.bootstrap.rpartition(":")[2])
+        with Own(broker.bootstrap) as own:
+            (partition,) = own.create_topic("decided")
+            producer = transactional(own, "two-phase", **two_phase)
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send("decided", b"a")
+            stored = str(producer.prepare_transaction())
+            broker.kill()
+            producer.close(0)
+    with (
+        KlammProcess(
+            tmp_path / "data", stderr_path=tmp_path / "second.log", settings=settings, port=port
+        ) as broker,
+        Own(broker.bootstrap) as own,
+    ):
+        for decision, value in ((stored, b"b"), ("0:32000", b"c")):
+            producer = transactional(own, "two-phase", **two_phase)
+            producer.init_transactions(keep_prepared=True)
+            producer.complete_transaction(klamm.PreparedTransaction.parse(decision))
+            producer.begin_transaction()
+            producer.send("decided", value)
+            producer.prepare_transaction()
+            producer.close()  # leaves it prepared
+        producer = transactional(own, "two-phase", **two_phase)
+        producer.init_transactions()  # without keep_prepared: aborted
+        producer.close()
+        assert committed(own, [partition], 1) == [b"a"]  # b was decided otherwise, c was given up
