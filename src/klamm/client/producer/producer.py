@@ -89,6 +89,7 @@ class Producer:
         self._metadata = core.metadata
         self._check_fork = self._thread.reactor.check_fork
         self._metadata_changed = threading.Condition()
+        self._thread.reactor.on_failure = self._on_thread_failure
         core.components.append(self._sender)
         core.metadata.listen(self._on_metadata)
         self._is_closed = False
@@ -108,6 +109,12 @@ class Producer:
             is_two_phase=settings.is_two_phase,
         )
         return TransactionCalls(self._thread, manager, self._accumulator, settings.max_block_ms)
+
+    def _on_thread_failure(self) -> None:
+        """The client's thread is dying: nobody is left to deliver what waits."""
+        error = IllegalStateError(f"the client's thread has died: {self._thread.reactor.failure!r}")
+        error.__cause__ = self._thread.reactor.failure
+        self._sender.die(error)
 
     def _on_transaction_state(self, may_send: bool) -> None:
         self._sender.refuses = not may_send

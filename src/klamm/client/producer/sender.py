@@ -371,6 +371,11 @@ class Sender:
         for batch in self._accumulator.expired(now_ms):
             self._fail(batch, self._too_late(batch, None))
 
+    def die(self, error: KlammError) -> None:
+        """Nothing is sent from now on, and everything that waits fails."""
+        self._give_up(error)
+        self.fail_all(error)
+
     def fail_all(self, error: KlammError) -> None:
         """Give up on everything that is not delivered."""
         for partition in self._accumulator.partitions():
@@ -403,8 +408,7 @@ class Sender:
             error = broker_error(response.error_code, "asking for a producer id")
         assert error is not None
         if isinstance(error, UnsupportedVersionError) or not error.retriable:
-            self._give_up(error)
-            self.fail_all(error)
+            self.die(error)
             return
         self._id_retry_at_ms = self._core.now_ms + self._wait_ms(self._id_attempt, error)
         self._id_attempt += 1
