@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
-from klamm.broker.coordinators.host import CoordinatorHost
+from klamm.broker.coordinators.host import Coordinator, CoordinatorHost
 from klamm.broker.net.context import ClientSoftware, ParkedResponse, RequestContext
 from klamm.clock import ManualClock
 from klamm.coordinator.group.config import GroupConfig
@@ -20,7 +20,7 @@ from klamm.coordinator.group.topics import TopicDirectory
 from klamm.coordinator.runtime.events import Event
 from klamm.coordinator.runtime.log import AppendRefusedError, LogUnavailableError
 from klamm.coordinator.runtime.outcome import Context
-from klamm.coordinator.runtime.shard import Shard
+from klamm.coordinator.runtime.shard import Host, Shard
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.records.batch import parse_header, stamp
@@ -51,7 +51,7 @@ class SharedLog:
     def end_offset(self) -> int:
         return parse_header(self.batches[-1]).next_offset if self.batches else 0
 
-    def take(self, epoch: int, node: Node, partition: int) -> LogAt:
+    def take(self, epoch: int, node: Process[Any], partition: int) -> LogAt:
         """Lead from now on. What the one before had not flushed is partly there, partly not."""
         assert epoch > self.epoch, "the store hands out every epoch once"
         if self.view is not None:
@@ -72,7 +72,7 @@ class LogAt:
 
     start_offset = 0
 
-    def __init__(self, shared: SharedLog, node: Node, partition: int) -> None:
+    def __init__(self, shared: SharedLog, node: Process[Any], partition: int) -> None:
         self._shared = shared
         self._node = node
         self._partition = partition
@@ -103,6 +103,7 @@ class LogAt:
         base_offset = shared.end_offset
         stamp(stamped, base_offset, shared.epoch)
         shared.batches.append(bytes(stamped))
+        self._node.appended(self._partition, shared.batches[-1])
         self.flush()
         return base_offset
 
@@ -143,19 +144,80 @@ class Realm(Protocol):
     agenda: Agenda
     random: Random
     logs: dict[int, SharedLog]
-    topics: TopicDirectory
     flush_error: float
-    stumble: float
-    stumbles: int
     failed_loads: int
 
+
+class GroupRealm(Realm, Protocol):
+    """Where nodes live that coordinate groups."""
+
+    topics: TopicDirectory
+    stumble: float
+    stumbles: int
+
     def answer(self, exchange: Exchange, response: object) -> None: ...
+
+
+Hosted = TypeVar("Hosted", bound=Coordinator)
+
+
+class Process(CoordinatorHost[Hosted]):
+    """One broker's coordinator in a process of its own, and what it believes of its leadership."""
+
+    def __init__(self, realm: Realm, broker_id: int, make: Callable[[Host], Hosted]) -> None:
+        self._realm = realm
+        self.broker_id = broker_id
+        self.loop = ProcessLoop(realm.clock)
+        self.random = realm.random
+        self.is_alive = True
+        realm.agenda.add(self.loop)
+        super().__init__(self.loop, realm.clock, make, events=self)
+
+    def lead(self, partition: int, epoch: int) -> None:
+        """The news arrive that this broker leads; perhaps they are old by now."""
+        shared = self._realm.logs[partition]
+        if self.is_alive and epoch > shared.epoch:
+            self.elect(partition, epoch, lambda: shared.take(epoch, self, partition))
+
+    def retire(self, partition: int, epoch: int) -> None:
+        """The news arrive that another leads."""
+        if self.is_alive:
+            self.resign(partition, epoch)
+
+    def leads(self, partition: int) -> bool:
+        """Whether this is the one whose writes the store takes."""
+        view = self._realm.logs[partition].view
+        return view is not None and view._node is self and self.is_alive
+
+    def close(self) -> None:
+        """Gone at once."""
+        self.is_alive = False
+        self._realm.agenda.remove(self.loop)
+        self.loop.close()  # a host has no tasks, only calls to come
+
+    def tell(self, event: Event) -> None:
+        """Nobody asks why here."""
+
+    def load(self, shard: Shard[Any, Any]) -> None:
+        delay_ms = self.random.choice(_LOAD_AFTER_MS)
+        self.loop.call_later(delay_ms / 1000, super().load, shard)
+
+    def flush_fails(self, partition: int) -> bool:
+        shard = self.shards.by_partition.get(partition)
+        is_loading = shard is not None and shard.is_awaiting_flush
+        chance = self._realm.flush_error * (_LOADING_SHARE if is_loading else 1)
+        fails = self.random.random() < chance
+        self._realm.failed_loads += fails and is_loading
+        return fails
+
+    def appended(self, partition: int, batch: bytes) -> None:
+        """A batch is in the log of a partition; for whoever watches."""
 
 
 class StumblingMachine(GroupMachine):
     """A machine that fails in the middle of things, as only a fault of ours would make it."""
 
-    def __init__(self, config: GroupConfig, realm: Realm) -> None:
+    def __init__(self, config: GroupConfig, realm: GroupRealm) -> None:
         super().__init__(config)
         self._realm = realm
 
@@ -185,20 +247,13 @@ class StumblingMachine(GroupMachine):
         return super().loaded(context)
 
 
-class Node(CoordinatorHost[GroupCoordinator]):
-    """One broker's coordinator in a process of its own, and what it believes of its leadership."""
+class Node(Process[GroupCoordinator]):
+    """A process that coordinates groups."""
 
-    def __init__(self, realm: Realm, broker_id: int) -> None:
-        self._realm = realm
-        self.broker_id = broker_id
-        self.loop = ProcessLoop(realm.clock)
-        self.random = realm.random
-        self.is_alive = True
-        self.asked: dict[Exchange, None] = {}  # and not answered
-        realm.agenda.add(self.loop)
+    def __init__(self, realm: GroupRealm, broker_id: int) -> None:
         super().__init__(
-            self.loop,
-            realm.clock,
+            realm,
+            broker_id,
             lambda host: GroupCoordinator(
                 CONFIG,
                 partition_count=len(realm.logs),
@@ -206,36 +261,15 @@ class Node(CoordinatorHost[GroupCoordinator]):
                 host=host,
                 make_machine=lambda config: StumblingMachine(config, realm),
             ),
-            events=self,
         )
-
-    # -- leadership
-
-    def lead(self, partition: int, epoch: int) -> None:
-        """The news arrive that this broker leads; perhaps they are old by now."""
-        shared = self._realm.logs[partition]
-        if self.is_alive and epoch > shared.epoch:
-            self.elect(partition, epoch, lambda: shared.take(epoch, self, partition))
-
-    def retire(self, partition: int, epoch: int) -> None:
-        """The news arrive that another leads."""
-        if self.is_alive:
-            self.resign(partition, epoch)
-
-    def leads(self, partition: int) -> bool:
-        """Whether this is the one whose writes the store takes."""
-        view = self._realm.logs[partition].view
-        return view is not None and view._node is self and self.is_alive
+        self._answers = realm
+        self.asked: dict[Exchange, None] = {}  # and not answered
 
     def die(self) -> list[Exchange]:
         """Gone at once; the requests that nobody will answer."""
-        self.is_alive = False
-        self._realm.agenda.remove(self.loop)
-        self.loop.close()  # a host has no tasks, only calls to come
+        self.close()
         asked, self.asked = list(self.asked), {}
         return asked
-
-    # -- requests
 
     def handle(self, exchange: Exchange, request: Any) -> None:
         self.asked[exchange] = None
@@ -252,21 +286,4 @@ class Node(CoordinatorHost[GroupCoordinator]):
     def _answer(self, exchange: Exchange, response: object) -> None:
         if self.is_alive:
             self.asked.pop(exchange)
-            self._realm.answer(exchange, response)
-
-    def tell(self, event: Event) -> None:
-        """Nobody asks why here."""
-
-    # -- time and the disk
-
-    def load(self, shard: Shard[Any, Any]) -> None:
-        delay_ms = self.random.choice(_LOAD_AFTER_MS)
-        self.loop.call_later(delay_ms / 1000, super().load, shard)
-
-    def flush_fails(self, partition: int) -> bool:
-        shard = self.shards.by_partition.get(partition)
-        is_loading = shard is not None and shard.is_awaiting_flush
-        chance = self._realm.flush_error * (_LOADING_SHARE if is_loading else 1)
-        fails = self.random.random() < chance
-        self._realm.failed_loads += fails and is_loading
-        return fails
+            self._answers.answer(exchange, response)
