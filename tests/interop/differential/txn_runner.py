@@ -50,6 +50,20 @@ class TxnHistory:
         """Every difference that nobody meant; after the first, the later ones may follow from it."""
         for side in self._sides:
             self._prepare(side)
+        try:
+            yield from self._steps(steps)
+        finally:
+            # Else the markers of what is open would be written to the topics of the next history.
+            for side in self._sides:
+                for transactional_id in self._ids:
+                    until(partial(self._ended, side, transactional_id), 0)
+
+    @staticmethod
+    def _ended(side: TxnSide, transactional_id: str) -> Any:
+        request = InitProducerIdRequest(transactional_id, 600_000)
+        return side.ask(ApiKey.INIT_PRODUCER_ID, 4, request).error_code
+
+    def _steps(self, steps: int) -> Iterator[Difference]:
         number = 0
         for transaction in self.world.transactions:
             first = InitProducerIdRequest(transaction.transactional_id, 600_000)

@@ -188,7 +188,7 @@ def _read(
                 small_bytes=read_at_once_bytes,
             )
             if found and limits.read_committed:
-                aborted = _aborted(log, target.fetch_offset, upper_offset, found)
+                aborted = _aborted(log, target.fetch_offset, found)
             # Of a slice the encoder needs the length alone; the connection reads it when it sends it.
             records = cast("Buffer", found)
     except LogError as error:
@@ -210,10 +210,9 @@ def _error(target: FetchTarget, error_code: ErrorCode) -> PartitionData:
     return PartitionData(target.partition, int(error_code), -1, aborted_transactions=None, records=b"")
 
 
-def _aborted(
-    log: PartitionLog, fetch_offset: int, upper_offset: int, records: LogSlice | bytes
-) -> list[AbortedTransaction]:
-    aborted = log.aborted_transactions(fetch_offset, upper_offset)
+def _aborted(log: PartitionLog, fetch_offset: int, records: LogSlice | bytes) -> list[AbortedTransaction]:
+    # Of a short log Kafka lists those above the last stable offset too. Clients ignore what they do not read.
+    aborted = log.aborted_transactions(fetch_offset, log.log_end_offset)
     if len(aborted) > _MANY_ABORTED:
         # What lies behind the records in this answer comes with a later one.
         if isinstance(records, bytes):
