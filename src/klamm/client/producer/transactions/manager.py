@@ -50,6 +50,15 @@ PLAIN_INIT_PRODUCER_ID: Final = 5
 TWO_PHASE_INIT_PRODUCER_ID: Final = 6
 
 SENDING: Final = frozenset({State.IN_TRANSACTION, State.COMMITTING})
+# Calls that report what kept a record or an offset from being written.
+COMPLETING: Final = frozenset(
+    {
+        "send_offsets_to_transaction",
+        "prepare_transaction",
+        "commit_transaction",
+        "hand_over_transaction",
+    }
+)
 GIVING_UP: Final = frozenset({State.ABORTABLE_ERROR, State.ABORTING, State.FATAL_ERROR})
 
 
@@ -84,9 +93,13 @@ class TransactionManager:
         """Raise unless this call is legal now."""
         if self.state is State.FATAL_ERROR and self.error is not None:
             raise self.error
-        if self.state not in LEGAL[call]:
-            error = illegal(call, self.state)
-            raise error from self.error
+        if self.state in LEGAL[call]:
+            return
+        if self.state is State.ABORTABLE_ERROR and self.error is not None and call in COMPLETING:
+            raise self.error  # the same whether it came before the call or during it
+        error = illegal(call, self.state)
+        error.is_abortable = self.state is State.ABORTABLE_ERROR
+        raise error from self.error
 
     def enter(self, state: State, call: str | None = None) -> None:
         """Go to a state; for a program's call, only if it is legal."""

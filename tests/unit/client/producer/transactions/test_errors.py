@@ -118,8 +118,12 @@ def test_an_abortable_error_says_so_and_aborting_mends_it(api_key: ApiKey, code:
     assert error.is_abortable
     assert "call abort_transaction()" in str(error)
     assert world.manager.state is State.ABORTABLE_ERROR
-    with pytest.raises(IllegalStateError, match="call abort_transaction"):
+    with pytest.raises(type(error)) as raised:
         world.manager.check("commit_transaction")
+    assert raised.value is error
+    with pytest.raises(IllegalStateError, match="call abort_transaction") as refused:
+        world.manager.check("send")
+    assert refused.value.is_abortable
     assert world.abort().result() is None
     world.begin()
 
