@@ -116,7 +116,7 @@ class Plain:
 
     def _field(self, name: str, value: Any, topic: str, is_ordered: bool) -> Any:
         if name in _OWN:
-            return _WORDS.get(value, "something")
+            return _own(name, value)
         if name == "value" and value in self._own_values:
             return "an own value"
         if name == "partition_size" and topic in self._rewriting:
@@ -199,6 +199,13 @@ class Plain:
         except DecodeError:
             shown["bytes"] = batch[61:].hex()
         return shown
+
+
+def _own(name: str, value: Any) -> str:
+    """Whether there is a value, whatever it is. Epoch 0 is one."""
+    if name == "finalized_features_epoch":
+        return "something" if value >= 0 else "nothing"
+    return _WORDS.get(value, "something")
 
 
 def _place(item: Any) -> str:
