@@ -39,7 +39,9 @@ class Answer:
         self.endpoint = endpoint
         self.context = context
         self.correlation_id = correlation_id
-        self.request = request
+        # Only a handler that is awaited can still fail; its request then shapes the error response. A held
+        # response must not keep a whole batch in memory until the disk has it.
+        self.request = None if isinstance(response, HeldResponse) else request
         self.response = response
         self.started_at_ms = started_at_ms
         if isinstance(response, HeldResponse):

@@ -6,6 +6,7 @@ from struct import unpack
 from typing import Final
 
 _PLACES_KEPT: Final = 1 << 18  # the hash of a long id costs more than the rest of a short request
+_CHARACTERS_KEPT: Final = 1 << 23  # of all keys together: clients choose how long they are
 
 
 def java_hash(text: str) -> int:
@@ -32,9 +33,12 @@ class Places(dict[str, int]):
 
     def __init__(self, partition_count: int) -> None:
         self._partition_count = partition_count
+        self._characters = 0
 
     def __missing__(self, key: str) -> int:
-        if len(self) >= _PLACES_KEPT:
+        self._characters += len(key)
+        if len(self) >= _PLACES_KEPT or self._characters > _CHARACTERS_KEPT:
             self.clear()
+            self._characters = len(key)
         partition = self[key] = partition_for(key, self._partition_count)
         return partition

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import struct
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,7 +13,7 @@ from klamm.broker.partitions.registry import Partition
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.metadata import MetadataRequest
-from klamm.protocol.messages.produce import PartitionProduceResponse
+from klamm.protocol.messages.produce import PartitionProduceResponse, ProduceRequest
 from klamm.protocol.types import Buffer
 from klamm.records.batch import crc_is_valid, parse_header, reseal
 from klamm.records.compression import Codec
@@ -496,3 +497,30 @@ def test_two_identities_in_one_transactional_request_fail_it_whole(jar: Jar, cli
     }
     answers = produce(client, a_produce(jar, batches=both, transactional_id="x"))
     assert [answer.error_code for answer in answers] == [49, 49]
+
+
+# --- memory ------------------------------------------------------------------------------------------------
+
+
+def test_a_held_answer_does_not_keep_its_request(jar: Jar, client: JarClient) -> None:
+    jar.disk.delay_ms = 1000
+    for _ in range(5):
+        client.send(ApiKey.PRODUCE, 9, a_produce(jar, a_batch(jar, value=bytes(100_000))))
+    assert client.protocol.is_busy
+    assert not [each for each in gc.get_objects() if isinstance(each, ProduceRequest)]
+    jar.pass_ms(3000)
+    assert [each.responses[0].partition_responses[0].error_code for each in client.new_answers()] == [0] * 5
+
+
+def test_a_small_batch_in_a_large_request_does_not_keep_it_until_the_flush(
+    jar: Jar, client: JarClient
+) -> None:
+    jar.disk.delay_ms = 1000
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar))  # while it is flushed, what follows gathers
+    request = client.request(ApiKey.PRODUCE, 9, a_produce(jar)) + bytes(1_000_000)  # bytes that nobody reads
+    padded = struct.pack(">i", len(request) - 4) + request[4:]
+    client.send_bytes(padded)
+    assert not [each for each in gc.get_objects() if isinstance(each, ProduceRequest)]
+    assert not partition_of(jar).log.segments[-1].has_pending_writes  # type: ignore[attr-defined]  # of this engine
+    jar.pass_ms(3000)
+    assert [each.responses[0].partition_responses[0].error_code for each in client.new_answers()] == [0] * 2

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.coordinator.runtime.placement import java_hash, partition_for
+from klamm.coordinator.runtime import placement
+from klamm.coordinator.runtime.placement import Places, java_hash, partition_for
 
 
 @pytest.mark.parametrize(
@@ -24,3 +25,19 @@ from klamm.coordinator.runtime.placement import java_hash, partition_for
 def test_a_group_lives_where_java_says(group_id: str, expected_hash: int, partition: int) -> None:
     assert java_hash(group_id) == expected_hash
     assert partition_for(group_id, 50) == partition
+
+
+def test_places_are_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placement, "_PLACES_KEPT", 100)
+    monkeypatch.setattr(placement, "_CHARACTERS_KEPT", 5000)
+    places = Places(50)
+    assert places["group"] == partition_for("group", 50)
+    assert "group" in places
+    # Short keys are bounded by number, long ones by length
+    for number in range(250):
+        assert places[str(number)] == partition_for(str(number), 50)
+        assert len(places) <= 100
+    for number in range(20):
+        assert places[f"{number:01000}"] == partition_for(f"{number:01000}", 50)
+        assert sum(map(len, places)) <= 5000
+    assert places

@@ -161,6 +161,10 @@ class IndexedFile:
 
     # -- pending writes
 
+    @property
+    def has_pending_writes(self) -> bool:
+        return bool(self._unwritten)
+
     def write_out(self) -> None:
         """Write all pending batches in one call. Raises OSError; then they stay pending."""
         if self._unwritten:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from struct import Struct
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from klamm.clock import Clock
 from klamm.protocol.errors import DecodeError, ErrorCode
@@ -32,6 +32,7 @@ _logger = logging.getLogger(__name__)
 _STAMP: Final = Struct(">qii")  # base offset, length, leader epoch: what an append overwrites
 _STAMP_BYTES: Final = _STAMP.size
 _LITTLE_BYTES: Final = 4096
+_MUCH_BYTES: Final = 64 * 1024
 # As `AppendResult(...)`, in half the time.
 _APPEND_RESULT: Final[Callable[[tuple[int, int, int, bool]], AppendResult]] = partial(
     tuple.__new__, AppendResult
@@ -133,7 +134,7 @@ class SegmentLog(ReadableLog):
                 last_offset,
                 max_timestamp_ms,
                 config.index_interval_bytes,
-                write_later and self._flush_on_commit,
+                write_later and self._flush_on_commit and not _keeps_much_alive(batch),
             )
         except OSError as error:
             raise self._write_failed(header, error) from error
@@ -423,3 +424,8 @@ class SegmentLog(ReadableLog):
     def _let_go(self, reason: str) -> None:
         self._chain.close()
         self._refusal = LogError(ErrorCode.not_leader_or_follower, f"{self.topic}-{self.partition}: {reason}")
+
+
+def _keeps_much_alive(batch: bytes | bytearray | memoryview) -> bool:
+    """Whether a batch is a small part of a request, which stays in memory as long as the batch does."""
+    return type(batch) is memoryview and len(cast("bytes", batch.obj)) - len(batch) > _MUCH_BYTES
