@@ -151,8 +151,6 @@ class TransactionCoordinator:
         missing = missing_partitions(request, self._topics.has_partition)
         if missing is not None:
             self._send(context.token, missing)
-        elif not request.partitions:
-            self._send(context.token, PartitionErrors({}))
         else:
             self._to_shard(request.transactional_id, request, context)
 

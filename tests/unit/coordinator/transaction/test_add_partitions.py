@@ -203,7 +203,7 @@ def test_an_answer_waits_until_what_it_is_about_is_durable() -> None:
     assert call.is_answered
 
 
-def test_no_partitions_are_no_transaction() -> None:
+def test_adding_no_partitions_begins_a_transaction_as_in_kafka() -> None:
     world = World()
     identity = world.init().identity
     request = AddPartitionsToTxnRequest(
@@ -212,7 +212,10 @@ def test_no_partitions_are_no_transaction() -> None:
         v3_and_below_producer_epoch=identity[1],
     )
     assert world.ask(at_version(request, 3)).response.results_by_topic_v3_and_below == []
-    assert world.state_name() == "Empty"
+    assert world.state_name() == "Ongoing"
+    assert world.end(identity).error is NONE
+    assert world.state_name() == "CompleteCommit"
+    assert not world.markers
 
 
 def test_a_transaction_too_large_for_the_log_is_an_error_and_stays_as_it_was() -> None:
