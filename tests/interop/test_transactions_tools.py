@@ -11,11 +11,21 @@ from typing import Any
 
 import pytest
 
+from interop.harness import eventually
 from interop.kafka_tools import run_kafka_tool
 from interop.processes import KlammProcess
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from klamm.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from klamm.protocol.messages.end_txn import EndTxnRequest
+from klamm.protocol.messages.find_coordinator import FindCoordinatorRequest
+from klamm.protocol.messages.init_producer_id import InitProducerIdRequest
 from klamm.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from klamm.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from klamm.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -48,10 +58,14 @@ def ask(broker: KlammProcess, api_key: ApiKey, version: int, request: Any) -> An
         return client.receive(api_key, version)[1]
 
 
-def begin(broker: KlammProcess, topic: str, producer_id: int, *, age_ms: int = 0) -> None:
-    """A transaction of two records that nobody will end."""
+def create(broker: KlammProcess, topic: str) -> None:
     created = ask(broker, ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest([CreatableTopic(topic, 1, 1)], 10_000))
     assert created.topics[0].error_code in (0, 36)
+
+
+def begin(broker: KlammProcess, topic: str, producer_id: int, *, age_ms: int = 0) -> None:
+    """A transaction of two records that nobody will end."""
+    create(broker, topic)
     timestamp_ms = int(time.time() * 1000) - age_ms
     for sequence in range(2):
         batch = encode_batch(
@@ -114,7 +128,10 @@ def test_kafka_transactions_ends_what_a_dead_producer_left_open(broker: KlammPro
     begin(broker, topic, 4001, age_ms=HOUR_MS)
     described = transactions("describe-producers", *place).splitlines()[1].split()
     assert (described[0], described[1], described[-1]) == ("4001", "0", "0")
+    (found,) = transactions("find-hanging", "--broker-id", "1").splitlines()[1:]
+    assert found.split()[:6] == [topic, "0", "4001", "0", "-1", "0"]
     transactions("abort", *place, "--start-offset", "0")
+    assert transactions("find-hanging", "--broker-id", "1").splitlines()[1:] == []
     assert transactions("describe-producers", *place).splitlines()[1].split()[-1] == "None"
     begin(broker, topic, 4002)
     end(broker, topic, 4002, commits=True)
@@ -145,3 +162,64 @@ def test_kafkas_dump_tool_reads_markers_aborted_transactions_and_open_ones(
     ]
     assert "producerId: 4001 firstOffset: 0 lastOffset: 4 lastStableOffset: 2" in said
     assert re.search(r"producerId: 4003 .*currentTxnFirstOffset: OptionalLong\[6\]", said)
+
+
+def find_coordinator(broker: KlammProcess, key_type: int, key: str) -> bool:
+    request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+    found = ask(broker, ApiKey.FIND_COORDINATOR, 4, request)
+    return bool(found.coordinators[0].error_code == 0)
+
+
+def state_of(broker: KlammProcess, transactional_id: str) -> str:
+    answer = ask(broker, ApiKey.DESCRIBE_TRANSACTIONS, 0, DescribeTransactionsRequest([transactional_id]))
+    state: str = answer.transaction_states[0].transaction_state
+    return state
+
+
+def test_kafkas_dump_tool_decodes_the_records_of_both_coordinators(
+    broker: KlammProcess, topic: str, tmp_path: Path
+) -> None:
+    """One transaction of version 2, with an offset in it."""
+    create(broker, topic)
+    for key_type, key in ((0, "readers"), (1, "copies")):
+        eventually(lambda: find_coordinator(broker, key_type, key), True)  # noqa: B023 - called at once
+    made: list[Any] = []
+
+    def init() -> int:
+        made[:] = [ask(broker, ApiKey.INIT_PRODUCER_ID, 5, InitProducerIdRequest("copies", 60_000))]
+        code: int = made[0].error_code
+        return code
+
+    eventually(init, 0)
+    producer_id, epoch = made[0].producer_id, made[0].producer_epoch
+    batch = encode_batch(
+        [Record(0, int(time.time() * 1000), b"key", b"value")],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=0,
+        transactional=True,
+    )
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(0, batch)])
+    answer = ask(broker, ApiKey.PRODUCE, 12, ProduceRequest("copies", -1, 30_000, [data]))
+    assert answer.responses[0].partition_responses[0].error_code == 0
+    offsets = [TxnOffsetCommitRequestTopic(topic, [TxnOffsetCommitRequestPartition(0, 50)])]
+    commit = TxnOffsetCommitRequest("copies", "readers", producer_id, epoch, topics=offsets)
+    answer = ask(broker, ApiKey.TXN_OFFSET_COMMIT, 5, commit)
+    assert answer.topics[0].partitions[0].error_code == 0
+    ended = ask(broker, ApiKey.END_TXN, 5, EndTxnRequest("copies", producer_id, epoch, True))
+    assert (ended.error_code, ended.producer_epoch) == (0, epoch + 1)
+    eventually(lambda: state_of(broker, "copies"), "CompleteCommit")  # the answer does not wait for markers
+    assert broker.stop() == 0
+    said = {}
+    for decoder, internal in (("offsets", "__consumer_offsets"), ("transaction-log", "__transaction_state")):
+        files = [path for path in (tmp_path / "data").glob(f"{internal}-*/*.log") if path.stat().st_size]
+        listed = ",".join(map(str, files))
+        dumped = run_kafka_tool("DumpLogSegments", f"--{decoder}-decoder", "--files", listed)
+        assert FAULTS.search(dumped.stdout + dumped.stderr) is None
+        said[decoder] = output(dumped)
+    assert '"group":"readers"' in said["offsets"]
+    assert '"offset":50' in said["offsets"]
+    assert "endTxnMarker: COMMIT" in said["offsets"]
+    states = re.findall(r'"transactionStatus":(\d)', said["transaction-log"])
+    assert states[:2] == ["0", "1"]
+    assert states[-2:] == ["2", "4"]
