@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Protocol, TypeVar, TypeVarTuple
 
+from klamm.broker.partitions.verification import VerificationStats
 from klamm.clock import Clock
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class Services:
     meter: RequestMeter | None  # told of every request, while somebody wants to know
     validation: Validation  # how closely produced batches are looked at; follows `config`
     authorizer: Authorizer
+    verification: VerificationStats = field(default_factory=VerificationStats)
     verifier: TransactionVerifier | None = None  # asked in place of `transactions`, if there is one
     quotas: Quotas | None = None  # no throttling
     _groups: Groups | None = None

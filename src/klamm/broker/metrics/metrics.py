@@ -140,6 +140,13 @@ class Metrics:
             late,
             "partitions with a transaction that is open for longer than any may be",
         )
+        verification, manager = self._services.verification, "kafka_server_addpartitionstotxnmanager_"
+        times = Family(
+            f"{manager}verificationtimems", "summary", "asking whether a transaction has a partition"
+        )
+        yield times.add(verification.total_ms, "_sum").add(verification.count, "_count")
+        failures = f"{manager}verificationfailurerate_total"
+        yield _one(failures, verification.failures, "partitions that were not confirmed", "counter")
         figures: tuple[tuple[str, str, str], ...] = (
             ("kafka_log_log_size", "size_bytes", "bytes of a partition's log"),
             ("kafka_log_log_logstartoffset", "log_start_offset", "the first offset"),

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from asyncio import AbstractEventLoop, Future, sleep
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 from klamm.broker.net.context import HeldResponse
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -50,6 +51,15 @@ class TransactionVerifier(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class VerificationStats:
+    """How often the coordinator was asked, how long that took, and for how many partitions it failed."""
+
+    count: int = 0
+    total_ms: int = 0
+    failures: int = 0
+
+
 async def verified(
     services: Services,
     transactional_id: str,
@@ -62,15 +72,19 @@ async def verified(
     """What the coordinator says of each partition. With `retry` it is asked again while it is busy."""
     if add and services.image.transaction_version == 0:
         return dict.fromkeys(partitions, ErrorCode.unsupported_version)
-    config = services.config
+    config, stats = services.config, services.verification
+    started_at_ms = services.clock.now_ms()
     verifier: TransactionVerifier = services.verifier or services.transactions
-    give_up_at_ms = services.clock.now_ms() + config.add_partitions_to_txn_retry_backoff_max_ms
+    give_up_at_ms = started_at_ms + config.add_partitions_to_txn_retry_backoff_max_ms
     while True:
         error_codes = await kept(
             services.loop, verifier.verify(transactional_id, *producer, partitions, add=add)
         )
         is_busy = ErrorCode.concurrent_transactions in error_codes.values()
         if not (retry and is_busy) or services.clock.now_ms() >= give_up_at_ms:
+            stats.count += 1
+            stats.total_ms += services.clock.now_ms() - started_at_ms
+            stats.failures += sum(each is not NO_ERROR for each in error_codes.values())
             return error_codes
         await sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
 

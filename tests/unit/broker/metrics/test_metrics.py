@@ -24,6 +24,7 @@ from klamm.protocol.messages.api_versions import ApiVersionsRequest
 from klamm.protocol.messages.metadata import MetadataRequest
 from support.jar import Jar
 from support.requests import a_batch, a_fetch, a_produce
+from support.transactions import SmallCoordinator
 
 TOPICS = "kafka_server_brokertopicmetrics_"
 REQUESTS = "kafka_network_requestmetrics_"
@@ -239,3 +240,15 @@ def test_a_transaction_that_nobody_ends_is_counted_as_late(jar: Jar, metrics: Me
     assert figures(metrics)[late] == 1
     jar.services.markers.write(TransactionMarker(7, 0, False, 0), [partition.name])
     assert figures(metrics)[late] == 0
+
+
+def test_verifications_of_transactions_are_counted(jar: Jar, metrics: Metrics) -> None:
+    coordinator = jar.services.verifier = SmallCoordinator()
+    coordinator.begin("x", 7, 0)
+    client = jar.connect()
+    for version in (11, 12):
+        batch = a_batch(jar, producer_id=7, transactional=True)
+        client.ask(ApiKey.PRODUCE, version, a_produce(jar, batch, transactional_id="x"))
+    found = figures(metrics)
+    prefix = "kafka_server_addpartitionstotxnmanager_verification"
+    assert (found[f"{prefix}timems_count"], found[f"{prefix}failurerate_total"]) == (2, 1)
