@@ -14,6 +14,7 @@ from klamm.coordinator.runtime.shard import ACTIVE, Host, Shard, Status
 from klamm.coordinator.runtime.shards import Shards
 from klamm.coordinator.transaction.config import TransactionConfig
 from klamm.coordinator.transaction.machine import TransactionMachine
+from klamm.coordinator.transaction.patterns import compile_pattern
 from klamm.coordinator.transaction.refusals import error_response
 from klamm.coordinator.transaction.remembered import (
     EPOCH_BUMP_VERSION,
@@ -239,8 +240,8 @@ class TransactionCoordinator:
             return ErrorCode.coordinator_not_available
         if request.transactional_id_pattern:
             try:
-                re.compile(request.transactional_id_pattern)
-            except (re.error, RecursionError, OverflowError):
+                compile_pattern(request.transactional_id_pattern)
+            except re.error:
                 return ErrorCode.invalid_regular_expression
         if any(shard.status is Status.LOADING for shard in self.shards):
             return ErrorCode.coordinator_load_in_progress

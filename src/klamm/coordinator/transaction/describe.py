@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from klamm.coordinator.runtime.outcome import Context, Outcome
+from klamm.coordinator.transaction.patterns import compile_pattern
 from klamm.coordinator.transaction.remembered import TransactionStored
 from klamm.coordinator.transaction.state import (
     Transaction,
@@ -73,7 +73,7 @@ def list_transactions(
     """The ids that pass every filter; the coordinator has checked the pattern."""
     labels = frozenset(request.state_filters)
     producer_ids = frozenset(request.producer_id_filters)
-    pattern = re.compile(request.transactional_id_pattern) if request.transactional_id_pattern else None
+    pattern = compile_pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
     opened_before_ms = context.timestamp_ms - request.duration_filter
 
     def passes(stored: TransactionStored) -> bool:

@@ -63,8 +63,23 @@ def test_every_filter_must_be_passed() -> None:
     assert names(world, duration_filter=0) == {"empty", "open"}
 
 
-def test_a_pattern_that_makes_no_sense_is_refused() -> None:
-    assert World().list_all(transactional_id_pattern="(").error_code == (ErrorCode.invalid_regular_expression)
+@pytest.mark.parametrize(
+    "pattern",
+    ["(", "(a+)+", "(a*b?)*", "(?:x|y+){1,9}", r"(a)\1", "(?=a)a", ".*.*.*.*.*", "(" * 2_000 + ")" * 2_000],
+)
+def test_patterns_that_make_no_sense_or_take_too_long_are_refused(pattern: str) -> None:
+    world = World()
+    world.init("a" * 40 + "!")
+    assert world.list_all(transactional_id_pattern=pattern).error_code == ErrorCode.invalid_regular_expression
+
+
+@pytest.mark.parametrize(
+    "pattern", ["ord.*-[0-9]+", "(orders|o)?-?r?d?.*", "orders-1", "^orders.1$", "[^x]{8}"]
+)
+def test_patterns_as_people_write_them_match_the_whole_id(pattern: str) -> None:
+    world = World()
+    world.init("orders-1")
+    assert names(world, transactional_id_pattern=pattern) == {"orders-1"}
 
 
 def test_while_a_shard_loads_the_list_is_not_known() -> None:
