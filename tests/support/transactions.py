@@ -18,6 +18,7 @@ class SmallCoordinator:
     ongoing: dict[str, tuple[int, int, set[TopicPartition]]] = field(default_factory=dict)
     asked: list[tuple[str, int, int, tuple[TopicPartition, ...], bool]] = field(default_factory=list)
     answers_with: ErrorCode = NO_ERROR  # in place of what it knows
+    is_forgetful: bool = False  # its answer names no partition
     is_held: bool = False  # no answer before `release`
     held: list[tuple[HeldResponse[ErrorCodes], ErrorCodes]] = field(default_factory=list)
 
@@ -50,6 +51,8 @@ class SmallCoordinator:
         partitions: Sequence[TopicPartition],
         add: bool,
     ) -> ErrorCodes:
+        if self.is_forgetful:
+            return {}
         if self.answers_with is not NO_ERROR:
             return dict.fromkeys(partitions, self.answers_with)
         if transactional_id not in self.ongoing:

@@ -143,7 +143,8 @@ async def _verify_and_append(
             retry=request.adds_partitions,
         )
         for item, log, header, _ in begun:
-            error_code = error_codes.get(TopicPartition(item.topic, item.response.index), NO_ERROR)
+            name = TopicPartition(item.topic, item.response.index)
+            error_code = error_codes.get(name, ErrorCode.unknown_server_error)
             if error_code is not NO_ERROR:
                 _refuse_unverified(request, item, log, header, error_code)
         answer = _append_all(services, context, request, response, items)

@@ -47,7 +47,7 @@ async def _verify_and_commit(
         error_codes = await verified(
             services, request.transactional_id, producer, [name], add=request.adds_offsets, retry=False
         )
-        error_code = error_codes.get(name, NO_ERROR)
+        error_code = error_codes.get(name, ErrorCode.unknown_server_error)
         if error_code is NO_ERROR and not (
             log.is_verified(request.producer_id, guard) or log.has_open_transaction(*producer)
         ):

@@ -244,6 +244,14 @@ def test_a_refused_partition_does_not_stop_the_others_of_its_request(
     assert (log_of(jar).log_end_offset, log_of(jar, 1).log_end_offset) == (0, 1)
 
 
+def test_a_partition_that_the_coordinators_answer_leaves_out_is_not_confirmed(
+    jar: Jar, client: JarClient, coordinator: SmallCoordinator
+) -> None:
+    coordinator.is_forgetful = True
+    assert send(client, a_transactional(jar), V2) == ErrorCode.unknown_server_error
+    assert log_of(jar).log_end_offset == 0
+
+
 def test_a_refusal_closes_the_connection_of_a_client_that_wants_no_answer(
     jar: Jar, client: JarClient, coordinator: SmallCoordinator
 ) -> None:
