@@ -50,6 +50,11 @@ def test_the_demo_counts_every_order_twice_over(environment: dict[str, str], tmp
     assert counted is not None
     assert sent[1] == counted[1]
     assert "silent for its session timeout: bert" in said, "the kill is told as what it was"
+    assert "kill -9 for the broker" in said
+    assert "each exactly once" in said
+    report = tmp_path / "klamm-audit-of-the-demo.html"
+    assert said.rstrip().endswith(str(report))
+    assert "revenue-job" in report.read_text()
     assert list(tmp_path.glob("klamm-demo-*")) == []
     assert running(demo.pid, tmp_path) == []
     assert errors == "", "neither Java nor Spark spoils the picture"

@@ -53,12 +53,12 @@ def test_a_killed_query_writes_every_row_once(
             stdout=log,
             stderr=subprocess.STDOUT,
             check=False,
-            timeout=180,
+            timeout=500,
         )
     assert (tmp_path / "struck").exists(), (tmp_path / "job.log").read_text(errors="replace")[-3000:]
     # The query again, from its checkpoint, without the blow.
     query = start(spark, "klamm", kafka.bootstrap, origin, target, checkpoint)
-    query.awaitTermination(120)
+    assert query.awaitTermination(500)
     kafka.until_stable(target)
     assert committed_values(kafka.bootstrap, target, PARTITIONS) == Counter(values)
     offsets = kafka.admin.list_group_offsets(f"{target}-group", require_stable=True)

@@ -75,7 +75,7 @@ def _perform(
         if not with_spark:
             return group, None
         shown.say(f"Spark starts, streams over the same orders and writes to topic {REVENUE}")
-        pipeline = run_pipeline(play.bootstrap, folder, shown)
+        pipeline = run_pipeline(play.broker, folder, shown)
         shown.say("Spark is done")
     return group, pipeline
 
@@ -93,11 +93,14 @@ def _summary(group: GroupResult, pipeline: PipelineResult | None) -> None:
             f"Spark counted {pipeline.orders} orders and {pipeline.revenue_cents} cents, "
             f"{group.sent} and {group.revenue_cents} were sent"
         )
+    if pipeline.repeated:
+        raise DemoFailedError(f"{pipeline.repeated} orders are in topic {REVENUE} more than once")
     if pipeline.lag:
         raise DemoFailedError(f"Spark's group lags by {pipeline.lag} after its job ended")
     typer.echo(
-        f"Spark counted {pipeline.orders} orders worth {pipeline.revenue_cents / 100:.2f}, to the cent what "
-        f"was sent, and its group has no lag. From topic {REVENUE}, per minute and product:"
+        f"Spark counted {pipeline.orders} orders worth {pipeline.revenue_cents / 100:.2f}, each exactly once "
+        f"although the broker was killed meanwhile; its group has no lag. From topic {REVENUE}:"
     )
     for minute, product, orders, cents in pipeline.rows[:6]:
         typer.echo(f"  {minute}  {product:<8} {orders:>5} orders {cents / 100:>10.2f}")
+    typer.echo(f"What the groups and transactions did: {pipeline.report}")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from klamm.cli.demo.orders import TOPIC
-from klamm.cli.demo.processes import DemoSpark
+from klamm.cli.demo.processes import DemoBroker, DemoSpark
 from klamm.cli.demo.screen import Screen
 from klamm.client.admin.admin import Admin
 from klamm.client.admin.model import NewTopic
@@ -36,10 +38,12 @@ class Revenue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PipelineResult:
-    """What Spark counted, and the lag of its group."""
+    """What Spark wrote, the lag of its group, and the report."""
 
     rows: list[Revenue]
     lag: int
+    repeated: int  # orders that are in the topic more than once
+    report: Path
 
     @property
     def orders(self) -> int:
@@ -50,17 +54,24 @@ class PipelineResult:
         return sum(row.cents for row in self.rows)
 
 
-def run(bootstrap: str, folder: Path, screen: Screen) -> PipelineResult:
-    """Run the streaming job over all orders; read what it wrote."""
+def run(broker: DemoBroker, folder: Path, screen: Screen) -> PipelineResult:
+    """Run the streaming job over all orders; kill the broker in its middle; read what it wrote."""
+    bootstrap = broker.bootstrap
+    report = Path(tempfile.gettempdir()) / "klamm-audit-of-the-demo.html"
     with Admin(bootstrap_servers=bootstrap) as admin:
         admin.create_topics([NewTopic(REVENUE, 2)]).unwrap()
-        job = DemoSpark(folder, bootstrap, TOPIC, REVENUE, SPARK_GROUP, str(folder / "checkpoint"))
+        checkpoint = str(folder / "checkpoint")
+        job = DemoSpark(folder, bootstrap, TOPIC, REVENUE, SPARK_GROUP, checkpoint, str(report))
         try:
             with _ticking(screen, job):
+                job.has_written.wait()
+                screen.say("kill -9 for the broker, in the middle of the job; it starts again at once")
+                broker.kill_and_restart()
                 job.wait()
         finally:
             job.stop()
-        return PipelineResult(_written(bootstrap, _ends(admin, REVENUE)), _lag(admin))
+        rows, repeated = _written(bootstrap, _ends(admin, REVENUE))
+        return PipelineResult(rows, _lag(admin), repeated, report)
 
 
 @contextmanager
@@ -82,16 +93,25 @@ def _ticking(screen: Screen, job: DemoSpark) -> Iterator[None]:
         ticker.join()
 
 
-def _written(bootstrap: str, ends: dict[TopicPartition, int]) -> list[Revenue]:
-    """The last value for each product and minute, as any consumer reads it."""
+def _written(bootstrap: str, ends: dict[TopicPartition, int]) -> tuple[list[Revenue], int]:
+    """The revenue of each product and minute from the committed records, and how many orders are repeated."""
+    seen: Counter[int] = Counter()
     rows: dict[tuple[str, str], Revenue] = {}
-    with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "auto.offset.reset": "earliest",
+        "isolation.level": "read_committed",
+    }
+    with Consumer(settings) as consumer:
         consumer.assign(list(ends))
         while any(consumer.position(key) < end for key, end in ends.items()):
             for record in consumer.poll(0.2):
-                row = Revenue(**json.loads(record.value))
-                rows[row.minute, row.product] = row
-    return sorted(rows.values())
+                order = json.loads(record.value)
+                seen[order["order"]] += 1
+                place = order["minute"], order["product"]
+                old = rows.get(place, Revenue(*place, 0, 0))
+                rows[place] = old._replace(orders=old.orders + 1, cents=old.cents + order["cents"])
+    return sorted(rows.values()), sum(seen.values()) - len(seen)
 
 
 def _ends(admin: Admin, topic: str) -> dict[TopicPartition, int]:
@@ -103,6 +123,6 @@ def _ends(admin: Admin, topic: str) -> dict[TopicPartition, int]:
 
 
 def _lag(admin: Admin) -> int:
-    committed = admin.list_group_offsets(SPARK_GROUP)
+    committed = admin.list_group_offsets(SPARK_GROUP, require_stable=True)
     ends = _ends(admin, TOPIC)
     return sum(end - (committed[key].offset if key in committed else 0) for key, end in ends.items())

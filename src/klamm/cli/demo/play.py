@@ -68,7 +68,7 @@ class Play:
         self._members: dict[str, DemoMember] = {}
         screen.say("starting a broker")
         started = time.perf_counter()
-        broker = DemoBroker(folder)
+        broker = self.broker = DemoBroker(folder)
         stack.callback(broker.stop)
         self.bootstrap = broker.bootstrap
         screen.say(

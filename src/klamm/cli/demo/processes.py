@@ -20,7 +20,12 @@ class DemoBroker:
     """`klamm up` on a free port, its data in a folder of the demo."""
 
     def __init__(self, folder: Path) -> None:
-        self._errors = (folder / "broker.log").open("wb")
+        self._folder = folder
+        self._errors = (folder / "broker.log").open("ab")
+        self.bootstrap = "127.0.0.1:0"
+        self._start()
+
+    def _start(self) -> None:
         self.process = subprocess.Popen(
             [
                 sys.executable,
@@ -28,9 +33,9 @@ class DemoBroker:
                 "klamm.cli.demo.broker",
                 "up",
                 "--listen",
-                "127.0.0.1:0",
+                self.bootstrap,
                 "--data",
-                str(folder / "data"),
+                str(self._folder / "data"),
                 "--set",
                 "group.initial.rebalance.delay.ms=1000",
             ],
@@ -41,10 +46,19 @@ class DemoBroker:
             env=_environment(),
         )
         try:
-            self.bootstrap = self._address(folder / "broker.log")
+            self.bootstrap = self._address(self._folder / "broker.log")
         except BaseException:  # on Ctrl-C too, or it would be left running
             self.stop()
             raise
+
+    def kill_and_restart(self) -> None:
+        """kill -9, and start again at the same address with what is on the disk."""
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+        self._start()
 
     def _address(self, log: Path) -> str:
         assert self.process.stdout is not None
@@ -128,6 +142,7 @@ class DemoSpark:
                 env=_environment(),
                 start_new_session=True,  # Java is in it, and ends with it
             )
+        self.has_written = threading.Event()  # the first batch
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -135,6 +150,9 @@ class DemoSpark:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.at = line.strip()
+            if "written in one transaction" in self.at:
+                self.has_written.set()
+        self.has_written.set()  # or it ended
 
     def wait(self) -> None:
         """Wait until it is done; raises RuntimeError with its last output when it failed."""
