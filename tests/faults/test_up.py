@@ -140,7 +140,7 @@ def test_a_taken_port_is_told(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         code, stderr = refused("up", "--memory", "--listen", f"127.0.0.1:{port}")
     assert code == 1
-    assert f"port {port} is taken" in one_line(stderr)
+    assert f"port {port} is in use" in one_line(stderr)
 
 
 def test_a_folder_in_use_is_told(start: Start, tmp_path: Path) -> None:

@@ -400,7 +400,7 @@ class Connection(asyncio.Protocol):
         try:
             parts = endpoint.encode(response)
         except Exception:
-            _log.exception("the answer to %s from %s cannot be written", endpoint, self.peer)
+            _log.exception("encoding the response to %s from %s failed", endpoint, self.peer)
             self._take_no_more()
             return
         head_bytes = endpoint.head_bytes

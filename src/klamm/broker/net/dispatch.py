@@ -102,7 +102,7 @@ class RefusalLog:
         now_ms = self._clock.now_ms()
         if now_ms >= self._window_ends_at_ms:
             if self._unreported:
-                _log.warning("%d more connections were closed for bad input", self._unreported)
+                _log.warning("%d similar messages suppressed", self._unreported)
             self._window_ends_at_ms = now_ms + _WINDOW_MS
             self._reports = self._unreported = 0
         if self._reports >= _REPORTS_PER_WINDOW:

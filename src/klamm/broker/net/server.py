@@ -66,7 +66,7 @@ def bind(listener: Listener) -> BoundListener:
         )
     except OSError as error:
         raise StartError(
-            f"{listener} is no address of this machine: {error.strerror}; write another host in listeners"
+            f"cannot resolve {listener}: {error.strerror}; set another host in listeners"
         ) from error
     addresses = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
     tries = _TRIES_FOR_A_FREE_PORT if listener.port == 0 else 1
@@ -106,7 +106,7 @@ def _bind_all(
             each.setblocking(False)
             port = each.getsockname()[1]
         if not sockets:
-            raise OSError(errno.EADDRNOTAVAIL, "none of its addresses can be used here")
+            raise OSError(errno.EADDRNOTAVAIL, "none of its addresses is available on this machine")
     except OSError:
         for each in sockets:
             each.close()
@@ -116,9 +116,12 @@ def _bind_all(
 
 def _cannot_listen(listener: Listener, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"port {listener.port} is taken: stop who uses it, or listen elsewhere (0 takes a free port)"
+        return (
+            f"port {listener.port} is in use: "
+            "stop the other process, or choose another port (0 for any free port)"
+        )
     if error.errno in (errno.EACCES, errno.EPERM):
-        return f"port {listener.port} needs privileges: take one above 1023"
+        return f"port {listener.port} requires privileges: choose one above 1023"
     return f"cannot listen on {listener}: {error.strerror}"
 
 

@@ -61,4 +61,4 @@ class Deadlines:
             try:
                 waiter.expire()
             except Exception:
-                _log.exception("somebody whose patience ended could not be told")
+                _log.exception("completing an expired request failed")

@@ -93,7 +93,7 @@ def divergence(log: PartitionLog, target: FetchTarget) -> EpochEnd | None:
         return None
     end = log.end_of_epoch(target.last_fetched_epoch)
     if end.end_offset < 0 or end.leader_epoch < 0:
-        raise LogError(ErrorCode.offset_out_of_range, "an epoch that this log does not know")
+        raise LogError(ErrorCode.offset_out_of_range, "the last fetched epoch is unknown to this log")
     if end.leader_epoch < target.last_fetched_epoch or end.end_offset < target.fetch_offset:
         return end
     return None

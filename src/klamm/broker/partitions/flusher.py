@@ -245,11 +245,11 @@ class Flusher:
 
     def _lose(self, partition: Partition) -> None:
         """Something went wrong that nobody foresaw: who knows what this log holds. The others go on."""
-        _log.exception("%s is offline", partition.name)
+        _log.exception("flushing %s failed, the partition is offline", partition.name)
         partition.fail(ErrorCode.kafka_storage_error)
 
     def _fail(self, partition: Partition, log: PartitionLog, ticket: SyncTicket, error: Exception) -> None:
-        why = f"it cannot be flushed, and is cut back to what is on disk: {error}"
+        why = f"flush failed, records that are not on disk are removed: {error}"
         partition.note(LogError(ErrorCode.kafka_storage_error, why))  # a full disk refuses again and again
         partition.flush_failed()
         log.fail_sync(ticket)

@@ -80,7 +80,7 @@ class Partition:
     def log(self) -> PartitionLog:
         """The log; raises LogError with the partition's error code when it cannot serve."""
         if self.error_code is not NO_ERROR or self._log is None:
-            raise LogError(self.error_code, f"{self.name} is not served here")
+            raise LogError(self.error_code, f"{self.name} is not available on this broker")
         return self._log
 
     def note(self, error: LogError) -> None:
@@ -157,7 +157,7 @@ class PartitionRegistry:
         try:
             log = self.logs.open(topic, topic_id, partition, leader_epoch=leader_epoch, config=config)
         except (LogError, OSError) as error:
-            _log.error("%s is offline: %s", name, error)
+            _log.error("opening %s failed, the partition is offline: %s", name, error)
         opened = Partition(self, name, topic_id, leader_epoch, log)
         self._topics.setdefault(topic, {})[partition] = opened
         for watcher in self.opening_watchers:
@@ -183,7 +183,7 @@ class PartitionRegistry:
             self.logs.delete(topic, partition)
         except (LogError, OSError) as error:
             # The topic is gone all the same; the next start finds the files and sets them aside.
-            _log.error("%s-%d: %s", topic, partition, error)
+            _log.error("deleting the log of %s-%d failed: %s", topic, partition, error)
 
     def wake_soon(self, partition: Partition) -> None:
         """Wake the watchers once per turn of the event loop, however often a partition changed."""
@@ -202,10 +202,12 @@ class PartitionRegistry:
                 try:
                     partition.release()
                 except Exception:
-                    _log.exception("who waits for %s could not be told", partition.name)
+                    _log.exception("completing held produce requests of %s failed", partition.name)
         for watcher in due:
             try:
                 watcher()
             except Exception:
                 # One who stumbles must not keep the others asleep.
-                _log.exception("a watcher of %s failed", ", ".join(str(each.name) for each in changed))
+                _log.exception(
+                    "a handler of changes to %s failed", ", ".join(str(each.name) for each in changed)
+                )

@@ -33,7 +33,7 @@ def test_a_port_that_is_taken_is_named() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(StartError, match=f"port {port} is taken"):
+        with pytest.raises(StartError, match=f"port {port} is in use"):
             bind(Listener("PLAINTEXT", "127.0.0.1", port))
 
 
@@ -95,7 +95,7 @@ def test_data_in_a_folder_is_there_the_next_time(tmp_path: Path) -> None:
 def test_a_broker_that_cannot_start_says_why_and_leaves_nothing_running(tmp_path: Path) -> None:
     with klamm.Broker() as broker:
         port = int(broker.bootstrap.rpartition(":")[2])
-        with pytest.raises(StartError, match="is taken"):
+        with pytest.raises(StartError, match="is in use"):
             klamm.Broker(tmp_path, port=port).start()
     klamm.Broker(tmp_path).start().stop()  # the folder was given back
 
