@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 import klamm
 from interop.kafka_tools import run_kafka_tool
-from klamm.client.admin.model import NewTopic
+from klamm.client.admin.model import CommittedOffset, NewTopic
 from klamm.coordinator.group.records import UnknownKey, decode_record
 from klamm.coordinator.group.remembered import GroupForgotten, GroupRegistered, OffsetCommitted
 from klamm.protocol.types import TopicPartition
@@ -54,6 +54,8 @@ class History:
         for number in range(rounds):
             self.cluster.admin.alter_group_offsets(self.quiet, dict.fromkeys(partitions, number)).unwrap()
         self.cluster.admin.delete_group_offsets(self.quiet, partitions[:7]).unwrap()
+        decision = {partitions[0]: CommittedOffset(12, -1, "v1;some-query")}
+        self.cluster.admin.alter_group_offsets(f"{self.prefix}.sink", decision).unwrap()
 
     def rebalances(self) -> None:
         """Two members come one after the other and leave again."""
@@ -267,7 +269,9 @@ def test_transactions_are_told_by_their_outcome(audit: Audit, history: History) 
 def test_the_report_stands_alone(audit: Audit, history: History, tmp_path: Path) -> None:
     shown = figures(audit)
     assert shown["exact"] == (history.cluster.kind == "klamm")
-    assert {group["id"] for group in shown["groups"]} >= {history.quiet, history.busy}
+    groups = {group["id"] for group in shown["groups"]}
+    assert groups >= {history.quiet, history.busy}
+    assert f"{history.prefix}.sink" not in groups, "a sink's decision is no group with a lag"
     assert (
         sum(map(sum, shown["rates"].values()))
         == audit.table("offset_commits").where("NOT is_tombstone").count()
