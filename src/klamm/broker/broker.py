@@ -242,7 +242,7 @@ class Broker:
             except LogError as error:
                 _log.error("%s", error)
             else:
-                _log.warning("%s-%d belongs to no topic, kept as %s", topic, partition, kept)
+                _log.warning("log %s-%d belongs to no topic: renamed to %s", topic, partition, kept)
 
     def _open_partitions(self, image: ClusterImage, partitions: PartitionRegistry) -> None:
         """Load the log of every partition led here. One that cannot be read is offline, the rest serve."""

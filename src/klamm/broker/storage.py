@@ -84,7 +84,7 @@ def _folders(config: BrokerConfig, clock: Clock, random: Random) -> Storage:
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
         if (first / "meta.properties").exists() and not (first / FILE_NAME).exists():
-            raise StartError(f"{first} belongs to another Kafka: give klamm a folder of its own")
+            raise StartError(f"{first} belongs to another cluster: use a separate folder for klamm")
         cluster = SqliteCluster(first / FILE_NAME, random=random)
     except OSError as error:
         raise StartError(f"cannot use the folder {error.filename}: {error.strerror}; name another") from error

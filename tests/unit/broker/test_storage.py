@@ -43,7 +43,7 @@ def test_memory_leaves_nothing_behind(tmp_path: Path) -> None:
 
 def test_a_folder_of_another_kafka_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("version=1\ncluster.id=TrxFKrMiQKqPQKclI8YtSg\nnode.id=1\n")
-    with pytest.raises(StartError, match="another Kafka"):
+    with pytest.raises(StartError, match="another cluster"):
         opened(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["meta.properties"]
 

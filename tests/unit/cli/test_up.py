@@ -85,7 +85,7 @@ def test_a_folder_and_memory_exclude_each_other() -> None:
         (UpOptions(settings=["log.retention.ms"]), "expected name=value"),
         (UpOptions(config="/no/such/file.properties"), "cannot read /no/such/file.properties"),
         (UpOptions(listen="nowhere"), "expected HOST:PORT"),
-        (UpOptions(listen="127.0.0.1:99999"), "write NAME://host:port"),
+        (UpOptions(listen="127.0.0.1:99999"), "expected NAME://host:port"),
         (UpOptions(listen="0.0.0.0:9092"), "advertised.listeners"),
     ],
 )

@@ -66,7 +66,7 @@ async def _saved(services: Services, response: DeleteRecordsResponse) -> DeleteR
         try:
             await services.run_blocking(services.logs.start_saving_log_starts())
         except LogError as error:
-            _log.error("log starts cannot be made durable: %s", error)
+            _log.error("writing the log start offset checkpoint failed: %s", error)
             for each in done:
                 each.error_code, each.low_watermark = int(error.error_code), -1
     return response

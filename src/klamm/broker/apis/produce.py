@@ -416,7 +416,7 @@ def _close_on_error(items: Iterable[Item]) -> None:
         if item.response.error_code:
             error = ErrorCode(item.response.error_code).name
             raise CloseConnectionError(
-                f"{item.topic}-{item.response.index}: {error}, and the client wants no answer"
+                f"{item.topic}-{item.response.index}: {error}, in a request with acks=0"
             )
 
 

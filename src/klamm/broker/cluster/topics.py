@@ -260,7 +260,7 @@ class TopicManager:
             try:
                 await self._run_blocking(self._partitions.logs.start_checkpoint())
             except LogError as error:
-                _log.error("checkpoints still tell of deleted topics: %s", error)
+                _log.error("removing deleted topics from checkpoints failed: %s", error)
 
     def _forget_topic(self, topic: TopicState) -> None:
         self._cluster.delete_topic(topic.name, topic.topic_id)
@@ -391,5 +391,5 @@ def _store_all(
 
 
 def _not_stored(failure: Exception) -> Refusal:
-    _log.error("the cluster's memory cannot be written: %s", failure)
+    _log.error("writing cluster metadata failed: %s", failure)
     return Refusal(ErrorCode.kafka_storage_error, f"The change cannot be made durable: {failure}")

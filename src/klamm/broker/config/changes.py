@@ -85,7 +85,10 @@ def _check_broker(config: BrokerConfig, made: Mapping[str, str], *, cluster_wide
         except ConfigError as error:
             raise AlterError(ErrorCode.invalid_config, str(error)) from error
         if not setting.dynamic:
-            raise AlterError(ErrorCode.invalid_request, f"{name} is fixed at start: set it there and restart")
+            raise AlterError(
+                ErrorCode.invalid_request,
+                f"{name} cannot be changed while the broker runs: change its configuration and restart it",
+            )
     try:
         config.changed(
             dynamic_default=made if cluster_wide else layers.dynamic_default,
@@ -127,7 +130,7 @@ def _check_changes(changes: Sequence[Change]) -> None:
         raise AlterError(ErrorCode.invalid_request, "Error due to duplicate config keys")
     for change in changes:
         if change.operation not in set(Operation):
-            raise AlterError(ErrorCode.invalid_request, f"{change.operation} is no operation")
+            raise AlterError(ErrorCode.invalid_request, f"unknown operation {change.operation}")
         if change.value is None and change.operation != Operation.DELETE:
             raise AlterError(ErrorCode.invalid_request, f"Null value not supported for : {change.name}")
 
@@ -147,7 +150,7 @@ def _with_words(
     setting = definition.settings.get(change.name)
     if setting is None or setting.kind is not Kind.LIST:
         raise AlterError(
-            ErrorCode.invalid_config, f"{change.name} is no list: use SET instead of APPEND or SUBTRACT"
+            ErrorCode.invalid_config, f"{change.name} is not a list: use SET instead of APPEND or SUBTRACT"
         )
     text = current.get(change.name, as_text(setting.default))
     present = dict.fromkeys(word.strip() for word in text.split(",") if word.strip())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -31,17 +31,17 @@ def parse_listeners(setting: str, texts: Sequence[str]) -> tuple[Listener, ...]:
     """The listeners of a setting, names in capitals, each name and each address once."""
     listeners = tuple(_parse_listener(setting, text) for text in texts)
     if len({listener.name for listener in listeners}) < len(listeners):
-        raise ConfigError(setting, f"{setting} names a listener twice: give each its own name")
+        raise ConfigError(setting, f"{setting} contains a listener name twice: use a different name for each")
     fixed = [(listener.host, listener.port) for listener in listeners if listener.port]
     if len(set(fixed)) < len(fixed):
-        raise ConfigError(setting, f"{setting} names an address twice: give each its own port")
+        raise ConfigError(setting, f"{setting} contains an address twice: use a different port for each")
     return listeners
 
 
 def _parse_listener(setting: str, text: str) -> Listener:
     match = _LISTENER.fullmatch(text)
     if match is None or int(match[4]) > 65535:
-        raise ConfigError(setting, f"{setting}={text} is no address: write NAME://host:port")
+        raise ConfigError(setting, f"invalid value {text} for {setting}: expected NAME://host:port")
     return Listener(match[1].upper(), match[2] or match[3], int(match[4]))
 
 
@@ -51,7 +51,7 @@ def metrics_listener(text: str | None) -> Listener | None:
     try:
         return None if text is None else _parse_listener(setting, f"METRICS://{text}")
     except ConfigError:
-        raise ConfigError(setting, f"{setting}={text} is no address: write host:port") from None
+        raise ConfigError(setting, f"invalid value {text} for {setting}: expected host:port") from None
 
 
 def bound_listeners(texts: Sequence[str], controllers: Collection[str]) -> tuple[Listener, ...]:
@@ -61,7 +61,10 @@ def bound_listeners(texts: Sequence[str], controllers: Collection[str]) -> tuple
         listener for listener in parse_listeners("listeners", texts) if listener.name not in names
     )
     if not listeners:
-        raise ConfigError("listeners", "listeners has none for clients: write PLAINTEXT://localhost:9092")
+        raise ConfigError(
+            "listeners",
+            "listeners contains no client listener: expected, for example, PLAINTEXT://localhost:9092",
+        )
     return listeners
 
 
@@ -89,18 +92,11 @@ def _check_advertised(advertised: Sequence[Listener], bound: Sequence[Listener])
     bound_names = {listener.name for listener in bound}
     for listener in advertised:
         if listener.name not in bound_names:
-            raise ConfigError(setting, f"{setting} names {listener.name}, which listeners does not")
+            raise ConfigError(setting, f"{setting} contains {listener.name}, which is not in listeners")
         if not listener.host or listener.host in _EVERYWHERE:
-            raise ConfigError(
-                setting, f"{listener} is no address to connect to: set {setting} with a host name"
-            )
+            raise ConfigError(setting, f"clients cannot connect to {listener}: set {setting} to a host name")
     if not advertised:
-        raise ConfigError(setting, f"{setting} has none for clients")
-
-
-def with_bound_ports(advertised: Sequence[Listener], ports: Mapping[str, int]) -> tuple[Listener, ...]:
-    """Advertised addresses once the listeners have their ports: 0 becomes the port that was found."""
-    return tuple(replace(listener, port=listener.port or ports[listener.name]) for listener in advertised)
+        raise ConfigError(setting, f"{setting} contains no client listener")
 
 
 def check_protocols(protocol_map: str, listeners: Sequence[Listener]) -> None:
@@ -110,7 +106,7 @@ def check_protocols(protocol_map: str, listeners: Sequence[Listener]) -> None:
         name, colon, protocol = pair.partition(":")
         if not colon:
             raise ConfigError(
-                "listener.security.protocol.map", f"{pair!r} is no pair: write {pair}:PLAINTEXT"
+                "listener.security.protocol.map", f"invalid entry {pair!r}: expected {pair}:PLAINTEXT"
             )
         protocols[name.strip().upper()] = protocol.strip().upper()
     for listener in listeners:
@@ -119,5 +115,5 @@ def check_protocols(protocol_map: str, listeners: Sequence[Listener]) -> None:
         if protocol != "PLAINTEXT":
             raise ConfigError(
                 "listener.security.protocol.map",
-                f"listener {listener.name} asks for {protocol}: klamm speaks PLAINTEXT only",
+                f"listener {listener.name} requires {protocol}: klamm supports PLAINTEXT only",
             )

@@ -9,7 +9,7 @@ import pytest
 
 from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.config.settings import BROKER_SETTINGS
-from klamm.broker.net.listeners import Listener, with_bound_ports
+from klamm.broker.net.listeners import Listener
 from klamm.config import ConfigError, RawValue, as_text
 from klamm.storage.topic_settings import BROKER_DEFAULT_SETTINGS
 
@@ -85,9 +85,9 @@ def test_several_listeners_each_have_their_advertised_address() -> None:
         }
     )
     assert config.listeners == (Listener("PLAINTEXT", "127.0.0.1", 0), Listener("LAN", "::1", 9093))
-    assert with_bound_ports(config.advertised_listeners, {"PLAINTEXT": 40123, "LAN": 9093}) == (
+    assert config.advertised_listeners == (
         Listener("LAN", "broker.example", 19093),
-        Listener("PLAINTEXT", "127.0.0.1", 40123),
+        Listener("PLAINTEXT", "127.0.0.1", 0),
     )
     assert [str(listener) for listener in config.listeners] == ["PLAINTEXT://127.0.0.1:0", "LAN://[::1]:9093"]
 
@@ -105,11 +105,11 @@ def test_a_listener_without_a_host_advertises_this_machines_name() -> None:
         ({"listeners": "A://h:1,A://h:2"}, "listeners", "twice"),
         ({"listeners": "A://h:1,B://h:1"}, "listeners", "twice"),
         ({"listeners": ""}, "listeners", "not empty"),
-        ({"listeners": "C://h:1", "controller.listener.names": "C"}, "listeners", "none for clients"),
+        ({"listeners": "C://h:1", "controller.listener.names": "C"}, "listeners", "no client listener"),
         ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, "advertised.listeners", "host name"),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "advertised.listeners", "host name"),
         ({"advertised.listeners": "PLAINTEXT://:9092"}, "advertised.listeners", "host name"),
-        ({"advertised.listeners": "LAN://h:9092"}, "advertised.listeners", "listeners does not"),
+        ({"advertised.listeners": "LAN://h:9092"}, "advertised.listeners", "not in listeners"),
         ({"listeners": "SSL://h:9092"}, "listener.security.protocol.map", "PLAINTEXT only"),
         (
             {"listeners": "LAN://h:9092", "listener.security.protocol.map": "LAN:SASL_SSL"},

@@ -223,7 +223,7 @@ def test_a_broker_listens_for_prometheus_where_it_is_told_to() -> None:
 
 
 def test_an_address_that_is_none_is_refused() -> None:
-    with pytest.raises(ConfigError, match="write host:port"):
+    with pytest.raises(ConfigError, match="expected host:port"):
         BrokerConfig.from_settings({"klamm.metrics.listener": "9404"})
 
 
