@@ -113,7 +113,7 @@ class Wire:
                 else:
                     to_send += self._negotiated(call, response, now_ms)
         except DecodeError as error:
-            raise ProtocolError(f"the broker's answer makes no sense: {error}") from error
+            raise ProtocolError(f"malformed response: {error}") from error
         return answered, to_send
 
     def _response(self, frame: bytes) -> tuple[Call, Any]:
@@ -126,7 +126,7 @@ class Wire:
             frame, has_tags=response_has_tags(call.api_key, version)
         )
         if correlation_id != expected:
-            raise ProtocolError(f"answer {correlation_id} came where {expected} was expected")
+            raise ProtocolError(f"response has correlation id {correlation_id}, expected {expected}")
         if call.api_key is ApiKey.API_VERSIONS and frame[position : position + 2] == b"\x00\x23":
             version = 0  # UNSUPPORTED_VERSION always comes in the oldest layout
         response = response_decoder(call.api_key, version)(frame, position)

@@ -62,7 +62,7 @@ def test_large_answers_are_taken_only_from_those_who_told_their_versions() -> No
     transport.links[0].events.received(struct.pack(">i", NEGOTIATION_BYTES + 1))
     (error,) = outcomes
     assert isinstance(error, ProtocolError)
-    assert "127.0.0.1:9092: the broker's answer makes no sense: a frame of 1048577 bytes" in str(error)
+    assert "127.0.0.1:9092: malformed response: a frame of 1048577 bytes" in str(error)
 
     honest = FakeTransport()
     network = a_network(honest)

@@ -102,7 +102,7 @@ async def update_features(
         services.image.apply(FeaturesFinalized(finalized))
         if is_done:
             return None
-    return Refusal(ErrorCode.request_timed_out, "Other updates of the features came first: try again.")
+    return Refusal(ErrorCode.request_timed_out, "Features were changed concurrently: try again.")
 
 
 def _finalize(

@@ -392,4 +392,4 @@ def _store_all(
 
 def _not_stored(failure: Exception) -> Refusal:
     _log.error("writing cluster metadata failed: %s", failure)
-    return Refusal(ErrorCode.kafka_storage_error, f"The change cannot be made durable: {failure}")
+    return Refusal(ErrorCode.kafka_storage_error, f"Writing cluster metadata failed: {failure}")

@@ -208,7 +208,7 @@ def _node_id(static: Mapping[str, str], values: Values) -> int:
         return node_id
     if "node.id" in static and node_id != broker_id:
         raise ConfigError(
-            "broker.id", f"broker.id={broker_id} contradicts node.id={node_id}: write node.id alone"
+            "broker.id", f"broker.id={broker_id} contradicts node.id={node_id}: set only node.id"
         )
     return broker_id
 

@@ -227,7 +227,7 @@ class Shard(Generic[Record, Note]):
             if self.status is ACTIVE:
                 answers += machine.unloaded(error_code).replies
         except Exception:
-            _logger.exception("%s: some of the requests that wait cannot be answered", self.name)
+            _logger.exception("%s: failing held requests failed", self.name)
         self._forget_all()
         return answers
 
@@ -245,7 +245,7 @@ class Shard(Generic[Record, Note]):
             try:
                 self._host.send(token, response)
             except Exception:
-                _logger.exception("%s: a response could not be sent", self.name)
+                _logger.exception("%s: sending a response failed", self.name)
 
     # --- working -------------------------------------------------------------------------------------
 
@@ -255,7 +255,7 @@ class Shard(Generic[Record, Note]):
             outcome = self.machine.decide(request, context)
         except Exception:
             # Deciding changes nothing, so only this one request is lost.
-            _logger.exception("%s: %s could not be decided", self.name, type(request).__name__)
+            _logger.exception("%s: handling %s failed", self.name, type(request).__name__)
             error_code = ErrorCode.unknown_server_error
             self._host.send(context.token, self.machine.error_response(request, error_code))
             return
@@ -272,7 +272,7 @@ class Shard(Generic[Record, Note]):
         try:
             outcome = self.machine.decide(signal, context)
         except Exception:
-            _logger.exception("%s: %r could not be decided", self.name, signal)
+            _logger.exception("%s: handling %r failed", self.name, signal)
             return
         try:
             self._run(outcome, context)
@@ -331,7 +331,7 @@ class Shard(Generic[Record, Note]):
 
     def _start_over(self) -> None:
         # Something may have changed and something not: only the log can be believed now.
-        _logger.exception("%s: a decision could not be carried out; the shard is rebuilt", self.name)
+        _logger.exception("%s: applying an outcome failed; loading the shard again", self.name)
         self._rebuild()
 
     def _run(self, outcome: Outcome[Record, Note], context: Context) -> None:
@@ -396,7 +396,11 @@ class Shard(Generic[Record, Note]):
                 count += len(held.replies)
                 self._held[index] = held._replace(replies=())
         if count:
-            _logger.warning("%s: %d answers waited too long for the disk", self.name, count)
+            _logger.warning(
+                "%s: %d responses exceeded the commit timeout while waiting for fsync",
+                self.name,
+                count,
+            )
 
     def _has_become_durable(self, offset: int) -> bool:
         """Look again: nobody need tell a shard of a flush that nothing waited for."""
@@ -425,7 +429,7 @@ class Shard(Generic[Record, Note]):
                 if outcome.is_divisible and len(part) > 1 and refused.error_code in TOO_LARGE:
                     size = len(part) // 2
                     continue
-                _logger.warning("%s: the log took no %d records: %s", self.name, len(part), refused)
+                _logger.warning("%s: append of %d records rejected: %s", self.name, len(part), refused)
                 return refused.error_code
             self.machine.replay(part, offset)
             self._end_offset = self._log.end_offset
