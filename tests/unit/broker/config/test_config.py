@@ -117,7 +117,7 @@ def test_a_listener_without_a_host_advertises_this_machines_name() -> None:
             "PLAINTEXT only",
         ),
         ({"listener.security.protocol.map": "LAN"}, "listener.security.protocol.map", "LAN:PLAINTEXT"),
-        ({"node.id": "1", "broker.id": "2"}, "broker.id", "node.id alone"),
+        ({"node.id": "1", "broker.id": "2"}, "broker.id", "set only node.id"),
         ({"log.dirs": "a,b,a"}, "log.dirs", "each once"),
         ({"log.dirs": "a,./a"}, "log.dirs", "each once"),
         ({"log.dirs": ""}, "log.dirs", "not empty"),
