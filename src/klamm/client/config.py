@@ -162,11 +162,11 @@ class ClientConfig:
             match = _ADDRESS.fullmatch(text.strip())
             if match is None or not 0 < int(match[2]) < 65536:
                 raise ConfigError(
-                    "bootstrap.servers", f"bootstrap.servers={text}: write host:port, as in localhost:9092"
+                    "bootstrap.servers", f"bootstrap.servers={text}: expected host:port, as in localhost:9092"
                 )
             addresses.append((match[1], int(match[2])))
         if not addresses:
-            raise ConfigError("bootstrap.servers", "bootstrap.servers is empty: write host:port, ...")
+            raise ConfigError("bootstrap.servers", "bootstrap.servers is empty: expected host:port, ...")
         return tuple(addresses)
 
     def network(self, client_id: str, max_response_bytes: int = MAX_RESPONSE_BYTES) -> NetworkConfig:

@@ -209,7 +209,7 @@ class RangeReader:
                     now_ms = self._thread.core.now_ms
                     missing_since_ms = now_ms if missing_since_ms is None else missing_since_ms
                     if now_ms - missing_since_ms >= self._settings.missing_topic_ms:
-                        raise TopicGoneError(f"{self._partition} is not there any more: {error}") from error
+                        raise TopicGoneError(f"{self._partition} no longer exists: {error}") from error
                 elif not error.retriable:
                     raise
                 self._thread.core.metadata.request_update()
@@ -240,7 +240,7 @@ class RangeReader:
             await self._calls.refresh(deadline)
             broker_id, topic_id = await self._leader(deadline)
             if self._is_another(topic_id):
-                raise TopicGoneError(f"{partition.topic} was deleted and made anew")
+                raise TopicGoneError(f"{partition.topic} was deleted and created again")
         request = self._request(topic_id)
         core = self._thread.core
         response: FetchResponse = await core.tasks.request(

@@ -114,14 +114,14 @@ def test_a_log_that_ends_too_early_is_waited_for_only_so_long(thread: ClientThre
 
 def test_a_topic_that_is_another_one_by_now_is_not_read(thread: ClientThread) -> None:
     reader = RangeReader(thread, PARTITION, 0, 5, RangeSettings(), topic_id=b"another topic id")
-    with pytest.raises(TopicGoneError, match="deleted and made anew"), reader:
+    with pytest.raises(TopicGoneError, match="deleted and created again"), reader:
         list(reader)
 
 
 def test_a_topic_that_is_not_there_is_looked_for_only_so_long(thread: ClientThread) -> None:
     settings = RangeSettings(missing_topic_ms=1, retry_backoff_ms=1)
     reader = RangeReader(thread, TopicPartition("nowhere", 0), 0, 5, settings)
-    with pytest.raises(TopicGoneError, match="nowhere-0 is not there any more"), reader:
+    with pytest.raises(TopicGoneError, match="nowhere-0 no longer exists"), reader:
         list(reader)
 
 

@@ -329,7 +329,7 @@ def milliseconds(timeout: float | None) -> int | None:
     if timeout is None:
         return None
     if timeout < 0:
-        raise ValueError(f"a timeout of {timeout} seconds: write 0 or more")
+        raise ValueError(f"a timeout of {timeout} seconds: expected 0 or more")
     return round(timeout * 1000)
 
 

@@ -30,7 +30,7 @@ class ResetTarget:
         if [self.to, self.timestamp_ms, self.shift_by].count(None) != 2:
             raise ValueError("give exactly one of to, timestamp_ms and shift_by")
         if isinstance(self.to, str) and self.to not in {"earliest", "latest"}:
-            raise ValueError(f"to={self.to!r}: write 'earliest', 'latest' or an offset")
+            raise ValueError(f"to={self.to!r}: expected 'earliest', 'latest' or an offset")
 
     def offset(self, current: int | None, start: int, end: int, timed: int) -> int | None:
         """The offset meant, brought to the log's nearer end if it lies outside; None: nothing to shift."""

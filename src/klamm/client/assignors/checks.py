@@ -46,7 +46,9 @@ def check_assignment(
     """
     strangers = sorted(set(assignments) - set(group.members))
     if strangers:
-        raise IllegalStateError(f"assignor {assignor.name} gives to {strangers}, who are not in the group")
+        raise IllegalStateError(
+            f"assignor {assignor.name} assigned partitions to {strangers}, not members of the group"
+        )
     missing = sorted(
         {str(each) for given in assignments.values() for each in given.partitions if not cluster.has(each)}
     )

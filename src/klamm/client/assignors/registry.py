@@ -119,7 +119,7 @@ def _find(strategy: str, installed: Mapping[str, EntryPoint] | None) -> object:
     hint = (
         f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}, or write package.module:Class"
     )
-    raise ConfigError(SETTING, f"{SETTING}: there is no assignor {strategy!r}; {hint}")
+    raise ConfigError(SETTING, f"{SETTING}: unknown assignor {strategy!r}; {hint}")
 
 
 def _import(path: str) -> object:

@@ -58,7 +58,7 @@ def a_partition(partition: Any) -> TopicPartition:
     if not topic.strip():
         raise ValueError("a topic's name must not be blank")
     if number < 0:
-        raise ValueError(f"partition {number} of {topic}: write 0 or more")
+        raise ValueError(f"partition {number} of {topic}: expected 0 or more")
     return TopicPartition(topic, number)
 
 
@@ -67,7 +67,7 @@ def due_at(now_ms: int, timeout: float | None) -> int | None:
     if timeout is None:
         return None
     if timeout < 0:
-        raise ValueError(f"timeout={timeout}: write seconds from 0 on, or None")
+        raise ValueError(f"timeout={timeout}: expected seconds from 0 on, or None")
     return now_ms + round(timeout * 1000)
 
 
@@ -75,7 +75,7 @@ def timeout_ms(timeout: float | None, default_ms: int) -> int:
     if timeout is None:
         return default_ms
     if timeout < 0:
-        raise ValueError(f"timeout={timeout}: write seconds from 0 on, or None")
+        raise ValueError(f"timeout={timeout}: expected seconds from 0 on, or None")
     return round(timeout * 1000)
 
 
@@ -83,7 +83,7 @@ def an_offset(offset: Any) -> int:
     if not isinstance(offset, int):
         raise TypeError(f"an offset is a number, not {offset!r}")
     if offset < 0:
-        raise ValueError(f"offset {offset}: write 0 or more; seek_to_beginning and seek_to_end exist too")
+        raise ValueError(f"offset {offset}: expected 0 or more; seek_to_beginning and seek_to_end exist too")
     return offset
 
 

@@ -109,7 +109,7 @@ class ConsumerOperations:
         try:
             await self._commit(offsets, limit_ms)
         except KlammError as error:
-            log.warning("group %s: not committed: %s", self.settings.group_id, error)
+            log.warning("group %s: commit failed: %s", self.settings.group_id, error)
 
     async def _leave(self, reason: str, limit_ms: int) -> None:
         if not self.state.is_auto:
@@ -154,7 +154,7 @@ class ConsumerOperations:
         if self.state.type is SubscriptionType.NONE:
             raise IllegalStateError("nothing to poll: subscribe to topics, or assign partitions, first")
         if limit < 1:
-            raise ValueError(f"max_records={limit}: write 1 or more")
+            raise ValueError(f"max_records={limit}: expected 1 or more")
         return await self.poller.poll(arguments.due_at(self.host.clock.now_ms(), timeout_s), limit)
 
     # --- commits ----------------------------------------------------------------------------------------
@@ -333,7 +333,7 @@ class ConsumerOperations:
             await self._commit_before_leaving(limit_ms)
             await self._finish_commits(max(0, due_at_ms - self.host.clock.now_ms()))
         except KlammError as error:
-            log.warning("group %s: closing: %s", self.settings.group_id, error)
+            log.warning("group %s: closing failed: %s", self.settings.group_id, error)
         try:
             await self._leave("close", max(0, due_at_ms - self.host.clock.now_ms()))
         finally:

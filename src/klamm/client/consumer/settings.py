@@ -74,7 +74,7 @@ def parse(
     values = parsed.values
     group_id = values.optional_text("group.id")
     if group_id is not None and not group_id.strip():
-        raise InvalidGroupIdError(f"group.id={group_id!r}: write a name, or leave it out")
+        raise InvalidGroupIdError(f"group.id={group_id!r}: expected a name, or remove it")
     instance_id = values.optional_text("group.instance.id")
     _check(parsed, instance_id)
     strategies = _strategies(config, keywords)
@@ -131,7 +131,7 @@ def _check(parsed: ClientConfig, instance_id: str | None) -> None:
     if instance_id is not None and (not INSTANCE_ID.fullmatch(instance_id) or instance_id in {".", ".."}):
         raise ConfigError(
             "group.instance.id",
-            f"group.instance.id={instance_id}: write 1 to 249 letters, digits, dots, dashes or underscores",
+            f"group.instance.id={instance_id}: expected 1 to 249 letters, digits, or . - _",
         )
     heartbeat_ms = values.integer("heartbeat.interval.ms")
     session_ms = values.integer("session.timeout.ms")

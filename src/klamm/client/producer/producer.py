@@ -209,7 +209,7 @@ class Producer:
         if not name:
             raise ValueError("a topic must have a name")
         if partition is not None and partition < 0:
-            raise ValueError(f"partition {partition}: write 0 or more, or None")
+            raise ValueError(f"partition {partition}: expected 0 or more, or None")
         return self._wait_for_topic(name, partition, due_at_ms)
 
     def _wait_for_topic(self, name: str, partition: int | None, due_at_ms: int) -> TopicInfo:

@@ -310,7 +310,7 @@ class Sender:
     def _split(self, batch: Batch) -> None:
         largest = min(self._settings.batch_size, max(batch.size_bytes // 2, 1))
         log.info(
-            "splitting a batch of %d records for %s: the broker finds it too large",
+            "splitting a batch of %d records for %s: rejected as too large",
             batch.record_count,
             batch.partition,
         )

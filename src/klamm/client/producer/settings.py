@@ -113,9 +113,9 @@ def _is_idempotent(parsed: ClientConfig, acks: int) -> bool:
     if is_asked:
         raise ConfigError(
             name,
-            f"{name}={value} and idempotence do not go together: write {needed}, or enable.idempotence=false",
+            f"{name}={value} and idempotence cannot be combined: set {needed}, or enable.idempotence=false",
         )
-    log.info("idempotence is off: %s=%s, and it needs %s", name, value, needed)
+    log.info("idempotence is disabled by %s=%s: it requires %s", name, value, needed)
     return False
 
 
@@ -124,7 +124,7 @@ def _transactional_id(parsed: ClientConfig, is_idempotent: bool) -> str | None:
     if transactional_id is None:
         return None
     if not transactional_id:
-        raise ConfigError("transactional.id", "transactional.id is empty: write a name, or leave it out")
+        raise ConfigError("transactional.id", "transactional.id is empty: expected a name, or remove it")
     if not is_idempotent:
         name = next(
             (name for name in ("enable.idempotence", "acks", "retries") if name in parsed.given),
@@ -149,7 +149,7 @@ def _is_two_phase(parsed: ClientConfig) -> bool:
         )
     if parsed.values.optional_text("transactional.id") is None:
         raise ConfigError(
-            "transactional.id", "transaction.two.phase.commit.enable=true needs a transactional.id: write one"
+            "transactional.id", "transaction.two.phase.commit.enable=true requires transactional.id: set it"
         )
     return True
 

@@ -40,7 +40,7 @@ def test_there_is_nothing_to_shift_where_nothing_was_committed() -> None:
 
 @pytest.mark.parametrize("target", [{}, {"to": 1, "shift_by": 1}, {"to": "soon"}])
 def test_a_target_that_says_nothing_or_too_much_is_refused(target: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"exactly one|write 'earliest'"):
+    with pytest.raises(ValueError, match=r"exactly one|expected 'earliest'"):
         ResetTarget(**target)
 
 

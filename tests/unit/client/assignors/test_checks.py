@@ -47,7 +47,7 @@ def test_a_sound_assignment_passes_without_a_word() -> None:
 
 
 def test_a_member_who_is_not_in_the_group_is_refused() -> None:
-    with pytest.raises(IllegalStateError, match=r"scripted gives to \['X'\]"):
+    with pytest.raises(IllegalStateError, match=r"scripted assigned partitions to \['X'\]"):
         checked({"A": "t-0", "X": "t-1"}, "A(t)")
 
 

@@ -40,7 +40,7 @@ def test_idempotence_by_default_gives_way_and_says_so(
 ) -> None:
     with caplog.at_level(logging.INFO):
         assert not settings(**given).is_idempotent
-    assert "idempotence is off" in caplog.text
+    assert "idempotence is disabled" in caplog.text
 
 
 def test_more_than_five_in_flight_is_an_error_even_by_default() -> None:
@@ -91,6 +91,6 @@ def test_a_transactional_id_must_not_be_empty() -> None:
 def test_a_prepared_transaction_has_no_time_out_to_set() -> None:
     with pytest.raises(ConfigError, match=r"transaction.timeout.ms cannot be set"):
         settings(transactional_id="t", transaction_two_phase_commit_enable=True, transaction_timeout_ms=1000)
-    with pytest.raises(ConfigError, match=r"needs a transactional.id"):
+    with pytest.raises(ConfigError, match=r"requires transactional.id"):
         settings(transaction_two_phase_commit_enable=True)
     assert settings(transactional_id="t", transaction_two_phase_commit_enable=True).is_two_phase

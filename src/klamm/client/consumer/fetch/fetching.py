@@ -312,7 +312,12 @@ class Fetching:
             return False
         policy = POLICIES.get(self._settings.reset_policy)
         if policy is not None:
-            log.info("%s has no offset %d: going to the %s", partition, offset, self._settings.reset_policy)
+            log.info(
+                "%s: offset %d is out of range, resetting to %s",
+                partition,
+                offset,
+                self._settings.reset_policy,
+            )
             state.request_reset(policy)
         else:
             out_of_range = OffsetOutOfRangeError({partition: offset})

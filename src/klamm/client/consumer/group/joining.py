@@ -148,7 +148,11 @@ class Joining:
         try:
             await self._calls.refresh(deadline)
         except KlammError as error:
-            log.info("group %s: joining with what is known: %s", self._settings.group_id, error)
+            log.info(
+                "group %s: metadata refresh failed, joining with cached metadata: %s",
+                self._settings.group_id,
+                error,
+            )
 
     # --- before -----------------------------------------------------------------------------------------
 
@@ -379,7 +383,7 @@ class Joining:
         try:
             await self._inbox.ask(application)
         except RebalanceListenerError as error:
-            log.debug("the poll has raised it: %s", error)
+            log.debug("already raised by poll: %s", error)
         self._check(run)
         if not application.is_applied and membership.generation != generation:
             membership.reset("the generation was lost before its assignment was applied", keeps_id=False)

@@ -65,7 +65,7 @@ class Membership:
     def request_rejoin(self, cause: str) -> None:
         """Join again in the next poll. The first cause is the one that counts."""
         if not self.needs_rejoin:
-            log.info("group %s: joining again: %s", self._settings.group_id, cause)
+            log.info("group %s: rejoining: %s", self._settings.group_id, cause)
             self.needs_rejoin = True
             self.rejoin_cause = cause
         self._inbox.ring()

@@ -61,7 +61,7 @@ class AutoCommit:
         error = promise.error
         if error is None:
             return
-        log.info("group %s: not committed: %s", self._settings.group_id, error)
+        log.info("group %s: commit failed: %s", self._settings.group_id, error)
         if isinstance(error, KlammError) and error.retriable:
             self.due_at_ms = self._core.now_ms + self._settings.retry_backoff_ms
             self._inbox.signal.set()  # who waits in a poll waits until then

@@ -149,9 +149,9 @@ class Commits:
                 )
             except KlammError as error:
                 if not error.retriable or self._core.now_ms >= due_at_ms:
-                    log.warning("group %s: not committed: %s", self._settings.group_id, error)
+                    log.warning("group %s: commit failed: %s", self._settings.group_id, error)
                     return
-                log.info("group %s: committing again: %s", self._settings.group_id, error)
+                log.info("group %s: retrying commit: %s", self._settings.group_id, error)
             else:
                 return
             await self._core.tasks.sleep(
