@@ -31,6 +31,8 @@ _UNREACHABLE: Final = frozenset(
         ErrorCode.not_coordinator,
     }
 )
+# The markers of the last transaction are usually written in less than Kafka's 20 ms, and asking is cheap.
+_FIRST_BACKOFF_MS: Final = 1
 # The client sends the same batch again; batches behind it are not to take its place.
 UNCONFIRMED: Final = frozenset({_TRY_AGAIN, ErrorCode.concurrent_transactions})
 
@@ -76,6 +78,7 @@ async def verified(
     started_at_ms = services.clock.now_ms()
     verifier: TransactionVerifier = services.verifier or services.transactions
     give_up_at_ms = started_at_ms + config.add_partitions_to_txn_retry_backoff_max_ms
+    backoff_ms = _FIRST_BACKOFF_MS
     while True:
         error_codes = await kept(
             services.loop, verifier.verify(transactional_id, *producer, partitions, add=add)
@@ -86,7 +89,9 @@ async def verified(
             stats.total_ms += services.clock.now_ms() - started_at_ms
             stats.failures += sum(each is not NO_ERROR for each in error_codes.values())
             return error_codes
-        await sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
+        left_ms = give_up_at_ms - services.clock.now_ms()
+        await sleep(min(backoff_ms, config.add_partitions_to_txn_retry_backoff_ms, left_ms) / 1000)
+        backoff_ms *= 2
 
 
 def verification_error(cause: ErrorCode, *, knows_abortable: bool, knows_concurrent: bool) -> ErrorCode:
