@@ -76,10 +76,18 @@ def screen_commit(
             refused.append(OffsetCommitResponseTopic(topic_id, name, answers))
         if partitions:
             accepted.append(OffsetCommitRequestTopic(topic_id, name, partitions))
-    if refused:
-        return replace(request, topics=accepted), refused
-    request.topics = accepted  # the original is not used again
-    return request, refused
+    # Spelled out: dataclasses.replace is four times slower, and every commit passes here.
+    screened = OffsetCommitRequest(
+        request.group_id,
+        request.generation_id_or_member_epoch,
+        request.member_id,
+        request.group_instance_id,
+        request.retention_time_ms,
+        accepted,
+        request.knows_group_id_not_found,
+        request.uses_topic_ids,
+    )
+    return screened, refused
 
 
 def _are_below(count: int, partitions: Iterable[AskedPartition]) -> bool:
