@@ -12,9 +12,10 @@ from typing import Any, Final, Self
 
 from klamm.protocol.api import ApiKey
 from klamm.protocol.codec import request_decoder, response_encoder
-from klamm.protocol.headers import is_flexible, read_request_header, response_frame, response_has_tags
+from klamm.protocol.headers import is_flexible, read_request_header, response_has_tags
 from klamm.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from klamm.protocol.schema import schema_versions
+from support.wire import response_bytes
 
 CHUNK: Final = bytes(256 * 1024)
 
@@ -40,7 +41,7 @@ class HostileConnection:
     def answer(self, api_key: ApiKey, version: int, correlation_id: int, response: Any) -> None:
         body = response_encoder(api_key, version)(response)
         has_tags = response_has_tags(api_key, version)
-        self.socket.sendall(b"".join(response_frame(correlation_id, body, has_tags=has_tags)))
+        self.socket.sendall(response_bytes(correlation_id, body, has_tags=has_tags))
 
     def negotiate(self) -> None:
         """Behave like a broker for one moment: tell the versions."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
@@ -11,6 +12,7 @@ from klamm.protocol.api import ApiKey
 from klamm.protocol.codec import request_encoder, response_decoder
 from klamm.protocol.framing import FrameReader
 from klamm.protocol.headers import read_response_header, request_frame, response_has_tags
+from klamm.protocol.types import Buffer
 
 
 def request_bytes(
@@ -19,6 +21,13 @@ def request_bytes(
     """One request as it goes over the wire, size first."""
     body = request_encoder(api_key, version)(request)
     return b"".join(request_frame(api_key, version, correlation_id, client_id, body))
+
+
+def response_bytes(correlation_id: int, body: Sequence[Buffer], *, has_tags: bool) -> bytes:
+    """One encoded response as it goes over the wire, size first."""
+    header = struct.pack(">i", correlation_id) + (b"\0" if has_tags else b"")
+    frame = b"".join((header, *body))
+    return struct.pack(">i", len(frame)) + frame
 
 
 def response_from(api_key: ApiKey, version: int, frame: bytes) -> tuple[int, Any]:

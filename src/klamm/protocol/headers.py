@@ -35,13 +35,6 @@ def is_flexible(api_key: int, version: int) -> bool:
     return load_struct(api_key, version, "request").is_flexible
 
 
-def api_of(frame: bytes) -> tuple[int, int]:
-    """Only key and version: enough to decide whether to decode the rest."""
-    if len(frame) < 8:
-        raise DecodeError(f"a request of {len(frame)} bytes has no header")
-    return int.from_bytes(frame[0:2], "big", signed=True), int.from_bytes(frame[2:4], "big", signed=True)
-
-
 def read_request_header(frame: bytes, *, has_tags: bool) -> RequestHeader:
     """The header of a frame; unknown tags are skipped by their size."""
     try:
@@ -122,13 +115,6 @@ def request_frame(
     if is_flexible(api_key, version):
         header += b"\0"
     return [_INT32.pack(len(header) + sum(map(len, body))) + header, *body]
-
-
-def response_frame(correlation_id: int, body: list[Buffer], *, has_tags: bool) -> list[Buffer]:
-    """An encoded response: size, header, body."""
-    size = 4 + has_tags + sum(map(len, body))
-    header = struct.pack(">ii", size, correlation_id)
-    return [header + b"\0" if has_tags else header, *body]
 
 
 def response_has_tags(api_key: int, version: int) -> bool:

@@ -14,12 +14,12 @@ from klamm.protocol.codec import request_decoder, response_encoder
 from klamm.protocol.headers import (
     is_flexible,
     read_request_header,
-    response_frame,
     response_has_tags,
 )
 from klamm.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
 from klamm.protocol.schema import schema_versions
 from klamm.protocol.types import Buffer
+from support.wire import response_bytes
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Asked:
     def answer(self, response: Any) -> None:
         body = response_encoder(self.api_key, self.version)(response)
         has_tags = response_has_tags(self.api_key, self.version)
-        self.link.events.received(b"".join(response_frame(self.correlation_id, body, has_tags=has_tags)))
+        self.link.events.received(response_bytes(self.correlation_id, body, has_tags=has_tags))
 
 
 class FakeLink:

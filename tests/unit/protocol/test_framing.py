@@ -17,9 +17,9 @@ from klamm.protocol.headers import (
     read_request_header,
     read_response_header,
     request_frame,
-    response_frame,
     response_has_tags,
 )
+from support.wire import response_bytes
 
 
 def framed(payload: bytes) -> bytes:
@@ -116,7 +116,7 @@ def test_a_header_of_noise_is_read_or_refused(noise: bytes, has_tags: bool) -> N
 @pytest.mark.parametrize(("version", "has_tags"), [(8, False), (9, True)])
 def test_a_response_header_has_tags_when_its_api_is_flexible(version: int, has_tags: bool) -> None:
     assert response_has_tags(ApiKey.METADATA, version) is has_tags
-    frame = b"".join(response_frame(9, [b"x"], has_tags=has_tags))
+    frame = response_bytes(9, [b"x"], has_tags=has_tags)
     assert struct.unpack(">i", frame[:4])[0] == len(frame) - 4
     assert read_response_header(frame[4:], has_tags=has_tags) == (9, 5 if has_tags else 4)
 
