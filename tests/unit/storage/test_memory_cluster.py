@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from klamm.storage.engines.memory_cluster import MemoryCluster
@@ -13,4 +15,4 @@ class TestMemoryCluster(ClusterContract):
 
     @pytest.fixture
     def store(self) -> MemoryCluster:
-        return MemoryCluster()
+        return MemoryCluster(random=Random(1))

@@ -22,7 +22,7 @@ class TestSqliteCluster(ClusterContract):
 
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[SqliteCluster]:
-        store = SqliteCluster(tmp_path)
+        store = SqliteCluster(tmp_path, random=Random(1))
         yield store
         store.close()
 
@@ -50,7 +50,7 @@ def test_a_restart_finds_everything_and_leads_at_higher_epochs(tmp_path: Path) -
 def test_producer_ids_are_never_given_twice_over_restarts(tmp_path: Path) -> None:
     seen: set[int] = set()
     for _ in range(5):
-        store = SqliteCluster(tmp_path)
+        store = SqliteCluster(tmp_path, random=Random(1))
         block = store.allocate_producer_ids(1000)
         store.close()
         assert seen.isdisjoint(block)
@@ -60,9 +60,9 @@ def test_producer_ids_are_never_given_twice_over_restarts(tmp_path: Path) -> Non
 def test_what_was_answered_survives_a_killed_process(tmp_path: Path) -> None:
     # Given a process that changes the store, says so, and is killed at once
     script = (
-        "import os, signal, sys\n"
+        "import os, random, signal, sys\n"
         "from klamm.storage.engines.sqlite_cluster import SqliteCluster\n"
-        "store = SqliteCluster(sys.argv[1])\n"
+        "store = SqliteCluster(sys.argv[1], random=random.Random(1))\n"
         "block = store.allocate_producer_ids(1000)\n"
         "store._connection.execute('BEGIN IMMEDIATE')\n"
         "store._connection.execute(\"UPDATE facts SET value = 7 WHERE name = 'next_producer_id'\")\n"
@@ -78,7 +78,7 @@ def test_what_was_answered_survives_a_killed_process(tmp_path: Path) -> None:
     )
     stop, cluster_id = killed.stdout.split()
     # When the store is opened afterwards
-    store = SqliteCluster(tmp_path)
+    store = SqliteCluster(tmp_path, random=Random(1))
     # Then the answered change is there, and the unfinished one is not
     assert store.cluster_id == cluster_id
     assert store.allocate_producer_ids(1).start == int(stop)
@@ -86,7 +86,7 @@ def test_what_was_answered_survives_a_killed_process(tmp_path: Path) -> None:
 
 
 def test_two_processes_may_share_the_file(tmp_path: Path) -> None:
-    first, second = SqliteCluster(tmp_path), SqliteCluster(tmp_path)
+    first, second = SqliteCluster(tmp_path, random=Random(1)), SqliteCluster(tmp_path, random=Random(1))
     version = first.version()
     assert first.cluster_id == second.cluster_id
     assert set(first.allocate_producer_ids(10)).isdisjoint(second.allocate_producer_ids(10))
@@ -96,32 +96,32 @@ def test_two_processes_may_share_the_file(tmp_path: Path) -> None:
 
 
 def test_commits_wait_for_the_disk(tmp_path: Path) -> None:
-    store = SqliteCluster(tmp_path)
+    store = SqliteCluster(tmp_path, random=Random(1))
     assert store._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert store._connection.execute("PRAGMA synchronous").fetchone() == (2,)
     store.close()
 
 
 def test_a_newer_schema_is_refused_by_name(tmp_path: Path) -> None:
-    SqliteCluster(tmp_path).close()
+    SqliteCluster(tmp_path, random=Random(1)).close()
     connection = sqlite3.connect(tmp_path / FILE_NAME)
     with connection:
         connection.execute("UPDATE facts SET value = 99 WHERE name = 'schema_version'")
     connection.close()
     with pytest.raises(ClusterStoreError, match="schema version is 99"):
-        SqliteCluster(tmp_path)
+        SqliteCluster(tmp_path, random=Random(1))
 
 
 def test_a_file_that_is_no_database_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).write_bytes(b"not a database at all" * 100)
     with pytest.raises(ClusterStoreError, match=FILE_NAME):
-        SqliteCluster(tmp_path)
+        SqliteCluster(tmp_path, random=Random(1))
     with pytest.raises(ClusterStoreError, match="absent"):
-        SqliteCluster(tmp_path / "absent" / FILE_NAME)
+        SqliteCluster(tmp_path / "absent" / FILE_NAME, random=Random(1))
 
 
 def test_a_store_that_fails_says_which_file(tmp_path: Path) -> None:
-    store = SqliteCluster(tmp_path)
+    store = SqliteCluster(tmp_path, random=Random(1))
     store.close()
     with pytest.raises(ClusterStoreError, match=FILE_NAME):
         store.topics()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from random import Random, SystemRandom
+from random import Random
 from threading import Lock
 
 from klamm.protocol.types import id_to_text
@@ -26,8 +26,8 @@ from klamm.storage.cluster import (
 class MemoryCluster:
     """A ClusterStore in dictionaries; threads may share it."""
 
-    def __init__(self, *, random: Random | None = None) -> None:
-        self._cluster_id = id_to_text(new_topic_id(random or SystemRandom()))
+    def __init__(self, *, random: Random) -> None:
+        self._cluster_id = id_to_text(new_topic_id(random))
         self._lock = Lock()
         self._version = 0
         self._brokers: dict[int, BrokerRegistration] = {}

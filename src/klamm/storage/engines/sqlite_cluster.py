@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 from threading import Lock
 from typing import Final
 
@@ -61,7 +61,7 @@ CREATE TABLE configs (
 class SqliteCluster:
     """A ClusterStore in a file; `path` is the file, or the folder for `klamm.sqlite3`."""
 
-    def __init__(self, path: str | Path, *, random: Random | None = None) -> None:
+    def __init__(self, path: str | Path, *, random: Random) -> None:
         path = Path(path)
         self.path = path / FILE_NAME if path.is_dir() else path
         self._lock = Lock()
@@ -73,7 +73,7 @@ class SqliteCluster:
         except sqlite3.Error as error:
             raise ClusterStoreError(f"cannot open {self.path}: {error}") from error
         try:
-            self._cluster_id = self._prepare(random or SystemRandom())
+            self._cluster_id = self._prepare(random)
         except (sqlite3.Error, ClusterStoreError) as error:
             self._connection.close()
             raise ClusterStoreError(f"cannot use {self.path}: {error}") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from errno import ENOSPC
+from random import Random
 from typing import Any
 
 import pytest
@@ -120,7 +121,7 @@ class FullCluster(MemoryCluster):
 
 
 def test_a_topic_that_cannot_be_made_durable_is_refused_with_the_reason(make_jar: MakeJar) -> None:
-    jar = make_jar(cluster=FullCluster())
+    jar = make_jar(cluster=FullCluster(random=Random(1)))
     result = create(jar, a_topic("t"))["t"]
     assert result.error_code == ErrorCode.kafka_storage_error
     assert "disk is full" in (result.error_message or "")
@@ -128,7 +129,7 @@ def test_a_topic_that_cannot_be_made_durable_is_refused_with_the_reason(make_jar
 
 
 def test_another_brokers_topic_of_the_same_name_wins_the_race(make_jar: MakeJar) -> None:
-    cluster = MemoryCluster()
+    cluster = MemoryCluster(random=Random(1))
     jar, other = make_jar(cluster=cluster), make_jar(cluster=cluster)
     create(other, a_topic("t", 3))
     result = create(jar, a_topic("t"), a_topic("u"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from klamm.broker.cluster.image import (
     BrokerRegistered,
     ClusterImage,
@@ -55,7 +57,7 @@ def test_a_broker_is_found_by_listener() -> None:
 
 
 def test_an_image_loads_all_that_the_store_remembers() -> None:
-    store = MemoryCluster()
+    store = MemoryCluster(random=Random(1))
     store.register_broker(REGISTRATION)
     store.create_topic(TOPIC, {"retention.ms": "5"})
     store.replace_configs(ResourceType.BROKER, "", {"log.retention.ms": "7"})
