@@ -63,7 +63,7 @@ async def measure(fetches: int, max_bytes: int) -> list[float]:
     """Microseconds of each fetch."""
     clock, config = SystemClock(), BrokerConfig()
     storage = open_storage(config, clock=clock, random=Random(1), in_memory=True)
-    broker = Broker(config, clock=clock, random=Random(1), storage=storage)
+    broker = Broker(config, clock=clock, random=Random(1), storage=storage, sleep=time.sleep)
     await broker.start(listen=False)
     await broker.services.topics.create([CreatableTopic("t", 1, 1)])
     partition = broker.services.partitions.get("t", 0)

@@ -70,7 +70,7 @@ async def measure(producer: str, bursts: int, window: int, size_bytes: int) -> l
     """Microseconds per request of each burst."""
     clock, config = SystemClock(), BrokerConfig.from_settings(SETTINGS)
     storage = open_storage(config, clock=clock, random=Random(1), in_memory=True)
-    broker = Broker(config, clock=clock, random=Random(1), storage=storage)
+    broker = Broker(config, clock=clock, random=Random(1), storage=storage, sleep=time.sleep)
     await broker.start(listen=False)
     await broker.services.topics.create([CreatableTopic("t", 1, 1)])
     connection = broker.server.connection("PLAINTEXT")

@@ -84,6 +84,7 @@ class Machine:
                 clock=self._agenda.clock,
                 random=self._random,
                 storage=Storage(logs, self.cluster, self.disk),
+                sleep=lambda _: None,  # a virtual thread runs at one instant
                 run_blocking=Threads(self.loop, self._random, lambda: self.faults),
             )
             await broker.start(listen=False)

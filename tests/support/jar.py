@@ -167,6 +167,7 @@ class Jar:
         self.clock = clock or ManualClock()
         self.loop = VirtualLoop(self.clock)
         self.disk = VirtualDisk(self.loop, disk_delay_ms)
+        self.slept_s: list[float] = []  # what work on the disk would have slept
         self.files = files or SimulatedFiles(Random(seed), self.clock)
         self.files.make_directory("/logs")
         self.files.sync_directory("/")
@@ -178,6 +179,7 @@ class Jar:
             clock=self.clock,
             random=Random(seed),
             storage=Storage(logs, self.cluster, self.files),
+            sleep=self.slept_s.append,
             run_blocking=self.disk,
         )
         self.loop.run(self.broker.start(listen=False))

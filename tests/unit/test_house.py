@@ -16,6 +16,7 @@ MAX_LINES = 500
 # Longer ones, with what they have now: split them before they grow.
 LONGER = {"src/klamm/broker/net/connection.py": 560}
 MAY_SLEEP = {"src/klamm/cli/demo/play.py", "src/klamm/spark/demo_job.py"}  # watch real processes
+ASSEMBLY = "src/klamm/broker/embedded.py"
 QUAINT = re.compile(
     r"\b(whom|whoever|somebody|nobody|everybody|could not be told|cannot be: write|good order|patience)\b"
 )
@@ -55,6 +56,13 @@ def test_nothing_sleeps_where_a_clock_could_be_moved() -> None:
         and call.func.value.id == "time"
     }
     assert sleeping <= MAY_SLEEP
+
+
+def test_time_and_chance_of_a_broker_are_handed_in_where_it_is_assembled() -> None:
+    own = re.compile(r"\b(time\.sleep|SystemRandom)\b")
+    parts = [ROOT / "src/klamm" / part for part in ("broker", "coordinator", "storage")]
+    paths = [path for part in parts for path in part.rglob("*.py")]
+    assert [name_of(path) for path in paths if own.search(path.read_text())] == [ASSEMBLY]
 
 
 def test_log_lines_and_errors_are_in_plain_words() -> None:

@@ -67,6 +67,7 @@ class Broker:
         clock: Clock,
         random: Random,
         storage: Storage,
+        sleep: Callable[[float], None],
         run_blocking: RunBlocking | None = None,
     ) -> None:
         self._config = config
@@ -76,6 +77,7 @@ class Broker:
         self._logs = storage.logs
         self._cluster = storage.cluster
         self._run_blocking = run_blocking
+        self._sleep = sleep
         self._threads: Threads | None = None
         self._chores: Chores | None = None
         self._services: Services | None = None
@@ -132,6 +134,7 @@ class Broker:
             random=self._random,
             loop=loop,
             run_blocking=run_blocking,
+            sleep=self._sleep,
             routes=RouteTable(routes_for(config)),
             cluster=self._cluster,
             logs=self._logs,

@@ -7,6 +7,7 @@ given a folder.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from random import SystemRandom
@@ -120,7 +121,9 @@ class Broker:
     async def _serve(self) -> None:
         random = SystemRandom()
         storage = open_storage(self._config, clock=self._clock, random=random, in_memory=self._is_in_memory)
-        broker = assembly.Broker(self._config, clock=self._clock, random=random, storage=storage)
+        broker = assembly.Broker(
+            self._config, clock=self._clock, random=random, storage=storage, sleep=time.sleep
+        )
         self._stop = asyncio.Event()
         try:
             await broker.start()

@@ -54,6 +54,7 @@ class Services:
     random: Random
     loop: AbstractEventLoop  # timers: loop.call_later; deadlines are measured on clock.now_ms()
     run_blocking: RunBlocking
+    sleep: Callable[[float], None]  # seconds; blocks: only for work inside `run_blocking`
     routes: RouteTable
     cluster: ClusterStore  # blocking: through run_blocking
     logs: LogStore

@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import sys
+import time
 from random import SystemRandom
 from typing import Final
 
@@ -58,7 +59,7 @@ async def _serve(config: BrokerConfig, *, in_memory: bool) -> None:
     stop = _told_to_stop()
     clock, random = SystemClock(), SystemRandom()
     storage = open_storage(config, clock=clock, random=random, in_memory=in_memory)
-    broker = Broker(config, clock=clock, random=random, storage=storage)
+    broker = Broker(config, clock=clock, random=random, storage=storage, sleep=time.sleep)
     try:
         await broker.start()
         _spare_the_collector()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -27,7 +26,7 @@ class Cleaning:
             files,
             self._logs,
             clock=services.clock,
-            sleep=time.sleep,  # on the worker's thread, to leave disk and processor to others
+            sleep=services.sleep,
             settings=_settings(services.config),
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Iterator
 from random import Random
 from typing import Any
@@ -208,7 +209,7 @@ def test_a_broker_listens_for_prometheus_where_it_is_told_to() -> None:
         settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "klamm.metrics.listener": "127.0.0.1:0"}
         config, clock = BrokerConfig.from_settings(settings), SystemClock()
         storage = open_storage(config, clock=clock, random=Random(1), in_memory=True)
-        broker = Broker(config, clock=clock, random=Random(1), storage=storage)
+        broker = Broker(config, clock=clock, random=Random(1), storage=storage, sleep=time.sleep)
         await broker.start()
         assert broker.metrics_listener is not None
         reader, writer = await asyncio.open_connection("127.0.0.1", broker.metrics_listener.port)

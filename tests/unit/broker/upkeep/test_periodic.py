@@ -87,6 +87,17 @@ def test_a_compacted_topic_is_cleaned_while_the_broker_serves(jar: Jar) -> None:
     fill(jar, "c", a_batch(jar, key=b"a", value=b"new"))
 
 
+def test_cleaning_beyond_its_rate_pauses_with_the_sleep_that_was_handed_in() -> None:
+    jar = Jar({"log.cleaner.io.max.bytes.per.second": "1024"})
+    jar.create_topic("c", cleanup_policy="compact", segment_bytes=50_000, min_cleanable_dirty_ratio=0.01)
+    fill(jar, "c", *(a_batch(jar, key=b"a", value=bytes(40_000)) for _ in range(4)))
+    assert jar.slept_s == []
+    jar.pass_ms(40_000)
+    assert len(values(jar, "c")) < 4
+    assert max(jar.slept_s) >= 60  # 64 KiB and more at 1 KiB a second
+    jar.close()
+
+
 def test_a_broker_without_a_cleaner_does_not_clean() -> None:
     jar = Jar({"log.cleaner.enable": "false"})
     jar.create_topic("c", cleanup_policy="compact", segment_bytes=1024, min_cleanable_dirty_ratio=0.01)
