@@ -502,12 +502,19 @@ def test_two_identities_in_one_transactional_request_fail_it_whole(jar: Jar, cli
 # --- memory ------------------------------------------------------------------------------------------------
 
 
+def requests_in_memory() -> list[ProduceRequest]:
+    """Every one that something refers to; other tests of this process may have left some."""
+    gc.collect()
+    return [each for each in gc.get_objects() if isinstance(each, ProduceRequest)]
+
+
 def test_a_held_answer_does_not_keep_its_request(jar: Jar, client: JarClient) -> None:
+    before = requests_in_memory()
     jar.disk.delay_ms = 1000
     for _ in range(5):
         client.send(ApiKey.PRODUCE, 9, a_produce(jar, a_batch(jar, value=bytes(100_000))))
     assert client.protocol.is_busy
-    assert not [each for each in gc.get_objects() if isinstance(each, ProduceRequest)]
+    assert len(requests_in_memory()) == len(before)
     jar.pass_ms(3000)
     assert [each.responses[0].partition_responses[0].error_code for each in client.new_answers()] == [0] * 5
 
@@ -515,12 +522,13 @@ def test_a_held_answer_does_not_keep_its_request(jar: Jar, client: JarClient) ->
 def test_a_small_batch_in_a_large_request_does_not_keep_it_until_the_flush(
     jar: Jar, client: JarClient
 ) -> None:
+    before = requests_in_memory()
     jar.disk.delay_ms = 1000
     client.send(ApiKey.PRODUCE, 9, a_produce(jar))  # while it is flushed, what follows gathers
     request = client.request(ApiKey.PRODUCE, 9, a_produce(jar)) + bytes(1_000_000)  # bytes that nobody reads
     padded = struct.pack(">i", len(request) - 4) + request[4:]
     client.send_bytes(padded)
-    assert not [each for each in gc.get_objects() if isinstance(each, ProduceRequest)]
+    assert len(requests_in_memory()) == len(before)
     assert not partition_of(jar).log.segments[-1].has_pending_writes  # type: ignore[attr-defined]  # of this engine
     jar.pass_ms(3000)
     assert [each.responses[0].partition_responses[0].error_code for each in client.new_answers()] == [0] * 2
