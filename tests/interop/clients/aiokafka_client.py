@@ -22,12 +22,12 @@ ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionA
 Result = TypeVar("Result")
 
 
-def run(work: Coroutine[Any, Any, Result]) -> Result:
+def run(work: Coroutine[Any, Any, Result], runner: asyncio.Runner | None = None) -> Result:
     async def bounded() -> Result:
         return await asyncio.wait_for(work, DEADLINE_S)
 
     try:
-        return asyncio.run(bounded())
+        return asyncio.run(bounded()) if runner is None else runner.run(bounded())
     except KafkaError as error:
         raise RefusedError(getattr(error, "errno", None), repr(error)) from error
 
@@ -35,6 +35,9 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
 class AiokafkaClient:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
+        # Transactional producers outlive a command, and with them their event loop.
+        self.runner = asyncio.Runner()
+        self.producers: dict[str, AIOKafkaProducer] = {}
 
     @asynccontextmanager
     async def admin(self) -> AsyncIterator[AIOKafkaAdminClient]:
@@ -83,7 +86,8 @@ class AiokafkaClient:
         async def work() -> dict[str, Any]:
             records: list[dict[str, Any]] = []
             async with self.consumer(
-                max_partition_fetch_bytes=command.get("max_bytes", 1_048_576)
+                isolation_level=command.get("isolation", "read_uncommitted"),
+                max_partition_fetch_bytes=command.get("max_bytes", 1_048_576),
             ) as consumer:
                 consumer.assign([partition])
                 consumer.seek(partition, command["offset"])
@@ -203,6 +207,69 @@ class AiokafkaClient:
             return {"low_watermark": result[partition]}
 
         return run(work())
+
+    def init_transactions(self, command: dict[str, Any]) -> dict[str, Any]:
+        async def work() -> dict[str, Any]:
+            producer = AIOKafkaProducer(
+                bootstrap_servers=self.bootstrap, transactional_id=command["transactional_id"]
+            )
+            await producer.start()
+            self.producers[command["producer"]] = producer
+            return {}
+
+        return run(work(), self.runner)
+
+    def begin_transaction(self, command: dict[str, Any]) -> dict[str, Any]:
+        run(self.producers[command["producer"]].begin_transaction(), self.runner)
+        return {}
+
+    def produce_in_transaction(self, command: dict[str, Any]) -> dict[str, Any]:
+        run(self._send(command, [from_wire(value) for value in command["values"]]), self.runner)
+        return {}
+
+    async def _send(self, command: dict[str, Any], values: list[bytes | None]) -> None:
+        producer = self.producers[command["producer"]]
+        sent = [
+            await producer.send(command["topic"], value, partition=command["partition"]) for value in values
+        ]
+        for future in sent:
+            await future
+
+    def transfer(self, command: dict[str, Any]) -> dict[str, Any]:
+        async def work() -> dict[str, Any]:
+            values: list[bytes | None] = []
+            async with self.consumer(
+                command["source"],
+                group_id=command["group"],
+                auto_offset_reset="earliest",
+                isolation_level="read_committed",
+            ) as consumer:
+                while len(values) < command["count"]:
+                    polled = await consumer.getmany(
+                        timeout_ms=200, max_records=command["count"] - len(values)
+                    )
+                    values += [record.value for records in polled.values() for record in records]
+                await self._send(command, values)
+                # aiokafka sends the group's id alone, not the member and its generation.
+                await self.producers[command["producer"]].send_offsets_to_transaction(
+                    {partition: await consumer.position(partition) for partition in consumer.assignment()},
+                    command["group"],
+                )
+            return {}
+
+        return run(work(), self.runner)
+
+    def commit_transaction(self, command: dict[str, Any]) -> dict[str, Any]:
+        run(self.producers[command["producer"]].commit_transaction(), self.runner)
+        return {}
+
+    def abort_transaction(self, command: dict[str, Any]) -> dict[str, Any]:
+        run(self.producers[command["producer"]].abort_transaction(), self.runner)
+        return {}
+
+    def close_producer(self, command: dict[str, Any]) -> dict[str, Any]:
+        run(self.producers.pop(command["producer"]).stop(), self.runner)
+        return {}
 
     def member(self, command: dict[str, Any], stopped: threading.Event, tell: Tell) -> None:
         class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # the library is untyped

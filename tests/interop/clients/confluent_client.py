@@ -41,6 +41,7 @@ class ConfluentClient:
     def __init__(self, bootstrap: str) -> None:
         self.common = {"bootstrap.servers": bootstrap, "allow.auto.create.topics": False}
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
+        self.producers: dict[str, Producer] = {}
 
     def produce(self, command: dict[str, Any]) -> dict[str, Any]:
         settings = {
@@ -162,6 +163,84 @@ class ConfluentClient:
         with refusals():
             result = self.admin.delete_records([partition])[partition].result(DEADLINE_S)
         return {"low_watermark": result.low_watermark}
+
+    def init_transactions(self, command: dict[str, Any]) -> dict[str, Any]:
+        producer = Producer(
+            {
+                "bootstrap.servers": self.common["bootstrap.servers"],
+                "transactional.id": command["transactional_id"],
+            }
+        )
+        self.producers[command["producer"]] = producer
+        with refusals():
+            producer.init_transactions(DEADLINE_S)
+        return {}
+
+    def begin_transaction(self, command: dict[str, Any]) -> dict[str, Any]:
+        with refusals():
+            self.producers[command["producer"]].begin_transaction()
+        return {}
+
+    def produce_in_transaction(self, command: dict[str, Any]) -> dict[str, Any]:
+        values = [from_wire(value) for value in command["values"]]
+        with refusals():
+            self._send(self.producers[command["producer"]], command, values)
+        return {}
+
+    def _send(self, producer: Producer, command: dict[str, Any], values: list[bytes | None]) -> None:
+        errors: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                errors.append(error)
+
+        for value in values:
+            producer.produce(command["topic"], value, partition=command["partition"], on_delivery=delivered)
+        unsent = producer.flush(DEADLINE_S)
+        if errors:
+            raise refused(errors[0])
+        if unsent:
+            raise RefusedError(None, f"{unsent} records were not delivered in time")
+
+    def transfer(self, command: dict[str, Any]) -> dict[str, Any]:
+        producer = self.producers[command["producer"]]
+        consumer = Consumer(
+            {
+                **self.common,
+                "group.id": command["group"],
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+            }
+        )
+        try:
+            consumer.subscribe([command["source"]])
+            messages = consumer.consume(command["count"], DEADLINE_S)
+            for message in messages:
+                if message.error() is not None:
+                    raise refused(message.error())
+            with refusals():
+                self._send(producer, command, [message.value() for message in messages])
+                producer.send_offsets_to_transaction(
+                    consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), DEADLINE_S
+                )
+        finally:
+            consumer.close()
+        return {}
+
+    def commit_transaction(self, command: dict[str, Any]) -> dict[str, Any]:
+        with refusals():
+            self.producers[command["producer"]].commit_transaction(DEADLINE_S)
+        return {}
+
+    def abort_transaction(self, command: dict[str, Any]) -> dict[str, Any]:
+        with refusals():
+            self.producers[command["producer"]].abort_transaction(DEADLINE_S)
+        return {}
+
+    def close_producer(self, command: dict[str, Any]) -> dict[str, Any]:
+        del self.producers[command["producer"]]  # librdkafka has no other way
+        return {}
 
     def member(self, command: dict[str, Any], stopped: threading.Event, tell: Tell) -> None:
         settings = {

@@ -8,7 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import (
+    ConsumerRebalanceListener,
+    KafkaAdminClient,
+    KafkaConsumer,
+    KafkaProducer,
+    OffsetAndMetadata,
+    TopicPartition,
+)
 from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
@@ -38,6 +45,7 @@ def refusals() -> Iterator[None]:
 class KafkaPythonClient:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
+        self.producers: dict[str, KafkaProducer] = {}
 
     @contextmanager
     def admin(self) -> Iterator[KafkaAdminClient]:
@@ -93,7 +101,9 @@ class KafkaPythonClient:
         records: list[dict[str, Any]] = []
         partition = TopicPartition(command["topic"], command["partition"])
         with self.consumer(
-            group_id=None, max_partition_fetch_bytes=command.get("max_bytes", 1_048_576)
+            group_id=None,
+            isolation_level=command.get("isolation", "read_uncommitted"),
+            max_partition_fetch_bytes=command.get("max_bytes", 1_048_576),
         ) as consumer:
             consumer.assign([partition])
             consumer.seek(partition, command["offset"])
@@ -171,6 +181,66 @@ class KafkaPythonClient:
         with self.admin() as admin:
             result = admin.delete_records({partition: command["before"]})
         return {"low_watermark": result[partition]["low_watermark"]}
+
+    def init_transactions(self, command: dict[str, Any]) -> dict[str, Any]:
+        with refusals():
+            producer = KafkaProducer(
+                bootstrap_servers=self.bootstrap, transactional_id=command["transactional_id"]
+            )
+            self.producers[command["producer"]] = producer
+            producer.init_transactions()
+        return {}
+
+    def begin_transaction(self, command: dict[str, Any]) -> dict[str, Any]:
+        with refusals():
+            self.producers[command["producer"]].begin_transaction()
+        return {}
+
+    def produce_in_transaction(self, command: dict[str, Any]) -> dict[str, Any]:
+        with refusals():
+            self._send(command, [from_wire(value) for value in command["values"]])
+        return {}
+
+    def _send(self, command: dict[str, Any], values: list[bytes | None]) -> None:
+        producer = self.producers[command["producer"]]
+        sent = [producer.send(command["topic"], value, partition=command["partition"]) for value in values]
+        for future in sent:
+            future.get(DEADLINE_S)
+
+    def transfer(self, command: dict[str, Any]) -> dict[str, Any]:
+        with self.consumer(
+            group_id=command["group"], auto_offset_reset="earliest", isolation_level="read_committed"
+        ) as consumer:
+            consumer.subscribe([command["source"]])
+            consumer.partitions_for_topic(command["source"])  # as in member()
+            values: list[bytes | None] = []
+            deadline = time.monotonic() + DEADLINE_S
+            while len(values) < command["count"] and time.monotonic() < deadline:
+                polled = consumer.poll(200, max_records=command["count"] - len(values))
+                values += [record.value for records in polled.values() for record in records]
+            self._send(command, values)
+            self.producers[command["producer"]].send_offsets_to_transaction(
+                {
+                    partition: OffsetAndMetadata(consumer.position(partition), "", -1)
+                    for partition in consumer.assignment()
+                },
+                consumer.group_metadata(),
+            )
+        return {}
+
+    def commit_transaction(self, command: dict[str, Any]) -> dict[str, Any]:
+        with refusals():
+            self.producers[command["producer"]].commit_transaction()
+        return {}
+
+    def abort_transaction(self, command: dict[str, Any]) -> dict[str, Any]:
+        with refusals():
+            self.producers[command["producer"]].abort_transaction()
+        return {}
+
+    def close_producer(self, command: dict[str, Any]) -> dict[str, Any]:
+        self.producers.pop(command["producer"]).close(DEADLINE_S)
+        return {}
 
     def member(self, command: dict[str, Any], stopped: threading.Event, tell: Tell) -> None:
         class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # the library is untyped

@@ -35,6 +35,7 @@ def partition_of(command: dict[str, Any]) -> TopicPartition:
 class KlammClient:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
+        self.producers: dict[str, Producer] = {}
         self.admin = Admin(bootstrap_servers=bootstrap, default_api_timeout_ms=DEADLINE_S * 1000)
 
     def produce(self, command: dict[str, Any]) -> dict[str, Any]:
@@ -139,6 +140,69 @@ class KlammClient:
         with refusals():
             starts = self.admin.delete_records({partition: command["before"]}).unwrap()
         return {"low_watermark": starts[partition]}
+
+    def init_transactions(self, command: dict[str, Any]) -> dict[str, Any]:
+        with refusals():
+            producer = Producer(
+                bootstrap_servers=self.bootstrap, transactional_id=command["transactional_id"]
+            )
+            self.producers[command["producer"]] = producer
+            producer.init_transactions()
+        return {}
+
+    def begin_transaction(self, command: dict[str, Any]) -> dict[str, Any]:
+        with refusals():
+            self.producers[command["producer"]].begin_transaction()
+        return {}
+
+    def produce_in_transaction(self, command: dict[str, Any]) -> dict[str, Any]:
+        with refusals():
+            self._send(command, [from_wire(value) for value in command["values"]])
+        return {}
+
+    def _send(self, command: dict[str, Any], values: list[bytes | None]) -> None:
+        producer = self.producers[command["producer"]]
+        sent = [producer.send(command["topic"], value, partition=command["partition"]) for value in values]
+        for delivery in sent:
+            delivery.result(DEADLINE_S)
+
+    def transfer(self, command: dict[str, Any]) -> dict[str, Any]:
+        with (
+            refusals(),
+            Consumer(
+                bootstrap_servers=self.bootstrap,
+                group_id=command["group"],
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",
+                isolation_level="read_committed",
+            ) as consumer,
+        ):
+            consumer.subscribe([command["source"]])
+            values: list[bytes | None] = []
+            offsets: dict[TopicPartition, Any] = {}
+            deadline = time.monotonic() + DEADLINE_S
+            while len(values) < command["count"] and time.monotonic() < deadline:
+                polled = consumer.poll(0.2, max_records=command["count"] - len(values))
+                values += [record.value for record in polled]
+                offsets |= polled.next_offsets()
+            self._send(command, values)
+            producer = self.producers[command["producer"]]
+            producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
+        return {}
+
+    def commit_transaction(self, command: dict[str, Any]) -> dict[str, Any]:
+        with refusals():
+            self.producers[command["producer"]].commit_transaction()
+        return {}
+
+    def abort_transaction(self, command: dict[str, Any]) -> dict[str, Any]:
+        with refusals():
+            self.producers[command["producer"]].abort_transaction()
+        return {}
+
+    def close_producer(self, command: dict[str, Any]) -> dict[str, Any]:
+        self.producers.pop(command["producer"]).close()
+        return {}
 
     def member(self, command: dict[str, Any], stopped: threading.Event, tell: Tell) -> None:
         def assigned(partitions: list[TopicPartition]) -> None:

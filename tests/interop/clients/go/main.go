@@ -51,6 +51,11 @@ type command struct {
 	InstanceID       *string            `json:"instance_id"`
 	SessionTimeoutMs int                `json:"session_timeout_ms"`
 	Assignor         string             `json:"assignor"`
+	Isolation        string             `json:"isolation"`
+	Producer         string             `json:"producer"`
+	TransactionalID  string             `json:"transactional_id"`
+	Values           [][]byte           `json:"values"`
+	Source           string             `json:"source"`
 }
 
 type answer map[string]any
@@ -169,6 +174,9 @@ func consume(ctx context.Context, c command) (answer, error) {
 	}
 	if c.MaxBytes > 0 {
 		options = append(options, kgo.FetchMaxPartitionBytes(c.MaxBytes))
+	}
+	if c.Isolation == "read_committed" {
+		options = append(options, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	}
 	client, err := newClient(options...)
 	if err != nil {
@@ -336,6 +344,22 @@ func handle(c command) (answer, error) {
 		return produce(ctx, c)
 	case "consume":
 		return consume(ctx, c)
+	case "init_transactions":
+		return answer{}, initTransactions(ctx, c)
+	case "begin_transaction":
+		return answer{}, producers[c.Producer].begin()
+	case "produce_in_transaction":
+		return answer{}, producers[c.Producer].send(ctx, c, c.Values)
+	case "transfer":
+		return answer{}, producers[c.Producer].transfer(ctx, c)
+	case "commit_transaction":
+		return answer{}, producers[c.Producer].end(ctx, kgo.TryCommit)
+	case "abort_transaction":
+		return answer{}, producers[c.Producer].end(ctx, kgo.TryAbort)
+	case "close_producer":
+		producers[c.Producer].client.Close()
+		delete(producers, c.Producer)
+		return answer{}, nil
 	}
 	return administer(ctx, c)
 }

@@ -48,13 +48,14 @@ public final class Client {
 
     private final String bootstrap;
     private final Admin admin;
+    private final Transactions transactions = new Transactions(this);
 
     private Client(String bootstrap) {
         this.bootstrap = bootstrap;
         this.admin = Admin.create(properties());
     }
 
-    private Properties properties() {
+    Properties properties() {
         Properties properties = new Properties();
         properties.put("bootstrap.servers", bootstrap);
         properties.put("client.id", "java");
@@ -65,7 +66,7 @@ public final class Client {
         return properties;
     }
 
-    private static byte[] fromWire(JsonNode text) {
+    static byte[] fromWire(JsonNode text) {
         return text.isNull() ? null : Base64.getDecoder().decode(text.asText());
     }
 
@@ -78,7 +79,7 @@ public final class Client {
         System.out.flush();
     }
 
-    private static <T> T await(Future<T> future) throws Exception {
+    static <T> T await(Future<T> future) throws Exception {
         return future.get(DEADLINE_S, TimeUnit.SECONDS);
     }
 
@@ -137,6 +138,7 @@ public final class Client {
         properties.put("auto.offset.reset", "none");
         properties.put("allow.auto.create.topics", "false");
         properties.put("fetch.max.wait.ms", "200");
+        properties.put("isolation.level", command.path("isolation").asText("read_uncommitted"));
         if (command.has("max_bytes")) {
             properties.put("max.partition.fetch.bytes", command.get("max_bytes").asInt());
         }
@@ -287,6 +289,11 @@ public final class Client {
             ObjectNode result = switch (command.get("do").asText()) {
                 case "produce" -> produce(command);
                 case "consume" -> consume(command);
+                case "init_transactions", "begin_transaction", "produce_in_transaction", "transfer",
+                    "commit_transaction", "abort_transaction", "close_producer" -> {
+                    transactions.run(command);
+                    yield JSON.createObjectNode();
+                }
                 default -> administer(command);
             };
             return JSON.createObjectNode().set("ok", result);

@@ -3,6 +3,7 @@
 
 const readline = require('node:readline')
 const kafkajs = require('kafkajs')
+const Batch = require('kafkajs/src/consumer/batch')
 const Cluster = require('kafkajs/src/cluster')
 const socketFactory = require('kafkajs/src/network/socketFactory')
 const snappy = require('kafkajs-snappy')
@@ -22,6 +23,7 @@ CompressionCodecs[CompressionTypes.ZSTD] = () => ({
 })
 const COMPRESSIONS = { none: 0, gzip: 1, snappy: 2, lz4: 3, zstd: 4 }
 const DEADLINE_MS = 30000
+const ISOLATION = { read_uncommitted: 0, read_committed: 1 }
 
 const kafka = new Kafka({
   clientId: 'kafkajs',
@@ -97,7 +99,8 @@ const commands = {
   },
 
   // kafkajs has no consumer without a group, so reading by offset speaks through its broker object, which is
-  // what its consumer uses to fetch: decoding, decompression and the requests on the wire are the library's.
+  // what its consumer uses to fetch: decoding, decompression, the requests on the wire and the filter of aborted
+  // records are the library's.
   async consume(command) {
     const connection = new Cluster({
       logger: kafka.logger(),
@@ -123,7 +126,7 @@ const commands = {
           maxWaitTime: 200,
           minBytes: 1,
           maxBytes: 52428800,
-          isolationLevel: 1,
+          isolationLevel: ISOLATION[command.isolation || 'read_uncommitted'],
           topics: [{
             topic: command.topic,
             partitions: [{
@@ -133,10 +136,10 @@ const commands = {
             }],
           }],
         })
-        const [{ partitions: [{ messages }] }] = answer.responses
-        for (const message of messages) {
-          if (Number(message.offset) < next) continue
-          next = Number(message.offset) + 1
+        const [{ partitions: [partition] }] = answer.responses
+        const batch = new Batch(command.topic, next, partition)
+        if (!batch.isEmptyIncludingFiltered()) next = Number(batch.lastOffset()) + 1
+        for (const message of batch.messages) {
           if (records.length < command.count) {
             records.push({
               offset: Number(message.offset),
@@ -221,6 +224,8 @@ const commands = {
     return { low_watermark: command.before }
   }),
 }
+
+Object.assign(commands, require('./transactions')(kafka))
 
 function codeOf(error) {
   for (let e = error; e; e = e.cause || e.originalError || (e.errors && e.errors[0])) {
