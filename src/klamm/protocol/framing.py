@@ -39,6 +39,11 @@ class FrameReader:
         """How many bytes of an incomplete frame are buffered."""
         return len(self._head) + self._came
 
+    @property
+    def incomplete_bytes(self) -> int:
+        """The announced size of a frame that is being received; 0 when there is none."""
+        return self._size if self._parts else 0
+
     def only(self, data: bytes) -> bytes | None:
         """The frame, if the data is exactly one, as is usual; else None, and the caller must `feed` it."""
         size = len(data) - 4

@@ -31,7 +31,6 @@ IDLE_SETTINGS: Final = (
     _dynamic(_idle("num.network.threads", Kind.INT, 3, at_least(1))),
     _dynamic(_idle("num.io.threads", Kind.INT, 8, at_least(1))),
     _idle("queued.max.requests", Kind.INT, 500, at_least(1)),
-    _idle("queued.max.request.bytes", Kind.LONG, -1),
     _dynamic(_idle("background.threads", Kind.INT, 10, at_least(1))),
     _dynamic(_idle("num.recovery.threads.per.data.dir", Kind.INT, 2, at_least(1))),
     _dynamic(_idle("num.replica.fetchers", Kind.INT, 1)),

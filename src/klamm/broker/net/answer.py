@@ -20,6 +20,7 @@ class Answer:
         "context",
         "correlation_id",
         "endpoint",
+        "held_bytes",
         "request",
         "response",
         "started_at_ms",
@@ -34,6 +35,7 @@ class Answer:
         request: Any,
         response: HeldResponse[Any] | asyncio.Future[Any],
         started_at_ms: int,
+        held_bytes: int = 0,
     ) -> None:
         self.connection = connection
         self.endpoint = endpoint
@@ -43,6 +45,7 @@ class Answer:
         # response must not keep a whole batch in memory until the disk has it.
         self.request = None if isinstance(response, HeldResponse) else request
         self.response = response
+        self.held_bytes = held_bytes  # what it counts for in RequestMemory.held_bytes
         self.started_at_ms = started_at_ms
         if isinstance(response, HeldResponse):
             response.listen(self.is_ready)

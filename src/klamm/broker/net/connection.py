@@ -22,8 +22,9 @@ from klamm.broker.net.context import (
     ParkedResponse,
     RequestContext,
 )
-from klamm.broker.net.dispatch import Dispatcher, Endpoint, RefusalLog
+from klamm.broker.net.dispatch import API_VERSIONS_KEY, Dispatcher, Endpoint, RefusalLog
 from klamm.broker.net.idle import IdleTimer
+from klamm.broker.net.memory import RequestMemory, Share
 from klamm.broker.net.throttling import throttled
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import DecodeError, ErrorCode
@@ -42,8 +43,6 @@ MAX_UNDECIDED_BYTES: Final = 1024 * 1024
 MAX_UNANSWERED: Final = 1024
 _JOINED_BYTES: Final = 16 * 1024  # parts below this size cost more as parts than as a copy
 
-_API_VERSIONS_KEY: Final = int(ApiKey.API_VERSIONS).to_bytes(2, "big")
-
 _log = logging.getLogger(__name__)
 
 
@@ -51,41 +50,13 @@ class Connection(asyncio.Protocol):
     """The asyncio side of one client. It knows frames and order, and of the requests nothing."""
 
     __slots__ = (
-        "_backlog",
-        "_broken",
-        "_context",
-        "_dispatcher",
-        "_find_endpoint",
-        "_flush_is_due",
-        "_has_slices",
-        "_headers",
-        "_idle",
-        "_is_lost",
-        "_is_pumping",
-        "_loop",
-        "_now_ms",
-        "_on_lost",
-        "_on_made",
-        "_out",
-        "_out_bytes",
-        "_outbox",
-        "_overlapping",
-        "_parked",
-        "_pump_is_due",
-        "_reader",
-        "_reading_is_paused",
-        "_refusals",
-        "_services",
-        "_takes_no_more",
-        "_transport",
-        "_unanswered",
-        "_undecided",
-        "_undecided_bytes",
-        "_writing_is_paused",
-        "active_at_ms",
-        "client_ip",
+        "_backlog", "_broken", "_context", "_dispatcher", "_find_endpoint", "_flush_is_due", "_has_slices",
+        "_headers", "_idle", "_is_lost", "_is_pumping", "_loop", "_memory", "_now_ms", "_on_lost",
+        "_on_made", "_out", "_out_bytes", "_outbox", "_overlapping", "_parked", "_pump_is_due", "_reader",
+        "_reading_is_paused", "_refusals", "_services", "_share", "_takes_no_more", "_transport",
+        "_unanswered", "_undecided", "_undecided_bytes", "_writing_is_paused", "active_at_ms", "client_ip",
         "peer",
-    )
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -94,6 +65,7 @@ class Connection(asyncio.Protocol):
         refusals: RefusalLog,
         listener: str,
         outbox: Outbox,
+        memory: RequestMemory,
         *,
         on_made: Callable[[Connection], bool],
         on_lost: Callable[[Connection], None],
@@ -119,6 +91,8 @@ class Connection(asyncio.Protocol):
         self._has_slices = False  # in `_out`
         self._backlog = Backlog()  # what is left of large responses
         self._outbox = outbox
+        self._memory = memory
+        self._share = Share(memory, self)
         self._flush_is_due = False
         self._is_pumping = False
         self._pump_is_due = False
@@ -145,7 +119,12 @@ class Connection(asyncio.Protocol):
     @property
     def is_busy(self) -> bool:
         """Whether a request of it has no answer yet, through no fault of the client."""
-        return bool(self._unanswered) or bool(self._undecided and not self._backlog)
+        return bool(self._unanswered or (self._undecided and not self._backlog) or self._share.is_waiting)
+
+    @property
+    def waits_for_client(self) -> bool:
+        """Whether nothing but the client, which sends or reads no further, keeps its requests in memory."""
+        return self._writing_is_paused or bool(self._backlog) or not self._unanswered
 
     # What asyncio calls
 
@@ -174,17 +153,26 @@ class Connection(asyncio.Protocol):
             self._take_in(data)
         if self._out:
             self._flush_out()
-        if self._undecided or self._reading_is_paused:
-            self._mind_reading()
+        memory = self._memory
+        if (
+            frame is None
+            or self._undecided
+            or self._reading_is_paused
+            or memory.held_bytes >= memory.limit_bytes
+        ):
+            self.mind_reading()
 
     def _take_in(self, data: bytes) -> None:
         undecided = self._undecided
+        count = len(undecided)
         try:
             for frame in self._reader.feed(data):
                 undecided.append(frame)
                 self._undecided_bytes += len(frame)
         except DecodeError as error:
             self._broken = str(error)  # what came whole before the nonsense is served first
+        if len(undecided) > count:
+            self._share.is_admitted = False  # what is incomplete now is another request
         self._pump()
 
     def eof_received(self) -> None:
@@ -198,7 +186,7 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         self._writing_is_paused = True
         self._outbox.blocked += 1
-        self._mind_reading()
+        self.mind_reading()
 
     def resume_writing(self) -> None:
         self._unblock()
@@ -271,49 +259,58 @@ class Connection(asyncio.Protocol):
         if type(result) is endpoint.response_type and not self._unanswered:
             self._write(endpoint, context, correlation_id, result, self.active_at_ms)
         else:
-            self._take_result(endpoint, context, correlation_id, request, result)
+            self._take_result(endpoint, context, correlation_id, request, result, len(frame))
 
     def _new_endpoint(self, frame: bytes) -> Endpoint | None:
         """What serves an API that nobody asked for before; None when nothing does, and the client knows."""
         try:
             return self._dispatcher.endpoint(frame[:4])
         except DecodeError as error:
-            if frame[:2] == _API_VERSIONS_KEY:
-                from klamm.broker.apis.api_versions import (  # noqa: PLC0415 - as all handlers, when needed
-                    unsupported_version,
-                )
-
-                # In the oldest layout, which every client can read.
-                oldest = self._dispatcher.endpoint(_API_VERSIONS_KEY + bytes(2))
+            if frame[:2] == API_VERSIONS_KEY:
+                oldest, response = self._dispatcher.unsupported_api_versions(self._services)
                 correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
-                self._take_result(
-                    oldest, self._context, correlation_id, None, unsupported_version(self._services)
-                )
+                self._take_result(oldest, self._context, correlation_id, None, response, len(frame))
             else:
                 self._refuse(str(error), "unsupported")
             return None
 
     def _take_result(
-        self, endpoint: Endpoint, context: RequestContext, correlation_id: int, request: Any, result: Any
+        self,
+        endpoint: Endpoint,
+        context: RequestContext,
+        correlation_id: int,
+        request: Any,
+        result: Any,
+        size_bytes: int,
     ) -> None:
         started_at_ms = self.active_at_ms
         if isinstance(result, HeldResponse):
-            answer = Answer(self, endpoint, context, correlation_id, request, result, started_at_ms)
-            if isinstance(result, ParkedResponse):
+            is_parked = isinstance(result, ParkedResponse)
+            # What is parked is not counted: it may wait for another client's request, which must be read.
+            held_bytes = 0 if is_parked else size_bytes
+            answer = Answer(
+                self, endpoint, context, correlation_id, request, result, started_at_ms, held_bytes
+            )
+            if is_parked:
                 self._park(answer)
             else:
+                self._memory.held_bytes += held_bytes
                 self._unanswered.append(answer)
         elif result is None:
             self._observe(endpoint, None, started_at_ms)
         elif type(result) is not endpoint.response_type and hasattr(result, "__await__"):
             future = asyncio.ensure_future(result, loop=self._loop)
-            self._park(Answer(self, endpoint, context, correlation_id, request, future, started_at_ms))
+            # An awaited Produce keeps its batches, and waits for nothing but a coordinator.
+            held_bytes = size_bytes if endpoint.api_key is ApiKey.PRODUCE else 0
+            self._memory.held_bytes += held_bytes
+            self._park(
+                Answer(self, endpoint, context, correlation_id, request, future, started_at_ms, held_bytes)
+            )
         elif self._unanswered:
             ready: HeldResponse[Any] = HeldResponse()
             ready.keep(result)
-            self._unanswered.append(
-                Answer(self, endpoint, context, correlation_id, request, ready, started_at_ms)
-            )
+            answer = Answer(self, endpoint, context, correlation_id, request, ready, started_at_ms)
+            self._unanswered.append(answer)
         else:
             endpoint.response_type = type(result)
             self._write(endpoint, context, correlation_id, result, started_at_ms)
@@ -363,6 +360,10 @@ class Connection(asyncio.Protocol):
         self._loop.call_soon(self.answer_is_ready, answer)
 
     def _finish(self, answer: Answer) -> None:
+        memory = self._memory
+        memory.held_bytes -= answer.held_bytes
+        if memory.waiting:
+            memory.released()
         try:
             response = answer.outcome()
         except Exception as error:
@@ -477,17 +478,19 @@ class Connection(asyncio.Protocol):
         self._pump()
         if self._out:
             self._flush_out()
-        self._mind_reading()
+        self.mind_reading()
         self._close_if_finished()
 
     # Reading no more than needed
 
-    def _mind_reading(self) -> None:
+    def mind_reading(self) -> None:
         """Read ahead a little, not more: what waits undecided is bounded."""
         if self._transport is None or self._is_lost or self._takes_no_more:
             return
+        must_wait = self._share.must_wait(self._undecided_bytes, self._reader)
         is_enough = (
-            self._writing_is_paused
+            must_wait
+            or self._writing_is_paused
             or bool(self._backlog)
             or len(self._undecided) >= MAX_UNDECIDED
             or self._undecided_bytes >= MAX_UNDECIDED_BYTES
@@ -510,6 +513,7 @@ class Connection(asyncio.Protocol):
         self._takes_no_more = True
         self._undecided.clear()
         self._undecided_bytes = 0
+        self._share.close()
         if self._transport is not None and not self._is_lost and not self._reading_is_paused:
             self._reading_is_paused = True
             self._transport.pause_reading()
@@ -528,6 +532,11 @@ class Connection(asyncio.Protocol):
         if self._parked is not None:
             self._parked.cancel()
 
+    def give_up(self, reason: str) -> None:
+        """Close now: the client is too slow for what it holds."""
+        self._refusals.report(self.peer, reason)
+        self.abort()
+
     def abort(self) -> None:
         """Close now, whatever is left unsent."""
         if self._transport is not None:
@@ -538,6 +547,7 @@ class Connection(asyncio.Protocol):
         if self._is_lost:
             return
         self._is_lost = True
+        self._share.close()
         self._unblock()
         self._out.clear()
         self._backlog.clear()

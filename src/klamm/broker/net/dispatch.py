@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from klamm.broker.net.context import Handler
 from klamm.broker.net.elements import reader_of, writer_of
@@ -19,9 +19,13 @@ from klamm.protocol.codec import Decode, Encode, request_decoder, response_encod
 from klamm.protocol.errors import DecodeError, ErrorCode
 from klamm.protocol.headers import is_flexible, response_has_tags
 
+if TYPE_CHECKING:
+    from klamm.broker.services import Services
+
 _REPORTS_PER_WINDOW: Final = 10
 _WINDOW_MS: Final = 10_000
 
+API_VERSIONS_KEY: Final = int(ApiKey.API_VERSIONS).to_bytes(2, "big")
 HEAD: Final = Struct(">ii")
 TAGGED_HEAD: Final = Struct(">iix")  # no tags: their number is the byte that is packed as zero
 
@@ -63,6 +67,14 @@ class Dispatcher:
         if found is None:
             found = self._endpoints[start] = self._make(start)
         return found
+
+    def unsupported_api_versions(self, services: Services) -> tuple[Endpoint, Any]:
+        """What answers ApiVersions in an unknown version: the oldest layout, which any client can read."""
+        from klamm.broker.apis.api_versions import (  # noqa: PLC0415 - as all handlers, when needed
+            unsupported_version,
+        )
+
+        return self.endpoint(API_VERSIONS_KEY + bytes(2)), unsupported_version(services)
 
     def _make(self, start: bytes) -> Endpoint:
         key = int.from_bytes(start[0:2], "big", signed=True)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from klamm.broker.net.connection import Connection
 from klamm.broker.net.dispatch import Dispatcher, RefusalLog
 from klamm.broker.net.listeners import Listener
+from klamm.broker.net.memory import RequestMemory
 from klamm.broker.net.outbox import Outbox
 
 if TYPE_CHECKING:
@@ -133,6 +134,8 @@ class Server:
         self._dispatcher = Dispatcher(services.routes)
         self._refusals = RefusalLog(services.clock)
         self._outbox = Outbox(services.loop)
+        limit_bytes = services.config.queued_max_request_bytes
+        self._memory = RequestMemory(services.loop, services.clock, limit_bytes)
         self._listening: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
         self._by_ip: Counter[str] = Counter()
@@ -146,6 +149,10 @@ class Server:
     def blocked_count(self) -> int:
         """How many clients do not read what is sent to them."""
         return self._outbox.blocked
+
+    @property
+    def request_memory(self) -> RequestMemory:
+        return self._memory
 
     @property
     def connections(self) -> Iterable[Connection]:
@@ -179,6 +186,7 @@ class Server:
             self._refusals,
             listener,
             self._outbox,
+            self._memory,
             on_made=self._made,
             on_lost=self._lost,
         )
