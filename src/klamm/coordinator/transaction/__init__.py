@@ -7,6 +7,9 @@
   `end_txn`, `markers`, `timeouts`, `expiry`, `describe`.
 - `coordinator` finds the shard of a transactional id, or answers why there is none.
 
+The response to EndTxn waits for Complete, at most 100 ms: a client that hears of Prepare begins its next
+transaction too early and is refused. Kafka answers after Prepare.
+
 A transaction is pending, and requests about it get CONCURRENT_TRANSACTIONS, in two cases: it is prepared and
 not complete, or a request waits for a new producer id. Kafka has a third, an append that is not durable yet;
 here the next request decides on the appended record, and its response waits for the same flush.

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from klamm.coordinator.runtime.outcome import Context
+from klamm.coordinator.runtime.outcome import Context, Outcome
+from klamm.coordinator.runtime.timers import Timer
 from klamm.coordinator.transaction.ending import (
     Ending,
     Identity,
@@ -28,10 +29,20 @@ from klamm.coordinator.transaction.remembered import (
     NO_PRODUCER_ID,
     TransactionStored,
 )
-from klamm.coordinator.transaction.state import TransactionOutcome, TransactionState, reply
+from klamm.coordinator.transaction.signals import EndHeldTooLong
+from klamm.coordinator.transaction.state import (
+    EndHeld,
+    EndReleased,
+    HeldEnd,
+    TransactionOutcome,
+    TransactionState,
+    reply,
+)
 from klamm.coordinator.transaction.states import PREPARED, State
 from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+MAX_HELD_MS: Final = 100  # how long the response waits for the markers
 
 _DONE: Final = NO_ERROR
 _WRONG: Final = ErrorCode.invalid_txn_state
@@ -66,7 +77,7 @@ VERSION_2_REPEATED: Final[_Table] = {
 def end_txn(
     state: TransactionState, request: EndTxnRequest, context: Context, fresh_producer_id: int | None = None
 ) -> TransactionOutcome:
-    """Decide; the response leaves when Prepare is durable, the markers follow."""
+    """Decide; the response leaves when the transaction is complete, or when its markers take long."""
     if request.bumps_epoch and state.version() == 0:
         return reply(context, EndTxnResponse(error_code=ErrorCode.unsupported_version))
     transaction = state.transactions.get(request.transactional_id)
@@ -89,7 +100,37 @@ def end_txn(
     last_epoch = client_identity(stored).producer_epoch if ending.raises_epoch else None
     outcome = end(stored, ending, context, fresh_producer_id, last_epoch=last_epoch)
     identity = client_identity(prepare(stored, ending, context.timestamp_ms, fresh_producer_id))
-    return answered(outcome, stored.transactional_id, request, context, _response(NO_ERROR, identity))
+    outcome = answered(outcome, stored.transactional_id, request, context, _response(NO_ERROR, identity))
+    return _held(outcome, stored.transactional_id, context) if outcome.once_durable else outcome
+
+
+def _held(outcome: TransactionOutcome, transactional_id: str, context: Context) -> TransactionOutcome:
+    """Hold the response back until the markers are written, which takes a millisecond or two.
+
+    A client that hears of Prepare begins its next transaction too early: it is refused with
+    CONCURRENT_TRANSACTIONS and waits for 20 ms, each time.
+    """
+    ((token, response),) = outcome.replies
+    held = HeldEnd(token, response, Timer(EndHeldTooLong(transactional_id)))
+    outcome.notes = (*outcome.notes, EndHeld(transactional_id, held))
+    outcome.timers = ((held.timer, context.now_ms + MAX_HELD_MS),)
+    outcome.replies = ()
+    return outcome
+
+
+def end_held_too_long(
+    state: TransactionState, signal: EndHeldTooLong, context: Context
+) -> TransactionOutcome:
+    """The decision stands; only its markers are late."""
+    held = state.held_ends.get(signal.transactional_id)
+    transaction = state.transactions.get(signal.transactional_id)
+    if held is None or transaction is None:
+        return Outcome()
+    return Outcome(
+        notes=(EndReleased(signal.transactional_id),),
+        replies=((held.token, held.response),),
+        seen_offset=transaction.stored_until,
+    )
 
 
 def _response(error_code: ErrorCode, identity: Identity) -> EndTxnResponse:

@@ -9,7 +9,7 @@ from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.coordinator.transaction.add_partitions import add_partitions
 from klamm.coordinator.transaction.config import TransactionConfig
 from klamm.coordinator.transaction.describe import describe_transactions, list_transactions
-from klamm.coordinator.transaction.end_txn import end_txn
+from klamm.coordinator.transaction.end_txn import end_held_too_long, end_txn
 from klamm.coordinator.transaction.expiry import expire, expiry_refused
 from klamm.coordinator.transaction.init_producer_id import init_producer_id
 from klamm.coordinator.transaction.loading import Loader, set_up
@@ -27,6 +27,7 @@ from klamm.coordinator.transaction.requests import AddPartitions
 from klamm.coordinator.transaction.signals import (
     AppendRefused,
     CompletionRefused,
+    EndHeldTooLong,
     ExpiryDue,
     ExpiryRefused,
     MarkersDue,
@@ -48,6 +49,7 @@ from klamm.protocol.messages.list_transactions import ListTransactionsRequest
 DECISIONS: Final[Mapping[type, Callable[[TransactionState, Any, Context], TransactionOutcome]]] = {
     AddPartitions: add_partitions,
     EndTxnRequest: end_txn,
+    EndHeldTooLong: end_held_too_long,
     InitProducerIdRequest: init_producer_id,
     DescribeTransactionsRequest: describe_transactions,
     ListTransactionsRequest: list_transactions,
@@ -95,14 +97,14 @@ class TransactionMachine:
         return set_up(self.state, context)
 
     def unloaded(self, error_code: ErrorCode) -> TransactionOutcome:
-        """Requests that wait for a producer id look for the new coordinator."""
-        return Outcome(
-            replies=[
-                (parked.token, error_response(parked.request, error_code))
-                for parked in self.state.parked.values()
-                if parked.token is not None
-            ]
-        )
+        """Requests that wait look for the new coordinator."""
+        parked = [
+            (parked.token, error_response(parked.request, error_code))
+            for parked in self.state.parked.values()
+            if parked.token is not None
+        ]
+        held = [(held.token, as_error(held.response, error_code)) for held in self.state.held_ends.values()]
+        return Outcome(replies=[*parked, *held])
 
     def error_response(self, request: object, error_code: ErrorCode) -> object:
         return error_response(request, error_code)

@@ -22,6 +22,7 @@ from klamm.coordinator.transaction.signals import (
 )
 from klamm.coordinator.transaction.state import (
     Client,
+    EndReleased,
     MarkersNoted,
     Transaction,
     TransactionOutcome,
@@ -80,10 +81,16 @@ def markers_written(state: TransactionState, signal: MarkersWritten, context: Co
     assert transaction.missing is not None
     done = frozenset(partition for partition, error_code in signal.results.items() if error_code in DONE)
     if transaction.missing <= done:
-        return Outcome(
+        completed: TransactionOutcome = Outcome(
             records=(complete(transaction.stored, context.timestamp_ms),),
             if_refused=lambda error_code: CompletionRefused(signal, error_code),
         )
+        held = state.held_ends.get(order.transactional_id)
+        if held is not None:
+            completed.notes = (EndReleased(order.transactional_id),)
+            completed.timers = ((held.timer, None),)
+            completed.replies = ((held.token, held.response),)
+        return completed
     outcome: TransactionOutcome = Outcome(notes=(MarkersNoted(order.transactional_id, done),) if done else ())
     retried = frozenset(
         partition for partition, error_code in signal.results.items() if error_code in RETRIED

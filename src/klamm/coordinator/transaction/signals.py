@@ -26,6 +26,12 @@ class MarkersDue(NamedTuple):
     order: WriteMarkers
 
 
+class EndHeldTooLong(NamedTuple):
+    """The markers of a transaction take long: its client is answered before they are written."""
+
+    transactional_id: str
+
+
 # --- next steps --------------------------------------------------------------------------------------
 
 

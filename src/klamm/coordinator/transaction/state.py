@@ -39,6 +39,14 @@ class Parked(NamedTuple):
     client: Client
 
 
+class HeldEnd(NamedTuple):
+    """The response to an EndTxn, which is sent when the transaction is complete."""
+
+    token: object
+    response: object
+    timer: Timer
+
+
 @dataclass(slots=True)
 class Transaction:
     """One transactional id."""
@@ -59,6 +67,7 @@ class TransactionState:
     transactions: dict[str, Transaction] = field(default_factory=dict)
     ongoing: dict[str, None] = field(default_factory=dict)  # ids with an open transaction
     parked: dict[str, Parked] = field(default_factory=dict)
+    held_ends: dict[str, HeldEnd] = field(default_factory=dict)
     timeout_timer: Timer = field(default_factory=lambda: Timer(TimeoutsDue()))
     expiry_timer: Timer = field(default_factory=lambda: Timer(ExpiryDue()))
     expiry_queue: tuple[str, ...] = ()  # ids that the current expiry pass has not visited
@@ -140,13 +149,35 @@ class RequestUnparked(NamedTuple):
     transactional_id: str
 
 
+class EndHeld(NamedTuple):
+    """A client waits for the end of its transaction."""
+
+    transactional_id: str
+    held: HeldEnd
+
+
+class EndReleased(NamedTuple):
+    """It is answered."""
+
+    transactional_id: str
+
+
 class ExpiryQueued(NamedTuple):
     """What the current expiry pass has not visited."""
 
     queue: tuple[str, ...]
 
 
-Note: TypeAlias = IdentityGiven | EpochBumped | MarkersNoted | RequestParked | RequestUnparked | ExpiryQueued
+Note: TypeAlias = (
+    IdentityGiven
+    | EpochBumped
+    | MarkersNoted
+    | RequestParked
+    | RequestUnparked
+    | EndHeld
+    | EndReleased
+    | ExpiryQueued
+)
 TransactionOutcome: TypeAlias = Outcome[TransactionRecord, Note]
 
 
@@ -170,6 +201,10 @@ def apply(state: TransactionState, note: Note) -> None:
             state.parked[note.transactional_id] = note.parked
         case RequestUnparked():
             state.parked.pop(note.transactional_id, None)
+        case EndHeld():
+            state.held_ends[note.transactional_id] = note.held
+        case EndReleased():
+            state.held_ends.pop(note.transactional_id, None)
         case ExpiryQueued():
             state.expiry_queue = note.queue
         case _:

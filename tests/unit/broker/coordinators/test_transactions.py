@@ -14,6 +14,7 @@ import pytest
 from klamm.broker.cluster.topic_names import EVENTS_TOPIC, TRANSACTIONS_TOPIC
 from klamm.broker.metrics.exposition import render
 from klamm.broker.metrics.transactions import transaction_families
+from klamm.coordinator.transaction.end_txn import MAX_HELD_MS
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -307,7 +308,10 @@ def test_80_after_a_power_failure_what_was_decided_is_completed_by_itself() -> N
     assert producer.produce() == 0
     # The markers do not get through: the broker dies before they are written.
     jar.services.transactions.act = lambda shard, action: None  # type: ignore[method-assign]
-    assert producer.end() == 0
+    producer.client.send(ApiKey.END_TXN, 5, EndTxnRequest(producer.name, *producer.identity, True))
+    jar.pass_ms(2 * MAX_HELD_MS)
+    (answer,) = producer.client.new_answers()
+    assert answer.error_code == 0
     assert described(jar).transaction_state == "PrepareCommit"
     after = broken(jar)
     after.pass_ms(1_000)

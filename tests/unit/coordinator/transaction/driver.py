@@ -15,6 +15,7 @@ from klamm.coordinator.runtime.shard import Shard, Status
 from klamm.coordinator.transaction.actions import AllocateProducerId, WriteMarkers
 from klamm.coordinator.transaction.config import TransactionConfig
 from klamm.coordinator.transaction.coordinator import TransactionCoordinator
+from klamm.coordinator.transaction.end_txn import MAX_HELD_MS
 from klamm.coordinator.transaction.machine import TransactionMachine
 from klamm.coordinator.transaction.records import decode_record
 from klamm.coordinator.transaction.remembered import TransactionStored
@@ -365,6 +366,14 @@ class World:
         commit: bool = True,
         version: int = 4,
         transactional_id: str = T,
+    ) -> Call:
+        call = self.end_later(identity, commit=commit, version=version, transactional_id=transactional_id)
+        if (self.holds_markers or self.marker_errors) and not call.is_answered:
+            self.pass_ms(MAX_HELD_MS)
+        return call
+
+    def end_later(
+        self, identity: Identity, *, commit: bool = True, version: int = 4, transactional_id: str = T
     ) -> Call:
         return self.ask(at_version(EndTxnRequest(transactional_id, *identity, commit), version))
 

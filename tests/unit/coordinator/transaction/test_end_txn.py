@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from klamm.coordinator.transaction.end_txn import MAX_HELD_MS
 from klamm.coordinator.transaction.states import State
 from klamm.protocol.errors import ErrorCode
 from unit.coordinator.transaction.driver import FIRST_PRODUCER_ID, OUT_0, OUT_1, Identity, World
@@ -129,6 +130,43 @@ def test_50_a_rotation_is_announced_at_once_and_takes_effect_at_the_end() -> Non
     assert world.end(identity, version=5).identity == (P + 1, 0)
     assert world.add_one((P + 1, 0), version=5) is NONE
     assert world.end(identity, version=5).error in (FENCED, NO_MAPPING)
+
+
+def test_a_client_hears_of_the_end_when_the_transaction_is_complete() -> None:
+    # Given a transaction whose markers are on their way
+    world = World()
+    identity = world.open()
+    world.holds_markers = True
+    ending = world.end_later(identity)
+    assert not ending.is_answered
+    # When they are written, then the client is answered, and may begin the next one at once
+    world.release_markers()
+    assert ending.error is NONE
+    assert world.add_one(identity) is NONE
+    world.pass_ms(MAX_HELD_MS)
+    assert len(ending.answers) == 1
+
+
+def test_a_client_does_not_wait_long_for_markers() -> None:
+    world = World()
+    identity = world.open()
+    world.holds_markers = True
+    ending = world.end_later(identity)
+    world.pass_ms(MAX_HELD_MS - 1)
+    assert not ending.is_answered
+    world.pass_ms(1)
+    assert ending.error is NONE
+    assert world.stored().state is State.PREPARE_COMMIT
+
+
+def test_a_client_that_waits_for_markers_is_sent_to_the_next_coordinator() -> None:
+    world = World()
+    identity = world.open()
+    world.holds_markers = True
+    ending = world.end_later(identity)
+    for shard in world.coordinator.shards:
+        shard.unload()
+    assert ending.error is ErrorCode.not_coordinator
 
 
 def test_an_end_that_waits_for_a_producer_id_is_decided_once() -> None:
