@@ -147,7 +147,7 @@ class Broker:
             fetch_sessions=FetchSessions(
                 self._clock, self._random, config.max_incremental_fetch_session_cache_slots
             ),
-            deadlines=Deadlines(loop, self._clock),
+            deadlines=Deadlines(loop),
             meter=None,
             validation=Validation.of(config),
             authorizer=AllowAll(),

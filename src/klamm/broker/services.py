@@ -52,7 +52,7 @@ class Services:
     config: BrokerConfig
     clock: Clock
     random: Random
-    loop: AbstractEventLoop  # timers: loop.call_later; deadlines are measured on clock.now_ms()
+    loop: AbstractEventLoop  # timers: loop.call_later
     run_blocking: RunBlocking
     sleep: Callable[[float], None]  # seconds; blocks: only for work inside `run_blocking`
     routes: RouteTable
@@ -65,7 +65,7 @@ class Services:
     markers: MarkerWriter
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
-    deadlines: Deadlines
+    deadlines: Deadlines  # of requests that wait for a partition
     meter: RequestMeter | None  # told of every request, while somebody wants to know
     validation: Validation  # how closely produced batches are looked at; follows `config`
     authorizer: Authorizer

@@ -8,7 +8,7 @@ from typing import Final
 
 from klamm.broker.cluster.topic_names import is_internal
 from klamm.broker.net.context import HandlerResult, RequestContext
-from klamm.broker.partitions.settled import Unsettled, settled, unsettled
+from klamm.broker.partitions.flush_wait import FlushWait, PendingFlush, pending_flushes
 from klamm.broker.services import Services
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.delete_records import (
@@ -29,21 +29,21 @@ def handle(
     services: Services, context: RequestContext, request: DeleteRecordsRequest
 ) -> HandlerResult[DeleteRecordsResponse]:
     """Each partition for itself, then the disk for all of them."""
-    waiting = unsettled(
+    pending = pending_flushes(
         services.partitions.get(topic.name, asked.partition_index)
         for topic in request.topics
         for asked in topic.partitions
     )
-    if waiting and request.timeout_ms > 0:
-        return _when_settled(services, request, waiting)
+    if pending and request.timeout_ms > 0:
+        return _after_flush(services, request, pending)
     return _saved(services, _decide(services, request))
 
 
-async def _when_settled(
-    services: Services, request: DeleteRecordsRequest, waiting: Sequence[Unsettled]
+async def _after_flush(
+    services: Services, request: DeleteRecordsRequest, pending: Sequence[PendingFlush]
 ) -> DeleteRecordsResponse:
-    """What was acknowledged before may be deleted, also if the disk has it a little later."""
-    await settled(services.loop, waiting, request.timeout_ms)
+    """Records that were acknowledged before the request can be deleted, also if they are not durable yet."""
+    await FlushWait(services.loop, services.deadlines, pending, request.timeout_ms).future
     return await _saved(services, _decide(services, request))
 
 

@@ -54,7 +54,7 @@ def handle(
         or is_ready(sources, limits)
     ):
         return answer()
-    return FetchWait(services.loop, sources, limits, request.max_wait_ms, answer).future
+    return FetchWait(services.loop, services.deadlines, sources, limits, request.max_wait_ms, answer).future
 
 
 def _failed(request: FetchRequest) -> FetchResponse:

@@ -9,7 +9,7 @@ from typing import Final
 from klamm.broker.net.context import HandlerResult, RequestContext
 from klamm.broker.net.failures import failure_of
 from klamm.broker.partitions.fetch_read import ISOLATION_LEVELS, epoch_error
-from klamm.broker.partitions.settled import Unsettled, settled, unsettled
+from klamm.broker.partitions.flush_wait import FlushWait, PendingFlush, pending_flushes
 from klamm.broker.services import Services
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -27,7 +27,7 @@ EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
-PATIENCE_MS: Final = 5_000  # with a disk that does not come back; clients give up later than that
+FLUSH_TIMEOUT_MS: Final = 5_000  # for a disk that hangs; the time-outs of clients are longer
 _STARTS: Final = frozenset({EARLIEST, EARLIEST_LOCAL, LATEST_TIERED})  # no flush moves these
 
 
@@ -38,22 +38,22 @@ def handle(
     if request.isolation_level not in ISOLATION_LEVELS:
         failed: ListOffsetsResponse = failure_of(ApiKey.LIST_OFFSETS)(request, ErrorCode.unknown_server_error)
         return failed
-    waiting = unsettled(
+    pending = pending_flushes(
         services.partitions.get(topic.name, asked.partition_index)
         for topic in request.topics
         for asked in topic.partitions
         if asked.timestamp not in _STARTS
     )
-    if waiting:
-        return _answer_later(services, request, waiting)
+    if pending:
+        return _after_flush(services, request, pending)
     return _answer(services, request)
 
 
-async def _answer_later(
-    services: Services, request: ListOffsetsRequest, waiting: Sequence[Unsettled]
+async def _after_flush(
+    services: Services, request: ListOffsetsRequest, pending: Sequence[PendingFlush]
 ) -> ListOffsetsResponse:
-    """What was acknowledged before the question has its place in the answer."""
-    await settled(services.loop, waiting, PATIENCE_MS)
+    """The response includes what was acknowledged before the request."""
+    await FlushWait(services.loop, services.deadlines, pending, FLUSH_TIMEOUT_MS).future
     return _answer(services, request)
 
 

@@ -199,8 +199,7 @@ def _append_all(
     _name_leaders(services, context, response, items)
     if not waiting:
         return response
-    due_at_ms = services.clock.now_ms() + _flush_timeout_ms(request)
-    return ProduceWait(services.deadlines, response, waiting, due_at_ms).promise
+    return ProduceWait(services.deadlines, response, waiting, _flush_timeout_ms(request)).held
 
 
 def _handle_one(
@@ -261,8 +260,8 @@ def _handle_one(
     line.log_start_offset = log.log_start_offset
     if request.acks == 1 or log.high_watermark > last_offset:
         return response
-    due_at_ms = now_ms + _flush_timeout_ms(request)
-    return SingleWait(services.deadlines, response, line, partition, last_offset, due_at_ms)
+    timeout_ms = _flush_timeout_ms(request)
+    return SingleWait(services.deadlines, response, line, partition, last_offset, timeout_ms)
 
 
 def _flush_timeout_ms(request: ProduceRequest) -> int:

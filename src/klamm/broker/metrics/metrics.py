@@ -16,6 +16,7 @@ from klamm.broker.metrics.groups import group_families
 from klamm.broker.metrics.request_meter import RequestMeter, RequestStats
 from klamm.broker.metrics.transactions import transaction_families
 from klamm.broker.partitions.fetch_read import FetchWait
+from klamm.broker.partitions.produce_wait import ProduceWait, SingleWait
 from klamm.broker.security.permissions import Permission
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -193,14 +194,9 @@ class Metrics:
         purgatory = Family(
             "kafka_server_delayedoperationpurgatory_purgatorysize", "gauge", "requests that wait"
         )
-        waiting = {
-            getattr(watcher, "__self__", None)
-            for partition in self._services.partitions
-            for watcher in partition.watchers
-        }
-        fetches = sum(isinstance(each, FetchWait) for each in waiting)
-        purgatory.add(fetches, delayedOperation="Fetch")
-        yield purgatory.add(len(self._services.deadlines), delayedOperation="Produce")
+        waiting = Counter(type(each) for each in self._services.deadlines)
+        purgatory.add(waiting[FetchWait], delayedOperation="Fetch")
+        yield purgatory.add(waiting[SingleWait] + waiting[ProduceWait], delayedOperation="Produce")
         sessions = self._services.fetch_sessions
         prefix = "kafka_server_fetchsessioncache_"
         yield _one(f"{prefix}numincrementalfetchsessions", len(sessions), "fetch sessions")

@@ -1,62 +1,84 @@
-"""One timer for all who wait and hardly ever wait in vain."""
+"""Time-outs of requests that wait: one timer for all of them."""
 
 from __future__ import annotations
 
 import logging
 from asyncio import AbstractEventLoop, TimerHandle
+from collections.abc import Iterator
+from math import inf
 from typing import Protocol
-
-from klamm.clock import Clock
 
 _log = logging.getLogger(__name__)
 
 
 class Waiter(Protocol):
-    """Somebody with patience until an instant."""
+    """A request that waits for at most `timeout_ms`."""
 
-    due_at_ms: int
+    timeout_ms: int
 
     def expire(self) -> None:
-        """It is late. The deadlines have forgotten this waiter already."""
+        """The time is over. The waiter is no longer in the deadlines."""
         ...
 
 
 class Deadlines:
-    """Keeps those who wait; coming and going costs a set operation each, not a timer."""
+    """Expires waiters on the loop's time. Adding and discarding one costs dictionary operations, no timer.
 
-    def __init__(self, loop: AbstractEventLoop, clock: Clock) -> None:
+    Waiters with the same time-out are due in the order in which they came: a queue for each time-out, and
+    only the first of each queue is looked at.
+    """
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
         self._loop = loop
-        self._clock = clock
-        self._waiting: dict[Waiter, None] = {}
+        self._time = loop.time
+        self._queues: dict[int, dict[Waiter, float]] = {}  # by time-out: waiters and when they are due
         self._timer: TimerHandle | None = None
-        self._timer_at_ms = 0
+        self._timer_at_s = inf  # no timer
 
-    def __len__(self) -> int:
-        return len(self._waiting)
+    def __iter__(self) -> Iterator[Waiter]:
+        return iter([waiter for queue in self._queues.values() for waiter in queue])
 
     def add(self, waiter: Waiter) -> None:
-        self._waiting[waiter] = None
-        if self._timer is None or waiter.due_at_ms < self._timer_at_ms:
-            self._arm(waiter.due_at_ms)
+        timeout_ms = waiter.timeout_ms
+        due_at_s = self._time() + timeout_ms / 1000
+        queue = self._queues.get(timeout_ms)
+        if queue is None:
+            self._queues[timeout_ms] = {waiter: due_at_s}
+        else:
+            queue[waiter] = due_at_s
+        if due_at_s < self._timer_at_s:
+            self._arm(due_at_s)
 
     def discard(self, waiter: Waiter) -> None:
-        self._waiting.pop(waiter, None)
+        timeout_ms = waiter.timeout_ms
+        queue = self._queues.get(timeout_ms)
+        if queue is not None and queue.pop(waiter, None) is not None and not queue:
+            # Clients choose time-outs: an empty queue for each that was ever used would be a leak.
+            del self._queues[timeout_ms]
 
-    def _arm(self, at_ms: int) -> None:
+    def _arm(self, at_s: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer_at_ms = at_ms
-        self._timer = self._loop.call_later(max(0, at_ms - self._clock.now_ms()) / 1000, self._look)
+        self._timer_at_s = at_s
+        self._timer = self._loop.call_at(at_s, self._expire)
 
-    def _look(self) -> None:
-        """Send away who is late; the timer follows the earliest of the others."""
-        self._timer = None
-        now_ms = self._clock.now_ms()
-        late = [waiter for waiter in self._waiting if waiter.due_at_ms <= now_ms]
+    def _expire(self) -> None:
+        """Expire what is due; the timer follows the earliest of the others."""
+        # A loop may call back a little early, by the resolution of its clock.
+        now_s = max(self._timer_at_s, self._time())
+        self._timer, self._timer_at_s = None, inf
+        late: list[Waiter] = []
+        next_s = []
+        for queue in self._queues.values():
+            for waiter, due_at_s in queue.items():
+                if due_at_s > now_s:
+                    next_s.append(due_at_s)
+                    break
+                late.append(waiter)
         for waiter in late:
-            del self._waiting[waiter]
-        if self._waiting:
-            self._arm(min(waiter.due_at_ms for waiter in self._waiting))
+            self.discard(waiter)
+        if next_s:
+            self._arm(min(next_s))
         for waiter in late:
             try:
                 waiter.expire()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from asyncio import AbstractEventLoop, Future
+from asyncio import AbstractEventLoop
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
 from klamm.broker.cluster.image import ClusterImage
 from klamm.broker.net.backlog import READ_AT_ONCE_BYTES
+from klamm.broker.partitions.deadlines import Deadlines
 from klamm.broker.partitions.fetch_sessions import FetchTarget
+from klamm.broker.partitions.partition_wait import FutureWait
 from klamm.broker.partitions.registry import Partition, PartitionRegistry
 from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, FetchResponse, PartitionData
@@ -223,45 +225,26 @@ def _aborted(log: PartitionLog, fetch_offset: int, records: LogSlice | bytes) ->
     return [AbortedTransaction(each.producer_id, each.first_offset) for each in aborted]
 
 
-class FetchWait:
-    """A parked Fetch: woken by every change of its partitions, answered when there is enough, or late."""
+class FetchWait(FutureWait[FetchResponse]):
+    """A parked Fetch: answered when there are enough bytes to read, or with what there is when it is late."""
 
     def __init__(
         self,
         loop: AbstractEventLoop,
+        deadlines: Deadlines,
         sources: Sequence[Source],
         limits: Limits,
         max_wait_ms: int,
         answer: Callable[[], FetchResponse],
     ) -> None:
-        self.future: Future[FetchResponse] = loop.create_future()
         self._sources = sources
         self._limits = limits
         self._answer = answer
-        for source in sources:
-            if source.partition is not None:
-                source.partition.watch(self._look)
-        self._timer = loop.call_later(max_wait_ms / 1000, self._end)
-        # Also when the connection is gone and nobody wants the answer any more.
-        self.future.add_done_callback(self._forget)
+        partitions = [source.partition for source in sources if source.partition is not None]
+        super().__init__(loop, deadlines, partitions, max_wait_ms)
 
-    def _look(self) -> None:
-        if not self.future.done() and is_ready(self._sources, self._limits):
-            self._end()
+    def is_over(self) -> bool:
+        return is_ready(self._sources, self._limits)
 
-    def _end(self) -> None:
-        if self.future.done():
-            return
-        try:
-            response = self._answer()
-        except Exception as error:
-            # Reading failed in a way nobody foresaw: the connection knows how to say so.
-            self.future.set_exception(error)
-        else:
-            self.future.set_result(response)
-
-    def _forget(self, _: Future[FetchResponse]) -> None:
-        self._timer.cancel()
-        for source in self._sources:
-            if source.partition is not None:
-                source.partition.unwatch(self._look)
+    def result(self) -> FetchResponse:
+        return self._answer()
