@@ -77,6 +77,16 @@ def test_log_lines_and_errors_are_in_plain_words() -> None:
     assert found == []
 
 
+def test_docstrings_and_comments_of_the_broker_are_in_plain_words() -> None:
+    found = [
+        f"{name_of(path)}:{number}: {line.strip()}"
+        for path in sorted((ROOT / "src/klamm/broker").rglob("*.py"))
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        if QUAINT.search(line)
+    ]
+    assert found == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text())

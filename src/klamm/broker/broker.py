@@ -1,4 +1,4 @@
-"""The assembly: one function's worth of wiring builds a whole broker, for the command line and for tests."""
+"""The assembly of a broker, for the command line and for tests."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from klamm.broker.storage import Storage
     from klamm.storage.engines.segments.kernel_sync import KernelSync
 
-_THREADS: Final = LANES + 4  # those that flush, and some for the cluster's store and the cleaner
+_THREADS: Final = LANES + 4  # for flushes, and some for the cluster store and the cleaner
 
 _log = logging.getLogger(__name__)
 
 
 class Threads:
-    """Runs what blocks on worker threads of its own."""
+    """Runs blocking functions on worker threads."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -58,7 +58,7 @@ class Threads:
 
 
 class Broker:
-    """One broker: starts, serves, stops. Time, chance, storage and threads are handed in."""
+    """One broker. Time, random source, storage and threads are arguments."""
 
     def __init__(
         self,
@@ -97,9 +97,9 @@ class Broker:
         return self._server
 
     async def start(self, *, listen: bool = True) -> None:
-        """Take the listeners' ports, load every log, then serve. Raises StartError.
+        """Bind the listeners' ports, load every log, then serve. Raises StartError.
 
-        Without `listen` nobody can connect but through `server.connection`: simulations bring their own
+        Without `listen` there are only connections made with `server.connection`: simulations have their own
         network.
         """
         if listen:
@@ -156,9 +156,9 @@ class Broker:
         self._set_strays_aside(image)
         self._open_partitions(image, partitions)
         if image.topic(OFFSETS_TOPIC) is not None:
-            services.start_groups()  # sessions of members run from now, whether or not somebody asks
+            services.start_groups()  # sessions of members expire even without requests
         if image.topic(TRANSACTIONS_TOPIC) is not None:
-            services.start_transactions()  # what was decided is completed, what is too old is aborted
+            services.start_transactions()  # completes decided transactions, aborts expired ones
         self._server = Server(services)
         self._chores = Chores(services)
         if self._storage.files is not None and config.log_cleaner_enable:
@@ -169,8 +169,8 @@ class Broker:
             await self._server.listen_for_metrics(self.metrics_listener, self.measure().page)
 
     def measure(self) -> Metrics:
-        """Keep figures from now on."""
-        # Imported here: a broker that nobody measures starts without.
+        """Start collecting metrics."""
+        # Imported here: not needed by a broker without metrics.
         from klamm.broker.metrics.metrics import Metrics  # noqa: PLC0415
         from klamm.broker.metrics.request_meter import RequestMeter  # noqa: PLC0415
 
@@ -181,7 +181,7 @@ class Broker:
         return self._metrics
 
     async def stop(self) -> None:
-        """Answer what can be answered, flush, and leave everything clean for the next start."""
+        """Complete requests where possible, flush, and shut down cleanly."""
         if self._chores is not None:
             self._chores.call_back()
         if self._metrics is not None:
@@ -205,13 +205,13 @@ class Broker:
     def _open_kernel_sync(self) -> KernelSync | None:
         if self._run_blocking is not None or not self._storage.is_on_disk:
             return None
-        # Imported here: a broker serves before it flushes.
+        # Imported here, to keep the start fast: not needed before the first flush.
         from klamm.storage.engines.segments.kernel_sync import KernelSync  # noqa: PLC0415
 
         return KernelSync.open()
 
     def _join_cluster(self) -> tuple[ClusterImage, BrokerConfig]:
-        """Register, take leadership at the next epoch, and take over what was configured while running."""
+        """Register, lead partitions at the next epoch, and load the dynamic configuration."""
         broker_id = self._config.node_id
         self._cluster.register_broker(
             BrokerRegistration(broker_id, self._config.broker_rack, self._advertised())
@@ -223,7 +223,7 @@ class Broker:
         return image, with_dynamic_configs(self._config, image)
 
     def _advertised(self) -> dict[str, tuple[str, int]]:
-        """Where clients of each listener are told to connect; port 0 becomes the one that was free."""
+        """The advertised listeners; port 0 becomes the port that was bound."""
         bound = {each.name: each.port for each in self.listeners}
         return {
             listener.name: (listener.host, listener.port or bound.get(listener.name, 0))
@@ -231,13 +231,13 @@ class Broker:
         }
 
     def _set_strays_aside(self, image: ClusterImage) -> None:
-        """Logs that no topic claims, as after a crash in the middle of a deletion, are in nobody's way."""
+        """Move logs without a topic aside, as left by a crash during a deletion."""
         for topic, partition, topic_id in list(self._logs.existing()):
             state = image.topic(topic)
             if (
                 state is not None
                 and partition < len(state.partitions)
-                and topic_id in (state.topic_id, ZERO_ID)  # a log from before its id was written down
+                and topic_id in (state.topic_id, ZERO_ID)  # a log without a stored topic id
             ):
                 continue
             try:
@@ -248,7 +248,7 @@ class Broker:
                 _log.warning("log %s-%d belongs to no topic: renamed to %s", topic, partition, kept)
 
     def _open_partitions(self, image: ClusterImage, partitions: PartitionRegistry) -> None:
-        """Load the log of every partition led here. One that cannot be read is offline, the rest serve."""
+        """Load the log of every partition led here. One that cannot be read is offline."""
         for topic, state in image.led_here():
             partitions.open(
                 topic.name,

@@ -21,12 +21,12 @@ from klamm.broker.storage import open_storage
 from klamm.clock import Clock, SystemClock
 from klamm.config import RawValue
 
-# What suits a program that wants its answer now; any of them can be set otherwise.
+# Defaults for short runs; any of them can be overridden.
 _SETTINGS: Final[Mapping[str, RawValue]] = {"group.initial.rebalance.delay.ms": 0}
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's where it can be had, else asyncio's own."""
+    """uvloop's event loop if it is installed, else asyncio's."""
     try:
         import uvloop  # noqa: PLC0415 - it may be absent
     except ImportError:
@@ -68,13 +68,13 @@ class Broker:
         self._thread: Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
-        self._is_settled = Event()  # serves, or failed to
+        self._is_settled = Event()  # it serves, or its start failed
         self._failure: BaseException | None = None
         self._bootstrap = ""
 
     @property
     def bootstrap(self) -> str:
-        """What clients call `bootstrap.servers`."""
+        """The addresses for `bootstrap.servers`."""
         if not self._bootstrap:
             raise RuntimeError("the broker has not started: use it as `with klamm.Broker() as broker`")
         return self._bootstrap
@@ -92,7 +92,7 @@ class Broker:
         return self
 
     def stop(self) -> None:
-        """Answer what can be answered, flush, and end; harmless when it does not run."""
+        """Complete requests where possible, flush, and shut down. Does nothing if it is not running."""
         if self._thread is None or self._loop is None or self._stop is None:
             return
         if self._thread.is_alive():

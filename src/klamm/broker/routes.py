@@ -53,7 +53,7 @@ class Route:
     api_key: ApiKey
     min_version: int
     max_version: int
-    needs: tuple[Permission, ...] = ()  # for each resource that a request names; none: open to everybody
+    needs: tuple[Permission, ...] = ()  # for each resource that a request names; none: always allowed
     coordinator: str = ""  # the field of Services that handles it; "" when a module does
     method: str = "ask"  # of the coordinator
     # May be decided while responses before it wait for the disk. Others find the disk as the requests before

@@ -1,4 +1,4 @@
-"""What handlers may touch: the one bag that the assembly fills and every API reads."""
+"""What handlers may use: filled by the assembly, read by every API."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Arguments = TypeVarTuple("Arguments")
 
 
 class RunBlocking(Protocol):
-    """Runs what blocks on disk or on a database off the event loop; in a simulation, at once."""
+    """Runs functions that block on disk or database outside the event loop; in a simulation, at once."""
 
     def __call__(
         self, function: Callable[[*Arguments], Result], *arguments: *Arguments
@@ -47,7 +47,7 @@ class RunBlocking(Protocol):
 
 @dataclass(slots=True)
 class Services:
-    """Everything a handler may reach. Time, chance, disk and threads come from here and nowhere else."""
+    """Everything a handler may use. The only source of time, random numbers, disk and threads."""
 
     config: BrokerConfig
     clock: Clock
@@ -59,18 +59,18 @@ class Services:
     cluster: ClusterStore  # blocking: through run_blocking
     logs: LogStore
     image: ClusterImage  # the snapshot of `cluster` that hot paths read
-    topics: TopicManager  # the only one that changes topics and configurations
+    topics: TopicManager  # makes all changes of topics and configurations
     partitions: PartitionRegistry
     flusher: Flusher
     markers: MarkerWriter
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
     deadlines: Deadlines  # of requests that wait for a partition
-    meter: RequestMeter | None  # told of every request, while somebody wants to know
-    validation: Validation  # how closely produced batches are looked at; follows `config`
+    meter: RequestMeter | None  # counts requests, if metrics are enabled
+    validation: Validation  # how thoroughly batches are validated; follows `config`
     authorizer: Authorizer
     verification: VerificationStats = field(default_factory=VerificationStats)
-    verifier: TransactionVerifier | None = None  # asked in place of `transactions`, if there is one
+    verifier: TransactionVerifier | None = None  # used in place of `transactions`, if set
     quotas: Quotas | None = None  # no throttling
     _groups: Groups | None = None
     _transactions: Transactions | None = None
@@ -111,7 +111,7 @@ class Services:
         return self._events
 
     def stop_coordinators(self) -> None:
-        """Answer what waits in a coordinator, and write the events that are left."""
+        """Complete requests that wait in a coordinator, and write the remaining events."""
         if self._transactions is not None:
             self._transactions.stop()
         if self._groups is not None:

@@ -1,4 +1,4 @@
-"""Where a broker keeps things: segment files and SQLite in its folder, or nothing but memory."""
+"""The storage of a broker: segment files and SQLite in its folder, or memory only."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """A broker's logs and its cluster's memory."""
+    """A broker's logs and its cluster store."""
 
     logs: LogStore
     cluster: ClusterStore
-    files: Files | None = None  # the disk behind the logs, if there is one: what can be compacted
-    is_on_disk: bool = False  # those files are the system's own
+    files: Files | None = None  # of the logs; needed for compaction
+    is_on_disk: bool = False  # the files are the operating system's
 
 
 def open_storage(config: BrokerConfig, *, clock: Clock, random: Random, in_memory: bool = False) -> Storage:
-    """Lock and open the broker's folder, or make a memory that ends with the process. Raises StartError."""
+    """Lock and open the broker's folder, or create storage in memory. Raises StartError."""
     if in_memory:
         return _memory(config, clock, random)
     return _folders(config, clock, random)
 
 
 def _memory(config: BrokerConfig, clock: Clock, random: Random) -> Storage:
-    # Imported here: a broker pays at its start only for the engine it uses.
+    # Imported here, to keep the start fast: only the engine that is used.
     from klamm.storage.engines.memory import MemoryFiles  # noqa: PLC0415
     from klamm.storage.engines.memory_cluster import MemoryCluster  # noqa: PLC0415
 
@@ -58,7 +58,7 @@ def segment_store(
     *,
     has_disk: bool = True,
 ) -> LogStore:
-    """Logs in segment files, whatever the files are; without a disk nobody waits for one."""
+    """Logs in segment files of any kind; without a disk appends are durable at once."""
     from klamm.storage.engines.segments import SegmentStore  # noqa: PLC0415 - as above
 
     return SegmentStore(
@@ -67,7 +67,7 @@ def segment_store(
         node_id=config.node_id,
         clock=clock,
         flush_on_commit=has_disk and config.klamm_flush == "commit",
-        # What coordinators promise must hold in every mode.
+        # Records of coordinators must be durable in every mode.
         committed_topics=INTERNAL_TOPICS if has_disk else (),
         files=files,
         producer_id_expiration_ms=config.producer_id_expiration_ms,
@@ -107,7 +107,7 @@ def _folders(config: BrokerConfig, clock: Clock, random: Random) -> Storage:
 def _locked(
     config: BrokerConfig, folder: Path, cluster: ClusterStore, files: Files, clock: Clock
 ) -> LogStore:
-    """The logs of one folder, which is this broker's alone from now on."""
+    """Lock a folder for this broker, and open its logs."""
     from klamm.storage.engines.segments.checkpoints import ForeignDirectoryError  # noqa: PLC0415 - as above
     from klamm.storage.engines.segments.files import AlreadyLockedError  # noqa: PLC0415
 

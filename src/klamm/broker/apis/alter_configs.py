@@ -16,7 +16,7 @@ from klamm.protocol.messages.alter_configs import (
 async def handle(
     services: Services, context: RequestContext, request: AlterConfigsRequest
 ) -> AlterConfigsResponse:
-    """Replace what can be replaced; the rest is told why not."""
+    """Replace the settings of each resource, or return the error of that resource."""
     wishes = [
         Wish(
             resource.resource_type,

@@ -1,4 +1,4 @@
-"""ApiVersions: what this broker speaks. A version that it does not speak is answered by the connection."""
+"""ApiVersions: the versions that this broker serves. The connection answers unsupported versions of it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def handle(
 
 
 def unsupported_version(services: Services) -> ApiVersionsResponse:
-    """What a client hears whose version is too high: the versions of this one API. It then asks again."""
+    """The response to an unsupported version: the versions of this API, with which the client retries."""
     served = [
         ApiVersion(int(route.api_key), *route.advertised)
         for route in services.routes.routes

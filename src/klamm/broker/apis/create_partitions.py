@@ -1,4 +1,4 @@
-"""CreatePartitions: a topic grows; the new partitions serve when the answer leaves."""
+"""CreatePartitions: the new partitions are served when the response is sent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from klamm.protocol.messages.create_partitions import (
 async def handle(
     services: Services, context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
-    """Add what can be added; the rest is told why not."""
+    """Add partitions to each topic, or return the error of that topic."""
     outcomes = await services.topics.grow(request.topics, validate_only=request.validate_only)
     return CreatePartitionsResponse(
         results=[

@@ -1,4 +1,4 @@
-"""CreateTopics: the topics serve when the answer leaves. Versions 5 and later tell what they became."""
+"""CreateTopics: the topics are served when the response is sent. Versions 5 and later describe them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from klamm.protocol.messages.create_topics import (
 async def handle(
     services: Services, context: RequestContext, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
-    """Create what can be created; the rest is told why not."""
+    """Create each topic, or return the error of that topic."""
     outcomes = await services.topics.create(request.topics, validate_only=request.validate_only)
     return CreateTopicsResponse(
         topics=[
@@ -38,7 +38,7 @@ def _created(services: Services, plan: TopicPlan) -> CreatableTopicResult:
         replication_factor=plan.replication_factor,
         configs=[
             CreatableTopicConfigs(
-                # What the client wrote comes back as it wrote it; DescribeConfigs shows what was understood.
+                # Values are returned as the client wrote them; DescribeConfigs returns them as parsed.
                 entry.name,
                 plan.configs.get(entry.name, entry.value),
                 entry.is_read_only,

@@ -1,4 +1,4 @@
-"""DeleteRecords: raise the start of logs; it never falls. Durable before it is answered."""
+"""DeleteRecords: raise the log start offset, durably; it is never lowered."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 def handle(
     services: Services, context: RequestContext, request: DeleteRecordsRequest
 ) -> HandlerResult[DeleteRecordsResponse]:
-    """Each partition for itself, then the disk for all of them."""
+    """Decide for each partition, then write the log starts of all of them."""
     pending = pending_flushes(
         services.partitions.get(topic.name, asked.partition_index)
         for topic in request.topics
@@ -60,7 +60,7 @@ def _decide(services: Services, request: DeleteRecordsRequest) -> DeleteRecordsR
 
 
 async def _saved(services: Services, response: DeleteRecordsResponse) -> DeleteRecordsResponse:
-    # Also where no start rose: it may have risen before, and the disk refused.
+    # Also where no start was raised: an earlier request may have raised it and failed to write it.
     done = [each for topic in response.topics for each in topic.partitions if not each.error_code]
     if done:
         try:
@@ -82,7 +82,7 @@ def _delete(services: Services, topic: str, asked: DeleteRecordsPartition) -> De
         return _refused(asked, ErrorCode.not_leader_or_follower)
     try:
         log = partition.log
-        # A topic without any policy keeps all there is, but not against its owner's will.
+        # A topic without any cleanup policy keeps its records, but they may be deleted explicitly.
         if log.config.cleanup_policy and not log.config.deletes_old_segments:
             return _refused(asked, ErrorCode.policy_violation)
         wanted = log.high_watermark if asked.offset == TO_HIGH_WATERMARK else asked.offset

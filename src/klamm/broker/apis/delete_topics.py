@@ -1,4 +1,4 @@
-"""DeleteTopics: by name, from version 6 on also by id. The name is free as soon as the answer leaves."""
+"""DeleteTopics: by name, from version 6 on also by id. The name is free when the response is sent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from klamm.storage.cluster import TopicState
 async def handle(
     services: Services, context: RequestContext, request: DeleteTopicsRequest
 ) -> DeleteTopicsResponse:
-    """Delete what can be deleted; the rest is told why not."""
+    """Delete each topic, or return the error of that topic."""
     asked = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
     if not services.config.delete_topic_enable:
         error_code = (
@@ -50,7 +50,7 @@ async def handle(
 
 
 def decide(image: ClusterImage, asked: Sequence[DeleteTopicState]) -> list[TopicState | DeletableTopicResult]:
-    """The topic that each entry means, or what it is told instead; repeated entries are told once."""
+    """The topic or the error of each entry; repeated entries get one result."""
     unclear = [each for each in asked if (each.name is None) == (each.topic_id == ZERO_ID)]
     names = [each.name for each in asked if each.name is not None and each.topic_id == ZERO_ID]
     ids = [each.topic_id for each in asked if each.name is None and each.topic_id != ZERO_ID]
@@ -68,7 +68,7 @@ def decide(image: ClusterImage, asked: Sequence[DeleteTopicState]) -> list[Topic
     for topic_id in dict.fromkeys(ids):
         topic = image.topic_by_id(topic_id)
         is_repeated = topic_id in repeated_ids
-        # One that is named as well is told there, once.
+        # A topic that is also named has its result there.
         if is_repeated or topic is None or topic.name not in set(names) - repeated_names:
             decided.append(_by_id(image, topic_id, is_repeated))
     for name in dict.fromkeys(names):

@@ -1,4 +1,4 @@
-"""DescribeConfigs: settings, where each comes from and what it would be otherwise."""
+"""DescribeConfigs: settings, the source of each, and the values it overrides."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from klamm.protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-_TYPES: Final = frozenset({2, 4, 8, 16, 32})  # what a protocol without errors can name; served are 2 and 4
+_TYPES: Final = frozenset({2, 4, 8, 16, 32})  # the protocol's resource types; served are 2 and 4
 
 
 def handle(
     services: Services, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    """Describe each resource, or tell why it cannot be described."""
+    """Describe each resource, or return its error."""
     unknown = {asked.resource_type for asked in request.resources} - _TYPES
     if unknown:
         return _refused(request, f"Unexpected resource type {min(unknown)}")

@@ -27,7 +27,7 @@ def handle(
     partitions = [each for each in services.partitions if each.error_code is ErrorCode.none]
     return DescribeLogDirsResponse(
         results=[
-            # A store is one directory: what it serves is in there.
+            # A store is one directory, which contains all its partitions.
             DescribeLogDirsResult(
                 log_dir=directory.path,
                 topics=_topics(partitions, wanted),

@@ -1,4 +1,4 @@
-"""DescribeProducers: who has written to a partition, and which transactions are open in it."""
+"""DescribeProducers: the producers of a partition, and the transactions that are open in it."""
 
 from __future__ import annotations
 

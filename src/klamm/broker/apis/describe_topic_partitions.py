@@ -24,7 +24,7 @@ def handle(
     """As many partitions as fit the page, and where the next page begins."""
     cursor = request.cursor
     if cursor is not None and not _is_usable(cursor, request):
-        # There is no place for an error but the topics themselves.
+        # The response has no error field outside its topics.
         return DescribeTopicPartitionsResponse(
             topics=[
                 DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.invalid_request, name=topic.name)

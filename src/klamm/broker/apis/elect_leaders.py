@@ -19,7 +19,7 @@ _ELECTION_TYPES: Final = frozenset({0, 1})  # preferred, unclean
 
 
 def handle(services: Services, context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    """Tell for each partition that its leader is right, or that it is unknown."""
+    """Report for each known partition that no election is needed."""
     knows_type = request.election_type in _ELECTION_TYPES
     results = []
     for asked in request.topic_partitions or ():

@@ -1,4 +1,4 @@
-"""Fetch: read what is there, or wait a while for it."""
+"""Fetch: read records, or wait until there are enough."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NAMES_LEADER = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_le
 def handle(
     services: Services, context: RequestContext, request: FetchRequest
 ) -> HandlerResult[FetchResponse]:
-    """Answer at once when there is enough, or nothing to wait for."""
+    """Respond at once when there are enough bytes, or nothing to wait for."""
     plan = services.fetch_sessions.plan(request)
     if plan.error_code is not ErrorCode.none:
         return FetchResponse(error_code=int(plan.error_code), session_id=NO_SESSION_ID)
@@ -58,7 +58,7 @@ def handle(
 
 
 def _failed(request: FetchRequest) -> FetchResponse:
-    """The client asks for an isolation that nobody has heard of: it must not be given another one."""
+    """The error for an unknown isolation level: reading at another level would be wrong."""
     response: FetchResponse = failure_of(ApiKey.FETCH)(request, ErrorCode.unknown_server_error)
     response.session_id = request.session_id
     if request.uses_topic_ids:
@@ -103,7 +103,7 @@ def _answer(
 def _name_leader(
     services: Services, context: RequestContext, target: FetchTarget, data: PartitionData
 ) -> dict[int, NodeEndpoint]:
-    """Whom to ask instead, in the partition's answer; and where to find it."""
+    """Set the current leader in the partition's data; returns the leader's endpoint."""
     image = services.image
     known = image.topic_by_id(target.topic_id)
     state = image.partition(target.topic if known is None else known.name, target.partition)

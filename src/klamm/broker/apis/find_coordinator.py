@@ -25,7 +25,7 @@ TRANSACTION: Final = 1
 def handle(
     services: Services, context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
-    """The coordinator of each key; a missing internal topic is created behind the answer."""
+    """The coordinator of each key; a missing internal topic is created after the response."""
     if request.is_batched:
         return FindCoordinatorResponse(
             coordinators=[_find(services, context, key, request.key_type) for key in request.coordinator_keys]

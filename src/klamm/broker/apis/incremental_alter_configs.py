@@ -16,7 +16,7 @@ from klamm.protocol.messages.incremental_alter_configs import (
 async def handle(
     services: Services, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    """Change what can be changed; the rest is told why not."""
+    """Change the settings of each resource, or return the error of that resource."""
     wishes = [
         Wish(
             resource.resource_type,

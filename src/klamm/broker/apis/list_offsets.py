@@ -68,7 +68,7 @@ def _answer(services: Services, request: ListOffsetsRequest) -> ListOffsetsRespo
         for asked in topic.partitions:
             times = times_named[topic.name, asked.partition_index]
             if times == 0:
-                continue  # one answer for all its questions is there already
+                continue  # named twice: its error is in the response already
             if times > 1:
                 times_named[topic.name, asked.partition_index] = 0
                 found = _refused(asked, ErrorCode.invalid_request)

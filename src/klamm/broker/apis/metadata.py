@@ -1,7 +1,7 @@
-"""Metadata: brokers, topics, leaders; an unknown topic may be created by asking for it.
+"""Metadata: brokers, topics, leaders; a request may create unknown topics.
 
 Version notes: 0 asks for all topics with an empty list, 1 and later with null. 4 lets a client forbid
-creation. 6 tells a missing listener apart from a missing leader. 10 and 11 have topic ids in requests but
+creation. 6 distinguishes a missing listener from a missing leader. 10 and 11 have topic ids in requests but
 may not use them, 12 and later may.
 """
 
@@ -32,7 +32,7 @@ from klamm.storage.cluster import TopicState
 def handle(
     services: Services, context: RequestContext, request: MetadataRequest
 ) -> HandlerResult[MetadataResponse]:
-    """Describe the cluster, after creating what is missing and wanted."""
+    """Describe the cluster, after creating missing topics if allowed."""
     asked = request.topics
     if asked is None or (not asked and request.empty_means_all):
         return _describe(services, context, request, list(services.image.topics.values()))
@@ -109,7 +109,7 @@ def _by_id(services: Services, topic_id: bytes) -> TopicState | MetadataResponse
 
 
 def _refused(asked: Sequence[MetadataRequestTopic]) -> MetadataResponse:
-    """Nothing but the same error for every topic, where the request makes no sense."""
+    """The same error for every topic of an invalid request."""
     return MetadataResponse(
         topics=[
             MetadataResponseTopic(

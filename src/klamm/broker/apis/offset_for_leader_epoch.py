@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where a leadership ended, so that clients notice when the log left them behind."""
+"""OffsetForLeaderEpoch: the end offset of a leader epoch, with which clients detect truncation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Produce: check each partition's batch, append it, answer when it is as safe as the client asked.
+"""Produce: validate and append each partition's batch, and respond as its acks require.
 
 A batch that begins a transaction in its partition is appended when the transaction coordinator has confirmed
 that the partition is part of it, or has added it (KIP-890).
@@ -41,7 +41,7 @@ ADMIN_CLIENT_ID: Final = "__admin_client"
 _ACKS: Final = (-1, 0, 1)
 _DEFAULT_FLUSH_TIMEOUT_MS: Final = 30_000  # Kafka's default of request.timeout.ms
 _UNKNOWN_PARTITION: Final = ErrorCode.unknown_topic_or_partition
-# Kafka tells the log start with every other reason for which a log refuses a batch.
+# With every other error of an append Kafka returns the log start offset.
 _WITHOUT_LOG_START: Final = frozenset(
     {
         ErrorCode.corrupt_message,
@@ -60,9 +60,9 @@ class Item:
     response: PartitionProduceResponse
     partition: Partition | None
     batch: Buffer = b""
-    header: BatchHeader | None = None  # also of a batch that is refused, if there is a whole one
-    is_corrupt: bool = False  # no batch can be made out
-    guard: int | None = None  # of a transaction: what its first batch is appended with
+    header: BatchHeader | None = None  # also of a rejected batch, if it is complete
+    is_corrupt: bool = False  # not a batch
+    guard: int | None = None  # of a verification, needed to append the first batch of a transaction
 
     def refuse(self, error_code: int, message: str | None = None) -> None:
         self.response.error_code = int(error_code)
@@ -73,7 +73,7 @@ class Item:
 def handle(
     services: Services, context: RequestContext, request: ProduceRequest
 ) -> HandlerResult[ProduceResponse]:
-    """Append what may be appended; acks decide how long the answer waits."""
+    """Append the valid batches; acks decide how long the response waits."""
     acks = request.acks
     if len(request.topic_data) == 1 and (acks == -1 or acks == 1):  # noqa: PLR1714 - twice as fast as a set
         (topic,) = request.topic_data
@@ -90,7 +90,7 @@ def handle(
 
 
 def _unverified(services: Services, request: ProduceRequest, items: Iterable[Item]) -> list[Item]:
-    """Those that would begin a transaction in their partition, and need the coordinator's word for it."""
+    """The batches that begin a transaction in their partition, and must be verified by the coordinator."""
     is_checked = services.config.transaction_partition_verification_enable or request.adds_partitions
     unverified = []
     for item in items:
@@ -205,9 +205,9 @@ def _append_all(
 def _handle_one(
     services: Services, request: ProduceRequest, topic: TopicProduceData, data: PartitionProduceData
 ) -> ProduceResponse | SingleWait | None:
-    """The short way for one batch of which nothing is out of the ordinary, which is nearly every one.
+    """The fast path for a request of one ordinary batch, as most are.
 
-    None when something is: then nothing has happened yet, and the long way finds out what to say.
+    None when it is not one: then nothing has been done, and the general path decides.
     """
     name = topic.name
     if request.uses_topic_ids:
@@ -282,7 +282,7 @@ def _tell_refusal(line: PartitionProduceResponse, partition: Partition, error: L
 
 
 def _items(services: Services, request: ProduceRequest) -> tuple[ProduceResponse, list[Item]]:
-    """The answer's skeleton, and what each partition brings: checks that look at one partition alone."""
+    """The response to fill, and the items with the checks that concern one partition alone."""
     responses: list[TopicProduceResponse] = []
     items: list[Item] = []
     for topic in request.topic_data:
@@ -319,7 +319,7 @@ def _read_batch(item: Item, data: PartitionProduceData, allows_zstd: bool) -> No
 
 
 def _refuse_repeated(items: Iterable[Item]) -> None:
-    """Which of two batches for one partition comes first would be a guess."""
+    """Reject several batches for one partition: their order is undefined."""
     seen: dict[tuple[str, int], Item] = {}
     for item in items:
         first = seen.setdefault((item.topic, item.response.index), item)
@@ -330,12 +330,12 @@ def _refuse_repeated(items: Iterable[Item]) -> None:
 
 
 def _check_request(request: ProduceRequest, items: Iterable[Item]) -> None:
-    """Checks that look at the request as a whole."""
+    """Checks that concern the request as a whole."""
     flagged = [item for item in items if item.header is None or item.header.attributes & TRANSACTIONAL_BIT]
     if flagged:
         first = next((item for item in flagged if item.header is not None or item.is_corrupt), None)
         if first is not None and first.is_corrupt:
-            # Kafka stumbles over it while it looks for a transaction: nothing of the request is written.
+            # Kafka fails on it while it looks for a transaction: nothing of the request is appended.
             _refuse_all(items, ErrorCode.corrupt_message, "no batch can be made out of a partition's bytes")
             return
         if first is not None and request.transactional_id is None:
@@ -410,7 +410,7 @@ def _count_refusal(item: Item, partition: Partition) -> None:
 
 
 def _close_on_error(items: Iterable[Item]) -> None:
-    """Who wants no answer learns of an error by losing the connection."""
+    """Close the connection on an error: with acks=0 there is no response to report it."""
     for item in items:
         if item.response.error_code:
             error = ErrorCode(item.response.error_code).name
@@ -422,7 +422,7 @@ def _close_on_error(items: Iterable[Item]) -> None:
 def _name_leaders(
     services: Services, context: RequestContext, response: ProduceResponse, items: Iterable[Item]
 ) -> None:
-    """Tell a client that asked the wrong broker whom to ask (version 10 and later carry it)."""
+    """Name the current leader where a request went to the wrong broker (version 10 and later)."""
     endpoints: dict[int, NodeEndpoint] = {}
     for item in items:
         if not item.response.error_code or item.response.error_code != ErrorCode.not_leader_or_follower:

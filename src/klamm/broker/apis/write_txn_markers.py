@@ -43,7 +43,7 @@ def _write(services: Services, marker: WritableTxnMarker) -> HeldResponse[Marker
 
 
 class MarkersWait(HeldResponse[WriteTxnMarkersResponse]):
-    """One request with several markers: answered with the last of them."""
+    """A request with several markers: complete when the last of them is."""
 
     __slots__ = ("_pending", "_writes")
 
@@ -65,7 +65,7 @@ class MarkersWait(HeldResponse[WriteTxnMarkersResponse]):
         return self if self._pending else self._results()
 
     def _results(self) -> WriteTxnMarkersResponse:
-        # Keyed by producer id: the answer has no other place that tells two markers apart.
+        # Keyed by producer id, the only field of the response that distinguishes two markers.
         by_producer: dict[int, dict[str, dict[int, ErrorCode]]] = {}
         for producer_id, write in self._writes:
             for (topic, partition), error_code in (write.outcome() or {}).items():

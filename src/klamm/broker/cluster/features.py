@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from klamm.protocol.messages.update_features import FeatureUpdateKey
 
 HIGHEST_LEVELS: Final[Mapping[str, int]] = MappingProxyType({TRANSACTION_VERSION: 2})
-_TRIES: Final = 5  # races lost against other brokers before the client is told to try again
+_TRIES: Final = 5  # after so many conflicts with other brokers the client has to retry
 
 
 class UpgradeType(IntEnum):
@@ -34,9 +34,9 @@ class UpgradeType(IntEnum):
 
 
 def finalize_defaults(store: ClusterStore, transaction_version: int) -> None:
-    """A new cluster begins with these levels; blocks."""
+    """Store the default levels of a new cluster; blocks."""
     if store.features().epoch < 0:
-        # ConflictError: another broker of the cluster started at the same time, and was first.
+        # ConflictError: another broker of the cluster started at the same time, and stored them first.
         with suppress(ConflictError):
             store.finalize_features({TRANSACTION_VERSION: transaction_version}, expected_epoch=-1)
 
@@ -44,7 +44,7 @@ def finalize_defaults(store: ClusterStore, transaction_version: int) -> None:
 def planned_levels(
     present: Mapping[str, int], updates: Iterable[FeatureUpdateKey], controller_id: int
 ) -> Mapping[str, int] | Refusal:
-    """The levels after all updates; or, in Kafka's words, why none of them is made."""
+    """The levels after all updates, or the error for which none of them is made, worded as Kafka does."""
     planned = dict(present)
     for update in updates:
         name, level = update.feature, update.max_version_level
@@ -84,7 +84,7 @@ def _problem(name: str, level: int, upgrade_type: int, present: int, controller_
 async def update_features(
     services: Services, updates: Iterable[FeatureUpdateKey], *, validate_only: bool
 ) -> Refusal | None:
-    """Make all updates durable, or none of them and say why."""
+    """Make all updates durable, or none of them and return the error."""
     for _ in range(_TRIES):
         present = services.image.features
         planned = planned_levels(present.levels, updates, services.image.broker_id)
@@ -97,7 +97,7 @@ async def update_features(
         except ClusterStoreError as error:
             return Refusal(ErrorCode.kafka_storage_error, f"The change cannot be made durable: {error}")
         is_done = finalized is not None
-        if finalized is None:  # another one was first
+        if finalized is None:  # another broker changed them first
             finalized = await services.run_blocking(services.cluster.features)
         services.image.apply(FeaturesFinalized(finalized))
         if is_done:

@@ -1,4 +1,4 @@
-"""The broker's snapshot of its cluster: what hot paths read without asking the disk.
+"""The broker's snapshot of its cluster, which hot paths read without disk access.
 
 It changes in one place, `ClusterImage.apply`, and only after the change is durable in the ClusterStore.
 """
@@ -23,7 +23,7 @@ from klamm.storage.cluster import (
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistered:
-    """A broker came, or came back with another address."""
+    """A broker joined, or changed its address."""
 
     registration: BrokerRegistration
 
@@ -38,14 +38,14 @@ class TopicCreated:
 
 @dataclass(frozen=True, slots=True)
 class TopicDeleted:
-    """A topic and its configuration went."""
+    """A topic and its configuration were deleted."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionsAdded:
-    """A topic grew; `added` follows its last partition."""
+    """A topic has more partitions; `added` follow its last one."""
 
     name: str
     added: Sequence[PartitionRegistration]
@@ -61,7 +61,7 @@ class LeadershipTaken:
 
 @dataclass(frozen=True, slots=True)
 class ConfigsReplaced:
-    """A resource's overrides are now these."""
+    """The overrides of a resource were replaced."""
 
     resource_type: ResourceType
     name: str
@@ -70,7 +70,7 @@ class ConfigsReplaced:
 
 @dataclass(frozen=True, slots=True)
 class FeaturesFinalized:
-    """The cluster's feature levels are now these."""
+    """The feature levels of the cluster were changed."""
 
     features: FinalizedFeatures
 
@@ -90,7 +90,7 @@ _NOTHING_SET: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class ClusterImage:
-    """Brokers, topics by name and id, configurations, and who leads what at which epoch."""
+    """Brokers, topics by name and id, configurations, and the leader and epoch of each partition."""
 
     def __init__(self, cluster_id: str, broker_id: int) -> None:
         self.cluster_id = cluster_id
@@ -103,7 +103,7 @@ class ClusterImage:
 
     @classmethod
     def load(cls, store: ClusterStore, broker_id: int) -> ClusterImage:
-        """What the store remembers; blocks."""
+        """Read the image from the store; blocks."""
         image = cls(store.cluster_id, broker_id)
         configs = store.all_configs()
         for registration in store.brokers():
@@ -122,7 +122,7 @@ class ClusterImage:
 
     @property
     def controller_id(self) -> int:
-        """Whom clients send their admin requests to: any broker will do, so this one."""
+        """The broker for admin requests of clients. Every broker serves them, so it is this one."""
         return self.broker_id
 
     @property
@@ -159,16 +159,16 @@ class ClusterImage:
         ]
 
     def configs(self, resource_type: ResourceType, name: str) -> Mapping[str, str]:
-        """A resource's own overrides; nothing else."""
+        """A resource's own overrides, without defaults."""
         return self._configs.get((resource_type, name), _NOTHING_SET)
 
     def address(self, broker_id: int, listener: str) -> tuple[str, int] | None:
-        """Where clients of a listener find a broker; None when it is unknown or has no such listener."""
+        """The address of a broker for a listener; None when it is unknown or has no such listener."""
         registration = self._brokers.get(broker_id)
         return None if registration is None else registration.listeners.get(listener)
 
     def apply(self, change: Change) -> None:
-        """Take over a durable change. Nothing else changes the image."""
+        """Apply a durable change. Nothing else changes the image."""
         match change:
             case BrokerRegistered():
                 self._brokers[change.registration.broker_id] = change.registration

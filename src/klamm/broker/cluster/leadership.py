@@ -1,4 +1,4 @@
-"""Who leads a partition, as a client of one listener may be told."""
+"""The leaders of partitions, as reported to clients of one listener."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Producer ids out of blocks: a block is durable in the cluster's store before its first id is given away."""
+"""Producer ids out of blocks: a block is durable in the cluster store before its first id is handed out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class NoProducerIdError(Exception):
-    """No id can be had now; `is_exhausted`: nor ever again."""
+    """No id is available; with `is_exhausted` there will never be one."""
 
     def __init__(self, message: str, *, is_exhausted: bool = False) -> None:
         super().__init__(message)
@@ -26,7 +26,7 @@ class NoProducerIdError(Exception):
 
 
 class ProducerIds:
-    """Gives each id once. A block left unfinished is lost: gaps are fine, repeats are not."""
+    """Hands out each id once. The rest of an unfinished block is lost: ids have gaps, but never repeat."""
 
     def __init__(self, cluster: ClusterStore, run_blocking: RunBlocking) -> None:
         self._cluster = cluster
@@ -35,7 +35,7 @@ class ProducerIds:
         self._fetching: Task[None] | Future[None] | None = None
 
     def take(self) -> int | None:
-        """The next id; None when one must be waited for."""
+        """The next id; None when a new block is needed first."""
         if not self._ids:
             return None
         block = self._ids[0]
@@ -59,7 +59,7 @@ class ProducerIds:
     def _fetched(self, fetching: Future[None]) -> None:
         self._fetching = None
         if not fetching.cancelled() and (error := fetching.exception()) is not None:
-            # Whoever waits is told as well; after a prefetch nobody waits.
+            # Requests that wait get the same error; after a prefetch there may be none.
             _log.error("%s", error)
 
     async def _fetch(self) -> None:

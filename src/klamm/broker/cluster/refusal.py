@@ -1,4 +1,4 @@
-"""Why something is not done."""
+"""The error of a change that is not made."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from klamm.protocol.errors import ErrorCode
 
 
 class Refusal(NamedTuple):
-    """What a client is told instead; `message` is for its user."""
+    """An error code for the client, and a message for its user."""
 
     error_code: ErrorCode
     message: str

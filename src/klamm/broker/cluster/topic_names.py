@@ -1,4 +1,4 @@
-"""Which names a topic may have, and which topics are klamm's own."""
+"""Valid names of topics, and internal topics."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 EVENTS_TOPIC: Final = "__klamm_events"
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, EVENTS_TOPIC})
-# Kafka keeps its own cluster's memory under this name; a client that asks for it means something else.
+# Kafka's metadata log has this name; klamm has no such topic.
 FORBIDDEN_TOPIC: Final = "__cluster_metadata"
 
-LONGEST_NAME: Final = 249  # a directory is called name-partition, and may get a suffix
+LONGEST_NAME: Final = 249  # leaves room for the partition and a suffix in the name of a directory
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 EVENTS_SEGMENT_BYTES: Final = 16 * 1024 * 1024
 
 
 def is_internal(topic: str) -> bool:
-    """Whether a topic belongs to the broker: anybody may read it, nobody else may write it."""
+    """Whether a topic is internal: clients may read it, and only the broker may write it."""
     return topic in INTERNAL_TOPICS
 
 
 def name_problem(topic: str) -> str | None:
-    """What is wrong with a name, in Kafka's words; None when it may be used."""
+    """Why a name is invalid, worded as Kafka does; None when it is valid."""
     if not topic:
         return "Topic name is invalid: the empty string is not allowed"
     if topic in {".", ".."}:
@@ -49,13 +49,13 @@ def name_problem(topic: str) -> str | None:
 
 
 def collision_key(topic: str) -> str:
-    """Topics with the same key cannot be told apart in metric names, which have no dots."""
+    """Topics with the same key are indistinguishable in metric names, which have no dots."""
     return topic.replace(".", "_")
 
 
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
-    """How one of the broker's own topics is made."""
+    """The shape and configuration of an internal topic."""
 
     num_partitions: int
     replication_factor: int
@@ -88,7 +88,7 @@ def internal_topic(name: str, config: BrokerConfig) -> InternalTopic:
                 },
             )
         case _:
-            # One partition: events of one broker stay in the order they happened.
+            # One partition keeps the events of a broker in order.
             return InternalTopic(
                 1,
                 config.default_replication_factor,

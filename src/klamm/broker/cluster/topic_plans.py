@@ -1,6 +1,6 @@
-"""What becomes of a wish for topics or partitions: a plan, or the reason why not. Nothing is done here.
+"""Plans for requested topics and partitions, or the errors that prevent them. Nothing is changed here.
 
-Checks come in Kafka's order, so that a request with several faults is told the same one.
+Checks are in Kafka's order, so that a request with several faults gets the same error.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def plan_topics(
 def plan_auto_creation(
     image: ClusterImage, config: BrokerConfig, names: Iterable[str], random: Random
 ) -> dict[str, TopicPlan | Refusal]:
-    """Plans for topics that are only named: defaults, or what an internal topic needs."""
+    """Plans for topics given only by name: with defaults, or the shape of an internal topic."""
     taken = {collision_key(name): name for name in image.topics}
     plans: dict[str, TopicPlan | Refusal] = {}
     budget = MOST_PARTITIONS_PER_REQUEST
@@ -125,7 +125,7 @@ def _partitions_wanted(wanted: Sequence[CreatableTopic], config: BrokerConfig) -
 
 
 def duplicates(names: Iterable[Name]) -> set[Name]:
-    """What is named more than once."""
+    """The names that occur more than once."""
     seen: set[Name] = set()
     repeated: set[Name] = set()
     for name in names:
@@ -186,7 +186,7 @@ def _overrides(wanted: CreatableTopic) -> dict[str, str]:
 def _replicas(
     image: ClusterImage, config: BrokerConfig, wanted: CreatableTopic, random: Random
 ) -> list[tuple[int, ...]]:
-    """Who keeps each partition, from what the client wrote."""
+    """The replicas of each partition as the client requested them."""
     if wanted.assignments:
         if wanted.replication_factor != -1:
             _refuse(
@@ -264,7 +264,7 @@ def _row_problem(image: ClusterImage, row: tuple[int, ...], factor: int) -> str 
 
 
 def spread(broker_ids: Sequence[int], count: int, factor: int, random: Random) -> list[tuple[int, ...]]:
-    """Partitions around the ring of brokers, so that each leads about as many."""
+    """Assign partitions to brokers round robin, so that each leads about the same number."""
     if factor > len(broker_ids):
         _refuse(
             ErrorCode.invalid_replication_factor,

@@ -1,4 +1,4 @@
-"""The only one that changes topics and configurations: one change at a time, durable before it shows."""
+"""Changes of topics and configurations: one at a time, durable before they are visible."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ Plan = TypeVar("Plan", "TopicPlan", "GrowthPlan")
 DeletionWatcher = Callable[[Sequence[TopicState]], None]
 ConfigWatcher = Callable[[BrokerConfig], None]
 
-_OPENED_PER_TURN: Final = 8  # logs opened before the event loop may look at its sockets again
-_TRIES: Final = 5  # races lost against other brokers before the client is told to try again
+_OPENED_PER_TURN: Final = 8  # logs opened in one turn of the event loop
+_TRIES: Final = 5  # after so many conflicts with other brokers the client has to retry
 _log = logging.getLogger(__name__)
 
 
 class TopicManager:
     """Creates, grows and deletes topics, and changes configurations.
 
-    A change runs to its end once begun, also when the client that asked for it is gone.
+    A change that has begun is completed, also when the client has disconnected.
     """
 
     def __init__(
@@ -73,8 +73,8 @@ class TopicManager:
         self._run_blocking = run_blocking
         self._turn = asyncio.Lock()
         self._running: set[asyncio.Task[Any]] = set()
-        self.deletion_watchers: list[DeletionWatcher] = []  # told of topics right after they went
-        self.config_watchers: list[ConfigWatcher] = []  # told of the broker's new configuration
+        self.deletion_watchers: list[DeletionWatcher] = []  # called with deleted topics
+        self.config_watchers: list[ConfigWatcher] = []  # called with the broker's new configuration
 
     @property
     def config(self) -> BrokerConfig:
@@ -84,7 +84,7 @@ class TopicManager:
     async def create(
         self, wanted: Sequence[CreatableTopic], *, validate_only: bool = False
     ) -> Mapping[str, TopicPlan | Refusal]:
-        """Topics as a client described them; those without a refusal serve when this returns."""
+        """Create topics; those without a refusal are served when this returns."""
         from klamm.broker.cluster.topic_plans import plan_topics  # noqa: PLC0415 - a start does not pay for plans
 
         def plan(names: Collection[str] | None) -> Mapping[str, TopicPlan | Refusal]:
@@ -96,7 +96,7 @@ class TopicManager:
         return await self._alone(lambda: self._carry_out(plan, self._store_topic, self._show_topic))
 
     async def ensure(self, names: Sequence[str]) -> Mapping[str, Refusal]:
-        """Topics that somebody needs: those that are missing are created; the refusals, if any."""
+        """Create those of the topics that are missing; returns the refusals."""
         from klamm.broker.cluster.topic_plans import plan_auto_creation  # noqa: PLC0415 - as above
 
         def plan(retried: Collection[str] | None) -> Mapping[str, TopicPlan | Refusal]:
@@ -110,7 +110,7 @@ class TopicManager:
     async def grow(
         self, wanted: Sequence[CreatePartitionsTopic], *, validate_only: bool = False
     ) -> Mapping[str, GrowthPlan | Refusal]:
-        """More partitions for topics."""
+        """Add partitions to topics."""
         from klamm.broker.cluster.topic_plans import plan_growth  # noqa: PLC0415 - as above
 
         def plan(names: Collection[str] | None) -> Mapping[str, GrowthPlan | Refusal]:
@@ -122,19 +122,19 @@ class TopicManager:
         return await self._alone(lambda: self._carry_out(plan, self._store_partitions, self._show_partitions))
 
     async def delete(self, topics: Sequence[TopicState]) -> Mapping[str, Refusal]:
-        """These topics go, with their logs and configurations; the refusals, if any."""
+        """Delete topics with their logs and configurations; returns the refusals."""
         return await self._alone(lambda: self._delete(topics))
 
     async def alter_topic(
         self, name: str, decide: Callable[[Mapping[str, str]], dict[str, str]]
     ) -> Refusal | None:
-        """`decide` makes new overrides of a topic's present ones; they hold from the next append on."""
+        """Replace a topic's overrides by what `decide` makes of them; in effect from the next append on."""
         return await self._alone(lambda: self._alter_topic(name, decide))
 
     async def alter_broker(
         self, name: str, decide: Callable[[BrokerConfig], dict[str, str]]
     ) -> Refusal | None:
-        """New settings made while running, of this broker or (name "") of all."""
+        """Change dynamic settings of this broker or, with name "", of all brokers."""
         return await self._alone(lambda: self._alter_broker(name, decide))
 
     async def close(self) -> None:
@@ -142,7 +142,7 @@ class TopicManager:
         await asyncio.gather(*self._running, return_exceptions=True)
 
     async def _alone(self, change: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """Run one change after the other, each to its end."""
+        """Run one change at a time, each to completion."""
 
         async def take_turn() -> Result:
             async with self._turn:
@@ -159,7 +159,7 @@ class TopicManager:
         store: Callable[[Plan], None],
         show: Callable[[Plan], Coroutine[Any, Any, Refusal | None]],
     ) -> Mapping[str, Plan | Refusal]:
-        """Decide, make it durable, show it; decide again where another broker was faster."""
+        """Decide, make it durable, make it visible; decide again after a conflict with another broker."""
         outcomes = dict(plan(None))
         pending = [(name, each) for name, each in outcomes.items() if not isinstance(each, Refusal)]
         for _ in range(_TRIES):
@@ -186,7 +186,7 @@ class TopicManager:
     async def _show_topic(self, plan: TopicPlan) -> Refusal | None:
         topic = plan.topic
         if not await self._open_logs(topic, topic.partitions, plan.config):
-            # A topic that cannot take a record is none; its maker is told, and may try again.
+            # A topic without its logs is removed again: the client gets an error, and may retry.
             for partition in topic.partitions:
                 self._partitions.delete(topic.name, partition.partition)
             await self._run_blocking(self._cluster.delete_topic, topic.name, topic.topic_id)
@@ -211,7 +211,7 @@ class TopicManager:
     async def _open_logs(
         self, topic: TopicState, partitions: Sequence[PartitionRegistration], config: TopicConfig
     ) -> bool:
-        """Open what this broker leads; whether all of it serves."""
+        """Open the partitions that this broker leads; whether all of them can be served."""
         led_here = [each for each in partitions if each.leader_id == self._image.broker_id]
         all_serve = True
         for opened, each in enumerate(led_here, start=1):
@@ -243,7 +243,7 @@ class TopicManager:
         return refusals
 
     def _hide(self, gone: Sequence[TopicState]) -> None:
-        """These topics are no more: for metadata first, then for who waits at their logs."""
+        """Remove deleted topics: from the metadata first, then their partitions, where requests may wait."""
         for topic in gone:
             self._image.apply(TopicDeleted(topic.name))
         for topic in gone:
@@ -255,7 +255,7 @@ class TopicManager:
                 watcher(gone)
 
     async def _forget_offsets(self, gone: Sequence[TopicState]) -> None:
-        """Before their names are free: what checkpoints say of a log is not true of its successor."""
+        """Remove deleted logs from the checkpoints, before another topic can have the same name."""
         if gone:
             try:
                 await self._run_blocking(self._partitions.logs.start_checkpoint())
@@ -327,7 +327,7 @@ class TopicManager:
         return failure
 
     def _take_over_broker_configs(self) -> None:
-        """The broker's own settings changed, and with them the defaults of every topic."""
+        """Apply changed broker settings, and with them the defaults of every topic."""
         self._config = with_dynamic_configs(self._config, self._image)
         for name in self._image.topics:
             self._partitions.reconfigure(name, topic_config(self._config, self._image, name))
@@ -335,7 +335,7 @@ class TopicManager:
             watcher(self._config)
 
     async def _refresh(self) -> None:
-        """Another broker changed the cluster: take over what it did."""
+        """Apply the changes that other brokers made to the cluster."""
         fresh = await self._run_blocking(ClusterImage.load, self._cluster, self._image.broker_id)
         self._hide(
             [topic for topic in self._image.topics.values() if fresh.topic_by_id(topic.topic_id) is None]
@@ -355,7 +355,7 @@ class TopicManager:
 
 
 def with_dynamic_configs(config: BrokerConfig, image: ClusterImage) -> BrokerConfig:
-    """A broker's configuration with what was set while it, or its cluster, ran."""
+    """A broker's configuration with its dynamic settings and those of the cluster."""
     return config.changed(
         dynamic_default=image.configs(ResourceType.BROKER, ""),
         dynamic=image.configs(ResourceType.BROKER, str(image.broker_id)),
@@ -363,7 +363,7 @@ def with_dynamic_configs(config: BrokerConfig, image: ClusterImage) -> BrokerCon
 
 
 def topic_config(config: BrokerConfig, image: ClusterImage, topic: str) -> TopicConfig:
-    """What a topic is set to; ConfigError names the topic whose settings contradict the broker's."""
+    """The configuration of a topic. Raises ConfigError if its settings contradict the broker's."""
     try:
         return config.topic_config(image.configs(ResourceType.TOPIC, topic))
     except ConfigError as error:
@@ -378,7 +378,7 @@ _LOST_EVERY_RACE: Final = Refusal(
 def _store_all(
     store: Callable[[Result], None], items: Sequence[Result]
 ) -> list[ConflictError | ClusterStoreError | None]:
-    """Store each, whatever becomes of the others; blocks."""
+    """Store each item, also after a failure; blocks."""
     failures: list[ConflictError | ClusterStoreError | None] = []
     for item in items:
         try:

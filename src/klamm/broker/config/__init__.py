@@ -1,1 +1,1 @@
-"""What an operator can set: typed, described, changed while the broker runs."""
+"""Settings of brokers and topics: typed, described, and changed while the broker runs."""

@@ -1,4 +1,4 @@
-"""A broker's configuration, typed, and where each value came from."""
+"""A broker's configuration, typed, with the source of each value."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from klamm.storage.topic_config import TopicConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layers:
-    """The texts of broker settings by source; a dynamic one wins over what the broker was started with."""
+    """Broker settings as text, by source; dynamic settings take precedence over static ones."""
 
     static: Mapping[str, str]  # file, environment, flags
     dynamic_default: Mapping[str, str]  # set on all brokers while running
@@ -47,7 +47,7 @@ _NO_LAYERS: Final = Layers(static={}, dynamic_default={}, dynamic={})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """What a broker is told to do; `BrokerConfig()` holds the defaults."""
+    """The configuration of a broker; `BrokerConfig()` has the defaults."""
 
     layers: Layers = _NO_LAYERS
     hostname: str = "localhost"  # advertised where a listener names no host
@@ -145,7 +145,7 @@ class BrokerConfig:
         dynamic: Mapping[str, str] | None = None,
         hostname: str = "localhost",
     ) -> BrokerConfig:
-        """A broker started with these settings, and changed by these while running. Raises ConfigError."""
+        """The configuration from static and dynamic settings. Raises ConfigError."""
         layers = Layers(static=merge(static), dynamic_default=dynamic_default or {}, dynamic=dynamic or {})
         values = BROKER_SETTINGS.parse(layers.merged)
         _check_together(values)
@@ -169,11 +169,11 @@ class BrokerConfig:
             log_dirs=_log_dirs(values),
             klamm_metrics_listener=metrics_listener(None if metrics is None else str(metrics)),
         )
-        config.topic_config({})  # the defaults of topics must hold together too
+        config.topic_config({})  # the defaults of topics must be consistent too
         return config
 
     def changed(self, *, dynamic_default: Mapping[str, str], dynamic: Mapping[str, str]) -> BrokerConfig:
-        """This broker with other settings made while running. Raises ConfigError."""
+        """This configuration with other dynamic settings. Raises ConfigError."""
         return BrokerConfig.from_settings(
             self.layers.static,
             dynamic_default=dynamic_default,
@@ -186,7 +186,7 @@ class BrokerConfig:
         return TopicConfig.from_settings(self.layers.merged, overrides)
 
 
-# These are put together from several settings.
+# Each of these is made of several settings.
 _COMPOSED: Final = frozenset(
     {
         "layers",

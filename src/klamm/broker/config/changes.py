@@ -1,4 +1,4 @@
-"""What AlterConfigs and IncrementalAlterConfigs make of a resource's settings: all or nothing."""
+"""Changes by AlterConfigs and IncrementalAlterConfigs: all settings of a resource, or none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from klamm.storage.topic_settings import TOPIC_SETTINGS
 
 
 class AlterError(Exception):
-    """A change that cannot be; `error_code` is what the client is told."""
+    """An invalid change, with the error code for the client."""
 
     def __init__(self, error_code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ class Change:
     value: str | None
 
 
-# Makes a resource's own settings after a request of those before it. Raises AlterError.
+# From a resource's own settings to those after a request. Raises AlterError.
 Make: TypeAlias = Callable[[Definition, Mapping[str, str]], dict[str, str]]
 
 
@@ -51,7 +51,7 @@ def altering(changes: Sequence[Change]) -> Make:
 
 
 def replacing(entries: Sequence[tuple[str, str | None]]) -> Make:
-    """These and no others (AlterConfigs)."""
+    """Replace all settings (AlterConfigs)."""
     return lambda definition, current: _replaced(entries)
 
 
@@ -71,7 +71,7 @@ def alter_topic(config: BrokerConfig, topic: str, current: Mapping[str, str], ma
 
 
 def alter_broker(config: BrokerConfig, make: Make, *, cluster_wide: bool) -> dict[str, str]:
-    """The settings made while running after a request, of all brokers or of this one. Raises AlterError."""
+    """The dynamic settings after a request, of all brokers or of this one. Raises AlterError."""
     made = make(BROKER_SETTINGS, config.layers.dynamic_default if cluster_wide else config.layers.dynamic)
     _check_broker(config, made, cluster_wide=cluster_wide)
     return made
@@ -95,7 +95,7 @@ def _check_broker(config: BrokerConfig, made: Mapping[str, str], *, cluster_wide
             dynamic=layers.dynamic if cluster_wide else made,
         )
     except ConfigError as error:
-        # A topic's bad value is an invalid config; of a broker's, Kafka says invalid request.
+        # Kafka answers an invalid value of a topic with INVALID_CONFIG, one of a broker with INVALID_REQUEST.
         raise AlterError(ErrorCode.invalid_request, str(error)) from error
 
 
@@ -136,7 +136,7 @@ def _check_changes(changes: Sequence[Change]) -> None:
 
 
 def _words(text: str) -> list[str]:
-    """What a list is to gain or lose; commas at its end add nothing."""
+    """The items to add to or remove from a list; trailing commas are ignored."""
     words = text.split(",")
     while len(text) > 0 and words and not words[-1]:
         words.pop()
@@ -146,7 +146,7 @@ def _words(text: str) -> list[str]:
 def _with_words(
     definition: Definition, current: Mapping[str, str], change: Change, words: Sequence[str]
 ) -> str:
-    """A list after an APPEND or SUBTRACT: repeats and absentees are ignored."""
+    """A list after APPEND or SUBTRACT; adding a present item or removing an absent one has no effect."""
     setting = definition.settings.get(change.name)
     if setting is None or setting.kind is not Kind.LIST:
         raise AlterError(

@@ -1,4 +1,4 @@
-"""What DescribeConfigs shows: each value, where it came from, and what it would be otherwise."""
+"""Entries of DescribeConfigs: each value, its source, and its synonyms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from klamm.storage.topic_settings import BROKER_NAMES, TOPIC_SETTINGS
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """One place that names a value; of several the first holds."""
+    """A source of a value; the first of several is in effect."""
 
     name: str
     value: str | None
@@ -27,7 +27,7 @@ class ConfigEntry:
     """One setting of a resource."""
 
     name: str
-    value: str | None  # null for secrets and for what nobody set
+    value: str | None  # null for secrets and for unset settings
     source: ConfigSource
     kind: Kind
     is_read_only: bool
@@ -65,7 +65,7 @@ def describe_broker(config: BrokerConfig, keys: Collection[str] | None = None) -
 
 
 def describe_cluster_default(config: BrokerConfig, keys: Collection[str] | None = None) -> list[ConfigEntry]:
-    """The settings that were made on all brokers while running, and only these."""
+    """Only the dynamic settings of all brokers."""
     made = config.layers.dynamic_default
     return [
         _entry(
@@ -87,7 +87,7 @@ _FAMILIES: Final = {
 
 
 def _kin(name: str) -> tuple[str, ...]:
-    """The names that say the same in other units, or said it earlier."""
+    """The names of the same setting in other units, and its former names."""
     return _NODE_ID_NAMES if name in _NODE_ID_NAMES else _FAMILIES.get(name, (name,))
 
 
@@ -96,7 +96,7 @@ def _wanted(settings: Mapping[str, Setting], keys: Collection[str] | None) -> It
 
 
 def _broker_synonyms(layers: Layers, names: Sequence[str]) -> tuple[ConfigSynonym, ...]:
-    """Who names a value, source by source.
+    """The sources of a value, in order of precedence.
 
     Kafka leaves out what comes before the setting's own name, so hours alone never explain `.ms`.
     """

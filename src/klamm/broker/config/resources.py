@@ -1,4 +1,4 @@
-"""Configurations of topics and brokers: whose is meant, what it is, what becomes of a wish to change it."""
+"""Describing and changing the configurations of topics and brokers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ALL_BROKERS: Final = ""
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What one request wants to make of one resource's settings."""
+    """The changes of one resource in a request."""
 
     resource_type: int
     name: str
@@ -110,7 +110,7 @@ async def _alter_broker(services: Services, wish: Wish, *, validate_only: bool) 
 
 
 def _foreign_broker(services: Services, name: str) -> Refusal | None:
-    """Why a broker's name is not this one's; None when it is, or means all brokers."""
+    """The error for the name of another broker; None for this broker or all brokers."""
     if name == ALL_BROKERS:
         return None
     if not name.isascii() or not name.isdigit():

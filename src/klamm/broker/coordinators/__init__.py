@@ -1,1 +1,1 @@
-"""Coordinators in this broker: `host` runs any of them, `topic` is its internal topic, `events` its story."""
+"""Coordinators in this broker: `host` runs them, `topic` is the internal topic, `events` records changes."""

@@ -1,4 +1,4 @@
-"""What coordinators did and why, as records of the topic `__klamm_events`: JSON, keyed by group or id."""
+"""Changes made by coordinators, with causes, in the topic `__klamm_events`: JSON, keyed by group or id."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from klamm.broker.partitions.registry import Partition
     from klamm.broker.services import Services
 
-MAX_WAITING: Final = 10_000  # events kept while the topic is not there; older ones are let go
+MAX_WAITING: Final = 10_000  # events kept while the topic is missing; older ones are dropped
 PER_BATCH: Final = 200  # one in each turn of the loop
 # Not while the members of a rebalance wait for their answers, so when nothing new happened for so long:
 WRITE_AFTER_S: Final = 0.1
-MAX_PUT_OFFS: Final = 10  # but in the end all the same
+MAX_PUT_OFFS: Final = 10  # then it is written in any case
 
 _log = logging.getLogger(__name__)
 
 
 class EventWriter:
-    """Collects what happened and writes it a little later. Nobody waits for it."""
+    """Collects events and writes them a little later. No request waits for that."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -36,7 +36,7 @@ class EventWriter:
         self._unlogged: list[Event] = []
         self._due: Handle | None = None
         self._put_offs = 0
-        self._is_news = False  # something was told since the last look
+        self._is_news = False  # an event was added since the last check
         self._creating: Task[None] | None = None
 
     def tell(self, event: Event) -> None:
@@ -45,7 +45,7 @@ class EventWriter:
         if self._due is None:
             self._look_later()
         if not self._unlogged:
-            self._services.loop.call_soon(self._log_lines)  # behind the answers that are on their way
+            self._services.loop.call_soon(self._log_lines)  # after the responses of this turn
         self._unlogged.append(event)
 
     def _log_lines(self) -> None:
@@ -76,7 +76,7 @@ class EventWriter:
             self._due = self._services.loop.call_soon(self._write)
 
     def _append(self, partition: Partition) -> bool:
-        """Write one batch; whether the log took it."""
+        """Append one batch; whether that succeeded."""
         clock = self._services.clock
         count = min(len(self._waiting), PER_BATCH)
         batch = _encoded([self._waiting.popleft() for _ in range(count)])
@@ -105,7 +105,7 @@ class EventWriter:
             self._write()
 
     def stop(self) -> None:
-        """Write what is left, if there is a place for it."""
+        """Write the remaining events, if the topic exists."""
         self._log_lines()
         if self._due is not None:
             self._due.cancel()

@@ -236,7 +236,7 @@ class CoordinatorHost(Generic[Hosted]):
         if shard.status is Status.FAILED:
             shard.reload()
         else:
-            del self._retries[shard]  # another took its place, or it is led here no more
+            del self._retries[shard]  # replaced by another, or not led here any more
 
     # --- time ------------------------------------------------------------------------------------------
 

@@ -76,7 +76,7 @@ class PartitionCoordinatorLog:
         self._flusher.mark(self._partition)
 
     def cut_back(self) -> None:
-        """A failed flush has cut the log already; what was appended between that and now goes too."""
+        """Truncate the log to its durable end: the failed flush did so, but there may be later appends."""
         try:
             log = self._partition.log
             if log.log_end_offset <= log.high_watermark:
@@ -85,6 +85,6 @@ class PartitionCoordinatorLog:
         except LogError as error:
             self._partition.note(error)
             raise LogUnavailableError(str(error)) from error
-        # Markers of transactions may be among it, appended after the flush had failed: whoever waits for
-        # them must not take what comes to their offsets next for them.
+        # Transaction markers may be among these, appended after the flush had failed. Requests that wait for
+        # them must not mistake the next records at these offsets for them.
         self._partition.flush_failed()

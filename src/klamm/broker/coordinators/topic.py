@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class CoordinatorTopic:
-    """Reports to a host which partitions this broker leads, and what becomes of their logs."""
+    """Reports to a host which partitions this broker leads, and changes of their logs."""
 
     def __init__(self, services: Services, name: str) -> None:
         self._services = services
@@ -64,7 +64,7 @@ class CoordinatorTopic:
             self._watches[partition.partition] = _PartitionWatch(self, host, partition)
 
     def closed(self, watch: _PartitionWatch) -> None:
-        """A partition is served here no more."""
+        """A partition is not served here any more."""
         watch.stop()
         number = watch.partition.partition
         if self._watches.get(number) is watch:
@@ -80,7 +80,7 @@ class CoordinatorTopic:
 
 
 class _PartitionWatch:
-    """Tells a host what changed in one partition at one leadership."""
+    """Reports changes of one partition at one leader epoch to a host."""
 
     __slots__ = ("_flush_failures", "_host", "_topic", "partition")
 
@@ -99,7 +99,8 @@ class _PartitionWatch:
             self._host.resign(number, partition.leader_epoch)
         elif partition.flush_failures != self._flush_failures:
             self._host.on_flush_failed(number)
-            self._flush_failures = partition.flush_failures  # only now: cutting back counts as another
+            # Only now: the host truncates the log, which counts as another failure.
+            self._flush_failures = partition.flush_failures
         else:
             self._host.on_durable(number)
 

@@ -1,1 +1,1 @@
-"""Figures about the broker, under the names that Kafka gives them."""
+"""Metrics of the broker, with Kafka's names."""

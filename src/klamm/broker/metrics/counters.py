@@ -1,4 +1,4 @@
-"""What happens to topics, counted where it happens; `metrics` tells it to who asks."""
+"""Counters of topics, incremented by the handlers and reported by `metrics`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 from klamm.protocol.errors import ErrorCode
 
-# Kafka expects these of clients and disks; every other refusal counts as a failed request.
+# Errors that Kafka does not count as failed requests.
 _EXPECTED = frozenset(
     {
         ErrorCode.unknown_topic_or_partition,
@@ -44,7 +44,7 @@ class TopicCounters:
         keyless_records: int = 0,
         has_bad_magic: bool = False,
     ) -> None:
-        """A produced batch was not taken."""
+        """Count a rejected batch."""
         self.total_produce_requests += 1
         if error_code not in _EXPECTED:
             self.failed_produce_requests += 1

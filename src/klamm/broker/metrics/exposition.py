@@ -1,4 +1,4 @@
-"""Figures in the text format that Prometheus reads.
+"""Metrics in the text format of Prometheus.
 
 Written by hand: the format is three kinds of lines, and its library costs a broker a tenth of its memory.
 """
@@ -16,7 +16,7 @@ Kind = Literal["counter", "gauge", "summary"]
 
 @dataclass(slots=True)
 class Family:
-    """All figures of one name."""
+    """All samples of one metric."""
 
     name: str
     kind: Kind
@@ -29,7 +29,7 @@ class Family:
 
 
 def render(families: Iterable[Family]) -> bytes:
-    """The whole page; a family without figures is left out."""
+    """The whole page, without empty families."""
     lines: list[str] = []
     for family in families:
         if family.samples:

@@ -1,4 +1,4 @@
-"""What there is to count about groups, under Kafka's names."""
+"""Metrics of groups, with Kafka's names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COORDINATOR: Final = "kafka_server_group_coordinator_metrics_"
 
 
 def group_families(groups: Groups) -> Iterator[Family]:
-    """The figures of this broker's groups; those that are not kept are counted now."""
+    """The metrics of this broker's groups; gauges are computed now."""
     states: Counter[str] = Counter()
     types: Counter[str] = Counter({CLASSIC: 0})
     members = offsets = 0
@@ -46,7 +46,7 @@ def group_families(groups: Groups) -> Iterator[Family]:
     deleted = written[OffsetForgotten] - expired
     for name, value, says in (
         ("offset_commit", written[CommitBlock] + written[PendedBlock], "offsets that were committed"),
-        ("offset_expiration", expired, "offsets that nobody used for too long"),
+        ("offset_expiration", expired, "offsets that were removed after their retention time"),
         ("offset_deletion", deleted, "offsets that were deleted, or went with their group or topic"),
         ("group_completed_rebalance", groups.completed_rebalances, "rebalances that came to their end"),
     ):

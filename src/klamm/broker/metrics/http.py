@@ -14,7 +14,7 @@ _PATIENCE_S: Final = 10
 
 
 class MetricsPage(asyncio.Protocol):
-    """One connection of somebody who wants the figures."""
+    """One HTTP connection of a Prometheus server."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, page: Callable[[], bytes]) -> None:
         self._loop = loop

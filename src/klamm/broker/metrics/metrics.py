@@ -1,6 +1,6 @@
-"""Everything a broker can tell about itself in figures, named as Kafka's are behind the JMX exporter.
+"""All metrics of a broker, named as the JMX exporter names Kafka's.
 
-Counters are kept where things happen; the rest is looked up when somebody asks.
+Counters are incremented by the parts that they measure; gauges are computed for each page.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 _RUNNING: Final = 3
 _LAG_INTERVAL_S: Final = 1.0
-LATE_BUFFER_MS: Final = 300_000  # what Kafka adds to the longest time-out before it calls a transaction late
+LATE_BUFFER_MS: Final = 300_000  # added to the longest time-out, as in Kafka, before a transaction is late
 
 
 class Metrics:
-    """Collects the figures of one broker."""
+    """Collects the metrics of one broker."""
 
     def __init__(self, services: Services, server: Server, chores: Chores, meter: RequestMeter) -> None:
         self._services = services
@@ -45,7 +45,7 @@ class Metrics:
         self._due_at_ms = services.clock.now_ms() + int(_LAG_INTERVAL_S * 1000)
 
     def page(self) -> bytes:
-        """What Prometheus reads."""
+        """The page for Prometheus."""
         return render(self._families())
 
     def stop(self) -> None:
@@ -110,7 +110,7 @@ class Metrics:
         yield sizes
 
     def _requests_by_permission(self) -> Family:
-        """What clients do, in the terms that access control uses."""
+        """Requests by resource type and operation, as access control names them."""
         routes = self._services.routes
         counts: Counter[Permission] = Counter()
         for api_key, stats in self._meter.by_api.items():

@@ -1,4 +1,4 @@
-"""How many requests, how long they took and what they were answered: kept only while somebody listens."""
+"""Counts, durations and error codes of requests; collected only if metrics are enabled."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class RequestStats:
     answers: int = 0
     total_ms: int = 0  # from arrival to answer
     local_ms: int = 0  # deciding
-    remote_ms: int = 0  # waiting for something to happen, or for the disk
+    remote_ms: int = 0  # waiting for an event, or for the disk
     request_bytes: int = 0
 
 
 class RequestMeter:
-    """Told of every request when it is decided, and when it is answered."""
+    """Called for every request when it is decided, and when its response is sent."""
 
     def __init__(self) -> None:
         self.by_api: dict[ApiKey, RequestStats] = {}
@@ -54,7 +54,7 @@ class RequestMeter:
 
 
 def error_codes(message: Any) -> Iterator[int]:
-    """Every error code in a response, wherever it stands."""
+    """All error codes in a response."""
     kind: type = type(message)
     has_code, inner_names = _places_of_codes(kind)
     if has_code:

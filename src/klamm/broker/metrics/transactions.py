@@ -1,4 +1,4 @@
-"""Figures of the transaction coordinator, under Kafka's names where it has them."""
+"""Metrics of the transaction coordinator, with Kafka's names where it has them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COORDINATOR: Final = "kafka_server_transaction_coordinator_metrics_"
 
 
 def transaction_families(transactions: Transactions) -> Iterator[Family]:
-    """What is open, what is decided and not complete, and what the coordinator ended by itself."""
+    """Transactions that are open, decided and not complete, and ended by the coordinator."""
     states = Counter(each.stored.state for each in transactions.coordinator.transactions())
     ids = Family("klamm_transactional_ids", "gauge", "transactional ids, by state")
     for state in State:

@@ -1,4 +1,4 @@
-"""What a connection owes its client: answers that are not ready yet, or not their turn."""
+"""Responses of a connection that are not complete, or wait for those before them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Answer:
-    """A request that was decided and whose answer has not left yet."""
+    """A request that was decided, and its response, which is not sent yet."""
 
     __slots__ = (
         "connection",
@@ -62,7 +62,7 @@ class Answer:
         return None if self.response.cancelled() else self.response.result()
 
     def cancel(self) -> None:
-        """Nobody wants to know any more; told as any other outcome, a little later."""
+        """Cancel the request. The connection is notified later, as of any other outcome."""
         if isinstance(self.response, HeldResponse):
             self.response.drop()
             self.connection.answer_is_ready_soon(self)

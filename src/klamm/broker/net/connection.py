@@ -170,7 +170,7 @@ class Connection(asyncio.Protocol):
                 undecided.append(frame)
                 self._undecided_bytes += len(frame)
         except DecodeError as error:
-            self._broken = str(error)  # what came whole before the nonsense is served first
+            self._broken = str(error)  # requests before the invalid bytes are served first
         if len(undecided) > count:
             self._share.is_admitted = False  # what is incomplete now is another request
         self._pump()
@@ -252,7 +252,7 @@ class Connection(asyncio.Protocol):
         try:
             result = endpoint.handle(services, context, request)
         except Exception as error:
-            # Whatever a handler raises, its client gets an answer and the others notice nothing.
+            # Whatever a handler raises, its client gets a response, and others are not affected.
             result = self._failure(endpoint, request, error)
         if meter is not None:
             meter.decided(endpoint, len(frame), self._now_ms() - began_at_ms)
@@ -262,7 +262,7 @@ class Connection(asyncio.Protocol):
             self._take_result(endpoint, context, correlation_id, request, result, len(frame))
 
     def _new_endpoint(self, frame: bytes) -> Endpoint | None:
-        """What serves an API that nobody asked for before; None when nothing does, and the client knows."""
+        """The endpoint of an API on first use; None when it is not served: the request is refused here."""
         try:
             return self._dispatcher.endpoint(frame[:4])
         except DecodeError as error:
@@ -505,7 +505,7 @@ class Connection(asyncio.Protocol):
     # Ending
 
     def _refuse(self, reason: str, kind: str = "") -> None:
-        """Answer what was decided before, then close: this client makes no sense."""
+        """Send the responses of earlier requests, then close: the input is invalid."""
         self._refusals.report(self.peer, reason, kind)
         self._take_no_more()
 
@@ -543,7 +543,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def _peer_is_gone(self) -> None:
-        """Nobody reads answers any more; whole requests that came are carried out all the same."""
+        """The client has disconnected; complete requests that were received are still carried out."""
         if self._is_lost:
             return
         self._is_lost = True

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def reader_of(struct: Struct) -> ReadElements | None:
-    """Who reads such elements; None for those that the codec reads one by one."""
+    """The reader of such elements; None for those that the codec reads one by one."""
     if struct.name != "OffsetCommitRequestPartition":
         return None
     has_leader_epoch = any(field.name == "committed_leader_epoch" for field in struct.fields)
@@ -22,7 +22,7 @@ def reader_of(struct: Struct) -> ReadElements | None:
 
 
 def writer_of(struct: Struct) -> WriteElements | None:
-    """Who writes such elements; None for those that the codec writes one by one."""
+    """The writer of such elements; None for those that the codec writes one by one."""
     if struct.name != "OffsetCommitResponsePartition":
         return None
     return partial(write_commit_answers, struct.is_flexible)

@@ -1,4 +1,4 @@
-"""Each API's own shape for "something broke here": the error wherever its answer has a place for one."""
+"""Error responses of each API: the error code in every field that the response has for one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a connection ends by itself: nobody said anything for long, or the last answers are not read."""
+"""Closes connections that are idle, or whose client does not read the last responses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LINGER_S: Final = 5
 
 
 class IdleTimer:
-    """Ends its connection after connections.max.idle.ms without a word, in either direction."""
+    """Closes its connection after connections.max.idle.ms without traffic in either direction."""
 
     __slots__ = ("_connection", "_handle", "_services")
 
@@ -27,7 +27,7 @@ class IdleTimer:
         self._arm(self._services.config.connections_max_idle_ms)
 
     def linger(self) -> None:
-        """A peer that does not read its last answers is not waited for."""
+        """Do not wait for a client that does not read its last responses."""
         self.stop()
         self._handle = self._services.loop.call_later(_LINGER_S, self._connection.abort)
 

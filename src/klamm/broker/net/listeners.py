@@ -1,4 +1,4 @@
-"""Where a broker listens, and what it tells clients to connect to."""
+"""Listeners and advertised listeners."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _parse_listener(setting: str, text: str) -> Listener:
 
 
 def metrics_listener(text: str | None) -> Listener | None:
-    """Where the figures are to be had, if anywhere."""
+    """The listener for metrics, if there is one."""
     setting = "klamm.metrics.listener"
     try:
         return None if text is None else _parse_listener(setting, f"METRICS://{text}")
@@ -71,7 +71,7 @@ def bound_listeners(texts: Sequence[str], controllers: Collection[str]) -> tuple
 def advertised_listeners(
     texts: Sequence[str] | None, bound: Sequence[Listener], controllers: Collection[str], hostname: str
 ) -> tuple[Listener, ...]:
-    """What clients are told: what is set, else what is bound, with a name for "everywhere"."""
+    """The advertised listeners: those that are set, else the bound ones, with a host name for wildcards."""
     if texts is None:
         advertised = tuple(
             replace(listener, host=hostname) if not listener.host else listener for listener in bound
@@ -100,7 +100,7 @@ def _check_advertised(advertised: Sequence[Listener], bound: Sequence[Listener])
 
 
 def check_protocols(protocol_map: str, listeners: Sequence[Listener]) -> None:
-    """Refuse a listener that is meant to be encrypted or authenticated: klamm would not be."""
+    """Reject a listener with encryption or authentication, which klamm does not have."""
     protocols: dict[str, str] = {}
     for pair in filter(None, (part.strip() for part in protocol_map.split(","))):
         name, colon, protocol = pair.partition(":")

@@ -50,7 +50,7 @@ class BoundListener:
 
     @property
     def address(self) -> str:
-        """Where it listens, as people write it."""
+        """The address as host:port."""
         host = self.listener.host or "0.0.0.0"
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
@@ -60,7 +60,7 @@ class BoundListener:
 
 
 def bind(listener: Listener) -> BoundListener:
-    """Take a listener's address; a name with several addresses gets the same port on each."""
+    """Bind a listener's address; a name with several addresses gets the same port on each."""
     try:
         found = socket.getaddrinfo(
             listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -160,12 +160,12 @@ class Server:
 
     @property
     def decode_failures(self) -> Mapping[str, int]:
-        """How many connections were closed because something could not be read, by what it was."""
+        """How many connections were closed because of invalid input, by its kind."""
         return self._refusals.decode_failures
 
     async def listen_for_metrics(self, bound: BoundListener, page: Callable[[], bytes]) -> None:
-        """Give the page to who asks for it over HTTP."""
-        # Imported here, as all of it: a broker that nobody measures starts without.
+        """Serve the metrics page over HTTP."""
+        # Imported here: not needed by a broker without metrics.
         from klamm.broker.metrics.http import MetricsPage  # noqa: PLC0415
 
         loop = self._services.loop
@@ -192,7 +192,7 @@ class Server:
         )
 
     async def stop(self) -> None:
-        """Refuse newcomers, drop what is parked, answer what only waits for the disk, close."""
+        """Accept no connections, drop parked requests, complete those that wait for the disk, and close."""
         for server in self._listening:
             server.close()
         for connection in list(self._connections):
@@ -208,7 +208,7 @@ class Server:
             connection.abort()
 
     def _made(self, connection: Connection) -> bool:
-        """Whether there is room for this client."""
+        """Whether the limits allow another connection."""
         config = self._services.config
         ip = connection.client_ip
         is_full = len(self._connections) >= config.max_connections

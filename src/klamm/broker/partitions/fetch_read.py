@@ -1,4 +1,4 @@
-"""Reading for a Fetch: what each partition has for it, when that is enough, and waiting until it is."""
+"""Reading for Fetch: what each partition has, whether that is enough, and waiting until it is."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ ReadResult = list[tuple[FetchTarget, PartitionData]]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much, how far, how long."""
+    """How much is read, and up to which offset."""
 
     max_bytes: int
     min_bytes: int
     read_committed: bool
-    to_log_end: bool  # a replica's fetch sees all there is
+    to_log_end: bool  # for replicas, which read up to the end
 
     def upper_offset(self, log: PartitionLog) -> int:
         """Where reading ends."""
@@ -42,18 +42,18 @@ class Limits:
 
 @dataclass(slots=True)
 class Source:
-    """A target and the partition it was found to be, or why there is none."""
+    """A target and its partition, or the error when there is none."""
 
     target: FetchTarget
     partition: Partition | None
     error_code: ErrorCode = ErrorCode.none
-    ends_wait: bool = False  # an error of reading, not of finding
+    ends_wait: bool = False  # the error comes from reading, not from finding the topic
 
 
 def find_source(
     image: ClusterImage, partitions: PartitionRegistry, target: FetchTarget, uses_topic_ids: bool
 ) -> Source:
-    """Who has what this target asks for."""
+    """Find the partition of a target."""
     name = target.topic
     if uses_topic_ids:
         state = image.topic_by_id(target.topic_id)
@@ -73,16 +73,16 @@ def find_source(
 
 
 def reading_error(source: Source) -> ErrorCode:
-    """Why a found partition cannot be read as asked, whatever it holds."""
+    """Why a partition cannot be read at the target's leader epoch."""
     partition, asked_epoch = source.partition, source.target.current_leader_epoch
     if partition is None or partition.error_code is not NO_ERROR:
         return source.error_code if partition is None else partition.error_code
-    # Of a fetch any negative epoch means none; the lookups of offsets take only -1 for that.
+    # In a Fetch any negative epoch means none; in offset lookups only -1 does.
     return epoch_error(partition, max(-1, asked_epoch))
 
 
 def epoch_error(partition: Partition, asked_epoch: int) -> ErrorCode:
-    """Whether a client's idea of the leadership is of the past or of the future; -1 has none."""
+    """The error for a client whose leader epoch is older or newer than ours; -1 is not checked."""
     if asked_epoch in (-1, partition.leader_epoch):
         return NO_ERROR
     is_old = asked_epoch < partition.leader_epoch
@@ -90,7 +90,7 @@ def epoch_error(partition: Partition, asked_epoch: int) -> ErrorCode:
 
 
 def divergence(log: PartitionLog, target: FetchTarget) -> EpochEnd | None:
-    """Where the client's log left ours, if it did; LogError when ours cannot tell."""
+    """Where the client's log diverged from this one, if it did. Raises LogError if that is unknown."""
     if target.last_fetched_epoch < 0:
         return None
     end = log.end_of_epoch(target.last_fetched_epoch)
@@ -102,7 +102,7 @@ def divergence(log: PartitionLog, target: FetchTarget) -> EpochEnd | None:
 
 
 def is_ready(sources: Sequence[Source], limits: Limits) -> bool:
-    """Whether there is an answer now: enough bytes, an error, or something that waiting cannot change."""
+    """Whether to respond now: there are enough bytes, or an error, or waiting would not change anything."""
     available_bytes = 0
     for source in sources:
         partition, target = source.partition, source.target
@@ -135,7 +135,7 @@ def is_ready(sources: Sequence[Source], limits: Limits) -> bool:
 
 
 def read_all(sources: Sequence[Source], limits: Limits) -> ReadResult:
-    """What goes into the answer, in order, within the limits."""
+    """Read the sources in order, within the limits."""
     left_bytes = limits.max_bytes
     read_at_once_bytes = READ_AT_ONCE_BYTES
     at_least_one = True
@@ -167,7 +167,7 @@ def _read(
     if error_code is not NO_ERROR:
         data = _error(target, error_code)
         if source.partition is None and not source.ends_wait:
-            data.aborted_transactions = []  # as Kafka has it where it did not come to reading
+            data.aborted_transactions = []  # as in Kafka, where nothing was read
         return data
     assert source.partition is not None
     log = source.partition.log
@@ -191,7 +191,7 @@ def _read(
             )
             if found and limits.read_committed:
                 aborted = _aborted(log, target.fetch_offset, found)
-            # Of a slice the encoder needs the length alone; the connection reads it when it sends it.
+            # The encoder needs only the length of a slice; the connection reads it when it sends it.
             records = cast("Buffer", found)
     except LogError as error:
         source.partition.note(error)
@@ -213,10 +213,10 @@ def _error(target: FetchTarget, error_code: ErrorCode) -> PartitionData:
 
 
 def _aborted(log: PartitionLog, fetch_offset: int, records: LogSlice | bytes) -> list[AbortedTransaction]:
-    # Of a short log Kafka lists those above the last stable offset too. Clients ignore what they do not read.
+    # For a short log Kafka includes those above the last stable offset. Clients ignore what they do not read.
     aborted = log.aborted_transactions(fetch_offset, log.log_end_offset)
     if len(aborted) > _MANY_ABORTED:
-        # What lies behind the records in this answer comes with a later one.
+        # Those above the records of this response are sent with a later one.
         if isinstance(records, bytes):
             end_offset = max(header.next_offset for _, header in iter_headers(records))
         else:

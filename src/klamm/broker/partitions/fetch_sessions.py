@@ -1,4 +1,4 @@
-"""Incremental fetch sessions (KIP-227): the broker remembers what a client wants and what it has told it."""
+"""Incremental fetch sessions (KIP-227): the broker stores what a client fetches and what it has sent."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from klamm.protocol.messages.fetch import FetchRequest, PartitionData
 
 NO_SESSION_ID: Final = 0
-INITIAL_EPOCH: Final = 0  # make me a session
-FINAL_EPOCH: Final = -1  # none, or no more
+INITIAL_EPOCH: Final = 0  # requests a session
+FINAL_EPOCH: Final = -1  # no session, or close it
 MAX_EPOCH: Final = 2**31 - 1
 EVICTABLE_AFTER_MS: Final = 120_000
 
@@ -24,7 +24,7 @@ TargetKey = tuple[bytes | str, int]  # (topic id or name, partition)
 
 @dataclass(slots=True)
 class FetchTarget:
-    """A partition that a client fetches, from where and how much; and what it last heard of it."""
+    """A partition that a client fetches, from where and how much; and what was last sent about it."""
 
     key: TargetKey
     topic: str  # "" when the client names topics by id
@@ -34,26 +34,26 @@ class FetchTarget:
     fetch_offset: int
     last_fetched_epoch: int
     max_bytes: int
-    found_as: str = ""  # what the id stood for; a session misses a deleted topic by its name, as Kafka does
+    found_as: str = ""  # the name for the id: a session reports a deleted topic by name, as Kafka does
     told_high_watermark: int = -1
     told_log_start_offset: int = -1
 
     def tell(self, data: PartitionData) -> bool:
-        """Note what an answer says; whether it says anything new."""
+        """Store what a response contains; whether any of it is new to the client."""
         is_news = bool(data.records) or data.error_code != 0 or data.diverging_epoch is not None
         if data.high_watermark != self.told_high_watermark:
             self.told_high_watermark, is_news = data.high_watermark, True
         if data.log_start_offset != self.told_log_start_offset:
             self.told_log_start_offset, is_news = data.log_start_offset, True
         if data.error_code:
-            # The recovery from an error is news as well.
+            # The recovery from an error is a change as well.
             self.told_high_watermark = -1
         return is_news
 
 
 @dataclass(slots=True)
 class FetchSession:
-    """What one client fetches over and over."""
+    """The partitions that one client fetches repeatedly."""
 
     session_id: int
     uses_topic_ids: bool
@@ -63,7 +63,7 @@ class FetchSession:
     epoch: int = 1  # the next request's
 
     def update(self, wanted: Mapping[TargetKey, FetchTarget], forgotten: Iterable[TargetKey]) -> None:
-        """Take in what changed since the last request."""
+        """Apply the changes since the last request."""
         for key, target in wanted.items():
             known = self.targets.get(key)
             if known is None:
@@ -79,7 +79,7 @@ class FetchSession:
 
 @dataclass(slots=True)
 class FetchPlan:
-    """What one request fetches, and what its answer will mean for a session."""
+    """What one request fetches, and how its response changes the session."""
 
     targets: list[FetchTarget]
     error_code: ErrorCode = ErrorCode.none  # of the session: nothing is fetched
@@ -91,7 +91,7 @@ class FetchPlan:
 
 @dataclass(slots=True)
 class FetchAnswer:
-    """What of the data goes out, under which session."""
+    """The data to send, and its session."""
 
     error_code: ErrorCode
     session_id: int
@@ -113,11 +113,11 @@ class FetchSessions:
 
     @property
     def target_count(self) -> int:
-        """Partitions in all of them."""
+        """Number of partitions in all sessions."""
         return sum(len(session.targets) for session in self._sessions.values())
 
     def plan(self, request: FetchRequest) -> FetchPlan:
-        """What this request is about."""
+        """What this request fetches."""
         wanted = _wanted(request)
         session_id, epoch = request.session_id, request.session_epoch
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
@@ -144,7 +144,7 @@ class FetchSessions:
         return FetchPlan(list(session.targets.values()), session=session, epoch=session.epoch)
 
     def answer(self, plan: FetchPlan, data: list[tuple[FetchTarget, PartitionData]]) -> FetchAnswer:
-        """What to send, and what to remember of it."""
+        """Select what to send, and store it in the session."""
         if plan.session is not None:
             return self._incremental(plan.session, plan.epoch, data)
         if not plan.creates:
@@ -162,7 +162,7 @@ class FetchSessions:
                 continue
             news.append((target, partition_data))
             if partition_data.records and target.key in session.targets:
-                # Whoever got something waits behind the others: small answers still reach all.
+                # Partitions with data move to the end: every partition gets its turn in small responses.
                 session.targets[target.key] = session.targets.pop(target.key)
         return FetchAnswer(ErrorCode.none, session.session_id, news)
 
@@ -208,7 +208,7 @@ class FetchSessions:
 
 
 def _wanted(request: FetchRequest) -> dict[TargetKey, FetchTarget]:
-    """What the request names; of a partition named twice the last counts."""
+    """The targets of a request; of a repeated partition the last one counts."""
     wanted: dict[TargetKey, FetchTarget] = {}
     for topic in request.topics:
         name: bytes | str = topic.topic_id if request.uses_topic_ids else topic.topic

@@ -1,8 +1,8 @@
-"""Group commit: all that was appended to a log while one fdatasync of it runs shares the next.
+"""Group commit: everything appended to a log during one fdatasync shares the next one.
 
-Logs go to the disk side by side, and no log waits for another: what became dirty while a log was on its way
-sets out again as soon as it has arrived. The kernel does the waiting where it can (`KernelSync`), threads do
-it elsewhere and for whatever is more than bytes of a file.
+Logs are flushed in parallel, and no log waits for another: a log that was appended to during its flush is
+flushed again as soon as that is complete. The kernel flushes asynchronously where it can (`KernelSync`);
+threads do it elsewhere, and where a flush is more than syncing files.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from klamm.broker.services import RunBlocking
     from klamm.storage.engines.segments.kernel_sync import KernelSync
 
-# Files are flushed side by side: the disk writes its journal once for all that ask at the same time. On one
-# SSD, 32 files took 78 ms one after the other and 4 ms in eight lanes.
+# Files are flushed in parallel: the disk writes its journal once for concurrent flushes. On one
+# SSD, flushing 32 files takes 78 ms one after the other and 4 ms in eight lanes.
 LANES: Final = 8
 
 _log = logging.getLogger(__name__)
 
 
 class _Flush:
-    """One log on its way to the disk."""
+    """A flush of one log that is under way."""
 
     __slots__ = ("error", "log", "partition", "parts_left", "started_at_ms", "ticket")
 
@@ -46,7 +46,7 @@ class _Flush:
 
 
 def _run(tickets: Sequence[SyncTicket]) -> list[Exception | None]:
-    """Flush all of them, whatever becomes of each; blocks."""
+    """Flush each of them, also after a failure; blocks."""
     outcomes: list[Exception | None] = []
     for ticket in tickets:
         try:
@@ -59,7 +59,7 @@ def _run(tickets: Sequence[SyncTicket]) -> list[Exception | None]:
 
 
 class Flusher:
-    """Takes dirty partitions to the disk."""
+    """Flushes dirty partitions."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Flusher:
         *,
         wake: Callable[[], None] = lambda: None,
     ) -> None:
-        """`wake` tells at once those who wait for what has arrived; without it they hear a turn later."""
+        """`wake` completes requests as soon as a flush is done; without it they wait for the next turn."""
         self._loop = loop
         self._clock = clock
         self._run_blocking = run_blocking
@@ -82,24 +82,24 @@ class Flusher:
         self._by_tag: dict[int, _Flush] = {}  # what the kernel has
         self._next_tag = 0
         self._lanes: set[Future[list[Exception | None]]] = set()
-        self._for_threads: list[_Flush] = []  # for want of a free lane
+        self._for_threads: list[_Flush] = []  # until a lane is free
         self._starts_soon = False
         self._idle: Future[None] | None = None
         self.rounds = 0
         self.flushes = 0  # of single logs
-        self.flush_ms = 0  # what they took
+        self.flush_ms = 0  # total duration
 
     def mark(self, partition: Partition) -> None:
-        """Flush a partition with everything else that waits."""
+        """Flush a partition, together with the others that are dirty."""
         self._dirty[partition] = None
         if not self._starts_soon and partition not in self._under_way:
             self._start_soon()
 
     def _start_soon(self) -> None:
-        """Not at once: what else this turn of the loop brings, or brings back from the disk, comes along.
+        """Start flushing in the next turn of the loop, to include the other appends of this turn.
 
-        While the disk is at work there is time for another turn, so that all comes along that has arrived
-        by now: at full load a log then has 2.5 commits to flush, not 2.
+        While other flushes run, it is delayed by another turn, to include requests that have arrived by
+        then: at full load a log then has 2.5 commits to flush, not 2.
         """
         if not self._starts_soon:
             self._starts_soon = True
@@ -109,14 +109,14 @@ class Flusher:
                 self._loop.call_soon(self._start)
 
     async def drain(self) -> None:
-        """Until nothing waits for the disk any more."""
+        """Wait until nothing is dirty."""
         while self._dirty or self._under_way or self._starts_soon:
             if self._idle is None:
                 self._idle = self._loop.create_future()
             await self._idle
 
     def close(self) -> None:
-        """Give back what the kernel lent; nothing is flushed any more."""
+        """Release the kernel's resources; nothing is flushed any more."""
         if self._kernel is not None:
             self._loop.remove_reader(self._kernel.fileno())
             self._kernel.close()
@@ -124,7 +124,7 @@ class Flusher:
 
     def _start(self) -> None:
         self._starts_soon = False
-        # Where only threads flush, what finds them all busy goes on gathering.
+        # Where only threads flush, logs keep collecting appends while all threads are busy.
         if (self._kernel is not None or len(self._lanes) < LANES) and (flushes := self._begin_all()):
             if not self.rounds and (kernel := self._open_kernel()) is not None:
                 self._kernel = kernel
@@ -147,7 +147,7 @@ class Flusher:
             self._idle = None
 
     def _begin_all(self) -> list[_Flush]:
-        """What can set out now; who is under way comes along next time."""
+        """Begin the flushes that can start now; a log that is being flushed has to wait for the next one."""
         waiting, self._dirty = self._dirty, {}
         under_way = self._under_way
         now_ms = self._clock.now_ms()
@@ -172,7 +172,7 @@ class Flusher:
     # --- by the kernel ---------------------------------------------------------------------------------
 
     def _give_to_kernel(self, kernel: KernelSync, flushes: Sequence[_Flush]) -> list[_Flush]:
-        """Hand over what is nothing but files; the rest, and what the kernel does not take, is given back."""
+        """Submit flushes that only sync files; return the others, and those that are not accepted."""
         room = kernel.room
         refused: list[_Flush] = []
         handles: list[int] = []
@@ -192,8 +192,8 @@ class Flusher:
         self._next_tag += len(handles)
         taken = kernel.submit(handles, tags)
         self._by_tag.update(zip(tags[:taken], owners[:taken], strict=True))
-        # Of a log that was taken by half, a thread flushes all, but the kernel's half is waited for too: of a
-        # failure only the first who asks is told.
+        # If the kernel accepted only some of a log's files, a thread flushes all of them. The kernel's part
+        # is awaited too: the system reports a failure only to the first caller.
         for flush in owners[taken:]:
             flush.parts_left -= 1
             if flush not in refused:
@@ -244,12 +244,12 @@ class Flusher:
             self._lose(partition)
 
     def _lose(self, partition: Partition) -> None:
-        """Something went wrong that nobody foresaw: who knows what this log holds. The others go on."""
+        """After an unexpected failure the state of this log is unknown: it goes offline, the others go on."""
         _log.exception("flushing %s failed, the partition is offline", partition.name)
         partition.fail(ErrorCode.kafka_storage_error)
 
     def _fail(self, partition: Partition, log: PartitionLog, ticket: SyncTicket, error: Exception) -> None:
         why = f"flush failed, records that are not on disk are removed: {error}"
-        partition.note(LogError(ErrorCode.kafka_storage_error, why))  # a full disk refuses again and again
+        partition.note(LogError(ErrorCode.kafka_storage_error, why))  # logs repeated failures once
         partition.flush_failed()
         log.fail_sync(ticket)

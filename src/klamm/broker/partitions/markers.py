@@ -1,8 +1,8 @@
 """Transaction markers: control batches that end a producer's transaction in the partitions led here.
 
 The transaction coordinator of this broker calls `MarkerWriter` directly, those of other brokers and
-administrators send WriteTxnMarkers. Whoever decides which broker leads a partition picks the `MarkerTarget`:
-this one for partitions led here, a connection for the others.
+administrators send WriteTxnMarkers. The `MarkerTarget` depends on the leader: `MarkerWriter`
+for partitions led here, a connection for the others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The partitions that this broker leads: a log each, and who waits for it to change."""
+"""The partitions that this broker leads: their logs, and the requests that wait for them to change."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _log = logging.getLogger(__name__)
 
 
 class HeldAppend(Protocol):
-    """Somebody who waits until what was appended is safe."""
+    """A request that waits until its append is durable."""
 
     last_offset: int
-    flush_failures: int  # of the partition when it was appended: one more, and it is cut off again
+    flush_failures: int  # of the partition at the append; one more means that it was truncated
 
     def release(self, error_code: ErrorCode) -> None:
-        """It is safe, or why it will never be."""
+        """The append is durable, or the error says why it was lost."""
         ...
 
 
@@ -34,7 +34,7 @@ class Partition:
     """One partition at one leadership.
 
     `error_code` says why it cannot serve: kafka_storage_error when its log is offline,
-    unknown_topic_or_partition when it was deleted, not_leader_or_follower when another leads it now.
+    unknown_topic_or_partition when it was deleted, not_leader_or_follower when another broker leads it now.
     """
 
     __slots__ = (
@@ -69,7 +69,7 @@ class Partition:
         self.flush_failures = 0
         self.counters = registry.tallies.of(self.topic)
         self.watchers: dict[Watcher, None] = {}
-        self.held: deque[HeldAppend] = deque()  # answers that wait for the high watermark, oldest first
+        self.held: deque[HeldAppend] = deque()  # wait for the high watermark, oldest first
         self._registry = registry
         self._log = log
         self._told = ""
@@ -84,7 +84,7 @@ class Partition:
         return self._log
 
     def note(self, error: LogError) -> None:
-        """Tell the operator what the disk does to this partition, once per kind of trouble."""
+        """Log a storage error of this partition; the same message only once in a row."""
         if error.error_code is ErrorCode.kafka_storage_error and str(error) != self._told:
             self._told = str(error)
             _log.error("%s: %s", self.name, error)
@@ -97,12 +97,12 @@ class Partition:
         self.watchers.pop(watcher, None)
 
     def changed(self) -> None:
-        """High watermark, stable offset, log start, leadership or existence moved: wake who waits."""
+        """High watermark, stable offset, log start, leadership or existence changed: wake the watchers."""
         if self.watchers or self.held:
             self._registry.wake_soon(self)
 
     def release(self) -> None:
-        """Let go of those who wait for the high watermark and need not wait any longer."""
+        """Complete the held appends that are durable or lost."""
         held, error_code = self.held, self.error_code
         if error_code is not NO_ERROR:
             while held:
@@ -117,12 +117,12 @@ class Partition:
                 return
 
     def flush_failed(self) -> None:
-        """What was not on disk yet is cut off again; who waits for it has lost it."""
+        """Records that were not durable are truncated; requests that wait for them fail."""
         self.flush_failures += 1
         self.changed()
 
     def fail(self, error_code: ErrorCode) -> None:
-        """Serve no more; who waits is told why."""
+        """Stop serving; requests that wait fail with this error."""
         self.error_code = error_code
         self.changed()
 
@@ -134,7 +134,7 @@ class PartitionRegistry:
         self.logs = logs
         self._loop = loop
         self._topics: dict[str, dict[int, Partition]] = {}
-        self.opening_watchers: list[Callable[[Partition], None]] = []  # told of each partition opened
+        self.opening_watchers: list[Callable[[Partition], None]] = []  # called with each opened partition
         self._changed: dict[Partition, None] = {}
         self.tallies = TopicTallies()
 
@@ -151,7 +151,7 @@ class PartitionRegistry:
     def open(
         self, topic: str, topic_id: bytes, partition: int, *, leader_epoch: int, config: TopicConfig
     ) -> Partition:
-        """Serve a partition at a leader epoch. A log that cannot be read is offline, others are unharmed."""
+        """Serve a partition at a leader epoch. If its log cannot be read, only this partition is offline."""
         name = TopicPartition(topic, partition)
         log: PartitionLog | None = None
         try:
@@ -165,13 +165,13 @@ class PartitionRegistry:
         return opened
 
     def reconfigure(self, topic: str, config: TopicConfig) -> None:
-        """A topic's configuration changed: holds from the next append, read or cleaning on."""
+        """Apply a topic's new configuration, from the next append, read or cleaning on."""
         for partition in self.of_topic(topic):
             if partition.error_code is NO_ERROR:
                 partition.log.config = config
 
     def delete(self, topic: str, partition: int) -> None:
-        """The partition is gone, its log with it; who waits is told so."""
+        """Remove the partition and its log; requests that wait for it fail."""
         partitions = self._topics.get(topic, {})
         gone = partitions.pop(partition, None)
         if not partitions:
@@ -182,7 +182,7 @@ class PartitionRegistry:
         try:
             self.logs.delete(topic, partition)
         except (LogError, OSError) as error:
-            # The topic is gone all the same; the next start finds the files and sets them aside.
+            # The topic is deleted nevertheless; the next start finds the files and moves them aside.
             _log.error("deleting the log of %s-%d failed: %s", topic, partition, error)
 
     def wake_soon(self, partition: Partition) -> None:
@@ -192,7 +192,7 @@ class PartitionRegistry:
         self._changed[partition] = None
 
     def wake(self) -> None:
-        """Wake them now; nothing happens when nothing has changed."""
+        """Call the watchers of changed partitions now."""
         changed, self._changed = self._changed, {}
         due: dict[Watcher, None] = {}
         for partition in changed:
@@ -207,7 +207,7 @@ class PartitionRegistry:
             try:
                 watcher()
             except Exception:
-                # One who stumbles must not keep the others asleep.
+                # One failing watcher must not keep the others from being called.
                 _log.exception(
                     "a handler of changes to %s failed", ", ".join(str(each.name) for each in changed)
                 )

@@ -1,7 +1,7 @@
-"""What a produced batch must satisfy before it goes to its log, and what becomes of it on the way.
+"""Validation of produced batches before they are appended, and their conversion where necessary.
 
-The header is always judged. The records are looked at only where their topic makes it necessary (keys on a
-compacted one, a bound on old timestamps, another compression) or the configuration asks for it.
+The header is always checked. The records are decoded only where the topic requires it (keys on a compacted
+topic, a limit on old timestamps, another compression) or the configuration does.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CODECS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """How closely a broker looks."""
+    """How thoroughly batches are validated."""
 
     every_record: bool  # decode each batch, whatever its topic
     max_decompressed_bytes: int
@@ -43,7 +43,7 @@ class Validation:
 
 
 class BatchRefusedError(Exception):
-    """A batch that its topic does not take; `record_errors` are (index in the batch, why)."""
+    """A batch that its topic does not accept; `record_errors` are (index in the batch, reason)."""
 
     def __init__(
         self, error_code: ErrorCode, message: str | None = None, record_errors: Sequence[tuple[int, str]] = ()
@@ -88,10 +88,10 @@ def checked_batch(
 
 
 def _contradicts_itself(header: BatchHeader) -> bool:
-    """Whether a header's two times cannot both be true.
+    """Whether the two timestamps of a header contradict each other.
 
-    librdkafka writes 0 as the latest time of records that have none: believed, they would be older than any
-    retention.
+    librdkafka writes 0 as the latest timestamp of records that have none. Taken literally, they would be
+    older than any retention.
     """
     first_ms, latest_ms = header.base_timestamp_ms, header.max_timestamp_ms
     return latest_ms < first_ms or first_ms < 0 <= latest_ms
@@ -108,7 +108,7 @@ def _level(config: TopicConfig, codec: int) -> int | None:
 def _check_times(
     batch: Buffer, header: BatchHeader, config: TopicConfig, validation: Validation, timestamp_ms: int
 ) -> None:
-    """Believe the header; look at the records only to name those that are wrong."""
+    """Check the timestamps of the header; decode the records only to report which of them are invalid."""
     claims_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
     is_late = header.max_timestamp_ms > timestamp_ms + config.message_timestamp_after_max_ms
     if not claims_append_time and (config.stamps_append_time or not is_late):
@@ -141,7 +141,7 @@ def _check_records(
     time_errors = [
         (index, why)
         for index, why in _time_errors(records, header, config, timestamp_ms)
-        if index not in without_key  # one complaint about a record is enough
+        if index not in without_key  # one error per record is enough
     ]
     if time_errors:
         raise _refused_records(ErrorCode.invalid_timestamp, sorted([*key_errors, *time_errors]))
@@ -175,7 +175,7 @@ def _time_errors(
 def _with_true_max_timestamp(
     batch: Buffer, header: BatchHeader, records: Sequence[Record], config: TopicConfig
 ) -> Buffer:
-    """A header that lies about its latest record would mislead every lookup by time."""
+    """Correct a wrong latest timestamp in the header, which would break lookups by time."""
     latest_ms = max(NO_TIMESTAMP, *(record.timestamp_ms for record in records))
     if config.stamps_append_time or header.max_timestamp_ms == latest_ms:
         return batch

@@ -33,7 +33,7 @@ _UNREACHABLE: Final = frozenset(
 )
 # The markers of the last transaction are usually written in less than Kafka's 20 ms, and asking is cheap.
 _FIRST_BACKOFF_MS: Final = 1
-# The client sends the same batch again; batches behind it are not to take its place.
+# The client sends the same batch again; later batches must not be appended before it.
 UNCONFIRMED: Final = frozenset({_TRY_AGAIN, ErrorCode.concurrent_transactions})
 
 
@@ -55,7 +55,7 @@ class TransactionVerifier(Protocol):
 
 @dataclass(slots=True)
 class VerificationStats:
-    """How often the coordinator was asked, how long that took, and for how many partitions it failed."""
+    """Number and duration of verifications, and for how many partitions they failed."""
 
     count: int = 0
     total_ms: int = 0
@@ -71,7 +71,7 @@ async def verified(
     add: bool,
     retry: bool,
 ) -> ErrorCodes:
-    """What the coordinator says of each partition. With `retry` it is asked again while it is busy."""
+    """The coordinator's result for each partition. With `retry` it is asked again while it is busy."""
     if add and services.image.transaction_version == 0:
         return dict.fromkeys(partitions, ErrorCode.unsupported_version)
     config, stats = services.config, services.verification
@@ -95,7 +95,7 @@ async def verified(
 
 
 def verification_error(cause: ErrorCode, *, knows_abortable: bool, knows_concurrent: bool) -> ErrorCode:
-    """What a Produce is told of the coordinator's answer."""
+    """The error of a Produce for the coordinator's error."""
     if cause is ErrorCode.transaction_abortable and not knows_abortable:
         return ErrorCode.invalid_txn_state
     if cause is ErrorCode.producer_fenced:
@@ -106,7 +106,7 @@ def verification_error(cause: ErrorCode, *, knows_abortable: bool, knows_concurr
 
 
 def kept(loop: AbstractEventLoop, promise: HeldResponse[Result]) -> Future[Result]:
-    """A promise's answer as a future. A promise that is dropped never answers."""
+    """A held response as a future. If the response is dropped, the future is never done."""
     future: Future[Result] = loop.create_future()
 
     def tell() -> None:

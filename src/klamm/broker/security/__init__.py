@@ -1,1 +1,1 @@
-"""Who may do what. Without an authorizer: everybody everything."""
+"""Access control. Without an authorizer everything is allowed."""

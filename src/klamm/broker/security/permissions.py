@@ -1,4 +1,4 @@
-"""Who may do what: principals, resources and operations, with Kafka's names and codes.
+"""Principals, resources and operations, with Kafka's names and codes.
 
 There is no authorizer yet that denies anything. Each route names the permissions that its API needs, and
 answers that report authorized operations ask the authorizer for them.
@@ -18,7 +18,7 @@ CLUSTER_NAME: Final = "kafka-cluster"  # the only resource of type CLUSTER
 
 
 class Principal(NamedTuple):
-    """Who sends a request; prints as `User:name`."""
+    """The sender of a request; prints as `User:name`."""
 
     kind: str
     name: str

@@ -1,1 +1,1 @@
-"""What a broker does without being asked."""
+"""Periodic work of a broker."""

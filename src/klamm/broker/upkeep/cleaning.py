@@ -1,4 +1,4 @@
-"""Compaction on the broker's side: plan on the event loop, work on a thread, put in place on the loop."""
+"""Compaction: planned on the event loop, run on a thread, and its result put in place on the loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Cleaning:
     def __init__(self, services: Services, files: Files) -> None:
         self._services = services
         self._is_called_back = False
-        self.last_round_ms = 0  # the longest pass of the last round that had any
+        self.last_round_ms = 0  # longest pass of the last round with any passes
         self.cleaner = Cleaner(
             files,
             self._logs,
@@ -31,7 +31,7 @@ class Cleaning:
         )
 
     async def clean(self) -> None:
-        """Every pass that is due now."""
+        """Run every pass that is due now."""
         self.cleaner.settings = _settings(self._services.config)
         clock, passes_ms = self._services.clock, []
         while not self._is_called_back and (job := self.cleaner.plan()) is not None:
@@ -42,7 +42,7 @@ class Cleaning:
         self.last_round_ms = max(passes_ms, default=self.last_round_ms)
 
     def call_back(self) -> None:
-        """End the pass that is under way; what it did so far is dropped."""
+        """Cancel the running pass and drop its result."""
         self._is_called_back = True
         for job in self.cleaner.running:
             job.cancel()

@@ -1,4 +1,4 @@
-"""What a broker does without being asked: retention, checkpoints, expiry, cleaning, housekeeping."""
+"""Periodic work of a broker: retention, checkpoints, expiry, cleaning, housekeeping."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class Every:
-    """Runs a chore again and again, each time an interval after the last one ended."""
+    """Runs a chore repeatedly, each time an interval after the last run ended."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Every:
         self._arm(interval_ms() if first_after_ms is None else first_after_ms)
 
     async def stop(self) -> None:
-        """No further run; waits for the one that is under way."""
+        """Start no further run; wait for the one that is under way."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None
@@ -62,7 +62,7 @@ class Every:
         try:
             await self._chore()
         except Exception:
-            # One failed round must not end all later ones.
+            # One failed run must not prevent later ones.
             _log.exception("%s failed", self._name)
         self._task = None
         if self._timer is not None:
@@ -70,11 +70,11 @@ class Every:
 
 
 class Chores:
-    """All of a broker's regular work."""
+    """The periodic work of one broker."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self.cleaning: Cleaning | None = None  # once it has begun
+        self.cleaning: Cleaning | None = None  # after the first run
         self._is_called_back = False
         loop = services.loop
         self._running = [
@@ -102,12 +102,12 @@ class Chores:
         ]
 
     def add_cleaning(self, files: Files) -> None:
-        """Compact what is due, again and again."""
+        """Compact logs periodically."""
         services = self._services
 
         async def clean() -> None:
             if self.cleaning is None:
-                # Not before the first round: a broker's start does not pay for its cleaner.
+                # Imported in the first run, to keep the start of a broker fast.
                 module = await services.run_blocking(import_module, "klamm.broker.upkeep.cleaning")
                 self.cleaning = module.Cleaning(services, files)
             if not self._is_called_back:
@@ -118,13 +118,13 @@ class Chores:
         )
 
     def call_back(self) -> None:
-        """The broker is about to stop: long work ends early."""
+        """Cancel long work: the broker is about to stop."""
         self._is_called_back = True
         if self.cleaning is not None:
             self.cleaning.call_back()
 
     async def stop(self) -> None:
-        """No further rounds; waits for what is under way."""
+        """Start no further runs; wait for those that are under way."""
         for each in self._running:
             await each.stop()
 
@@ -151,7 +151,7 @@ class Chores:
             await self._services.run_blocking(work)
 
     async def flush_by_time(self) -> None:
-        """Appends look at `flush.ms` themselves; a log that nobody appends to is looked at here."""
+        """Flush logs whose `flush.ms` has passed. Appends check it themselves; this is for idle logs."""
         now_ms = self._services.clock.now_ms()
         for partition in self._serving():
             if partition.log.sync_is_due(now_ms):
