@@ -28,12 +28,16 @@ def connector_jars() -> list[Path]:
     return sorted((cache_dir() / f"spark-kafka-{CONNECTOR}" / "libs").glob("*.jar"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def worker_path() -> None:
+    """Workers import the probe from here. Their path is that of the JVM, whichever test starts it."""
+    folders = [str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(folders)
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one application. Its log is quiet: what it has to say is in the exceptions."""
-    # Workers import the probe from here.
-    folders = [str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    os.environ["PYTHONPATH"] = os.pathsep.join(folders)
     started = klamm.spark.session(
         "klamm-tests",
         master="local[2]",

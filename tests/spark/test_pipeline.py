@@ -258,7 +258,7 @@ def test_a_wrong_sink_is_told_before_anything_is_written(
         .option("topic", topic)
         .mode("append")
     )
-    with pytest.raises(PySparkException, match="delivery=exactly-once is not available in this release"):
+    with pytest.raises(PySparkException, match="delivery=exactly-once needs option transactionalId"):
         writing.option("delivery", "exactly-once").save()
 
 

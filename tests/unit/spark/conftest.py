@@ -13,7 +13,8 @@ from unit.spark.world import World
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[klamm.Broker]:
-    with klamm.Broker(auto_create_topics_enable=True, num_partitions=2) as started:
+    # Records of long ago are to be there for as long as the tests run.
+    with klamm.Broker(auto_create_topics_enable=True, num_partitions=2, log_retention_ms=-1) as started:
         yield started
         connections.close_all()
 
