@@ -125,7 +125,7 @@ def prepare_environment(*, is_local: bool, say: Callable[[str], None] = log.warn
     if not is_local:
         return
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # or Spark looks for its host's name, and warns
-    source = str(Path(__file__).resolve().parents[2])
+    source = str(Path(__file__).resolve().parents[3])  # the folder that has klamm
     if source not in _site_folders():
         # Run from its source tree: workers must find it, too.
         rest = os.environ.get("PYTHONPATH", "")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import klamm
 from klamm.spark import session
 from klamm.spark.setup import sessions
 from klamm.spark.setup.java import SparkSetupError
@@ -64,7 +65,7 @@ def test_workers_get_this_python_and_find_klamm(monkeypatch: pytest.MonkeyPatch,
     sessions.prepare_environment(is_local=True)
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
     assert os.environ["JAVA_HOME"] == str(tmp_path)
-    source = str(Path(sessions.__file__).parents[2])
+    source = str(Path(klamm.__file__).parents[1])  # the folder that has klamm, not one within it
     folders = os.environ["PYTHONPATH"].split(os.pathsep)
     assert source in folders or source.endswith(("site-packages", "dist-packages"))
     assert "/other" in folders
