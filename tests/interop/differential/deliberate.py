@@ -264,10 +264,9 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
     Deliberate(
         area=CONFIG,
         case="`queued.max.request.bytes`",
-        klamm="256 MiB; may be below `socket.request.max.bytes`",
-        kafka="no limit (-1); not below `socket.request.max.bytes`",
-        why="A broker without configuration keeps its memory bounded; a request of any size is admitted "
-        "while there is room for one byte.",
+        klamm="may be below `socket.request.max.bytes`",
+        kafka="not below `socket.request.max.bytes`",
+        why="A request of any size is admitted while there is room for one byte.",
     ),
     Deliberate(
         area=CONFIG,

@@ -63,7 +63,7 @@ class BrokerConfig:
     auto_create_topics_enable: bool = True
     delete_topic_enable: bool = True
     socket_request_max_bytes: int = 104_857_600
-    queued_max_request_bytes: int = 256 * MIB
+    queued_max_request_bytes: int = -1
     connections_max_idle_ms: int = 600_000
     max_connections: int = INT_MAX
     max_connections_per_ip: int = INT_MAX

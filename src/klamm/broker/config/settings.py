@@ -55,7 +55,7 @@ _SERVER: Final = (
     _broker("delete.topic.enable", Kind.BOOLEAN, True, None, "Topics can be deleted."),
     _broker("socket.request.max.bytes", Kind.INT, 104857600, at_least(1),
             "The largest request that is read."),
-    _broker("queued.max.request.bytes", Kind.LONG, 256 * MIB, None,
+    _broker("queued.max.request.bytes", Kind.LONG, -1, None,
             "Bytes of requests that are received and not answered, of all clients; 0 or less: no limit."),
     _broker("connections.max.idle.ms", Kind.LONG, 600000, None,
             "Silence that ends a connection; negative: none."),
