@@ -5,28 +5,30 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAGE  := tools/stage.sh
 PYTEST := $(BIN)/python -m pytest -q --timeout=120
-# Tests that wait for nothing but the processor share it; those with real time-outs run one by one.
+# Tests without real time-outs run in parallel; the others run one by one.
 SPREAD := -n auto --dist worksteal
 
 # What the installed package is built from: a change here means installing again.
 BUILD_INPUTS := pyproject.toml $(wildcard setup.py $(addprefix src/klamm/records/*.,pyx pxi h))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint unit pure fuzz simulation interop faults spark test-crash bench clean
+.PHONY: help demo test lint docs unit pure fuzz packages simulation interop faults spark test-crash bench clean
 
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /:/' \
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /:/' \
 	  | awk -F: '{ printf "  make %-11s %s\n", $$1, substr($$0, length($$1) + 2) }'
 
-demo: $(VENV)/.demo ## A broker, a group that rebalances before your eyes, a Spark job on both; ends by itself
+demo: $(VENV)/.demo ## Run a broker, a consumer group that rebalances, and a Spark job; ends by itself
 	@$(BIN)/klamm demo
 
-test: $(VENV)/.dev ## Everything that CI runs: lint, unit, pure, fuzz, simulation, interop, faults, spark
+test: $(VENV)/.dev ## Everything that CI runs: lint, docs, unit, pure, fuzz, packages, simulation, interop, faults, spark
 	@$(STAGE) tools    tools/bring.sh
 	@$(STAGE) lint     $(MAKE) --no-print-directory lint
+	@$(STAGE) docs     $(MAKE) --no-print-directory docs
 	@$(STAGE) unit     $(MAKE) --no-print-directory unit
 	@$(STAGE) pure     $(MAKE) --no-print-directory pure
 	@$(STAGE) fuzz     $(MAKE) --no-print-directory fuzz
+	@$(STAGE) packages $(MAKE) --no-print-directory packages
 	@$(STAGE) simulation $(MAKE) --no-print-directory simulation
 	@$(STAGE) interop  $(MAKE) --no-print-directory interop
 	@$(STAGE) faults   $(MAKE) --no-print-directory faults
@@ -38,15 +40,21 @@ lint: $(VENV)/.dev ## Style, types and import contracts
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-unit: $(VENV)/.dev ## Tests of single parts, milliseconds each
+docs: $(VENV)/.dev ## The documentation site, in build/site; broken links and missing pages are errors
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+unit: $(VENV)/.dev ## Unit tests
 	@$(PYTEST) $(SPREAD) tests/unit
 
-pure: $(VENV)/.dev ## What touches records once more, on the compiled core's pure twin
-	@KLAMM_PURE=1 $(PYTEST) $(SPREAD) --ignore-glob='*/test_core_*' tests/unit/records tests/unit/client/producer \
+pure: $(VENV)/.dev ## Tests of records again, with the pure-Python core
+	@KLAMM_PURE=1 $(PYTEST) $(SPREAD) --ignore-glob='*/test_core_*' --ignore-glob='*/test_postgresql_*' tests/unit/records tests/unit/client/producer \
 	  tests/unit/client/consumer tests/unit/client/test_ranges.py tests/unit/storage tests/unit/coordinator tests/unit/spark
 
 fuzz: $(VENV)/.dev ## The compiled core on damaged input, under address and undefined-behaviour sanitizers
 	@$(PYTEST) --timeout=300 tests/fuzz
+
+packages: $(VENV)/.dev ## The wheel and the sdist, built and installed with and without a compiler
+	@$(PYTEST) tests/packaging
 
 simulation: $(VENV)/.dev ## The whole broker on virtual time, one seed per run
 	@$(PYTEST) $(SPREAD) tests/simulation
@@ -64,9 +72,11 @@ spark: $(VENV)/.dev ## The pipeline end to end: one Spark application, klamm's b
 	@tools/fetch_spark_connector.sh
 	@$(PYTEST) --timeout=600 tests/spark
 
-test-crash: $(VENV)/.dev ## Spark killed at every step of an exactly-once batch, about a minute each
+test-crash: $(VENV)/.dev ## Every step of an exactly-once batch: the JVM, a Python process and the broker are killed
 	@tools/fetch_kafka.sh
-	@KLAMM_ALL_CRASHES=1 $(PYTEST) --timeout=600 tests/spark/test_exactly_once_crashes.py tests/spark/test_exactly_once.py
+	@tools/fetch_spark_connector.sh
+	@KLAMM_ALL_CRASHES=1 $(PYTEST) --timeout=900 tests/spark/test_exactly_once_crashes.py tests/spark/test_cluster.py \
+	  tests/spark/test_exactly_once.py tests/spark/test_per_task.py
 
 bench: $(VENV)/.dev .venv-run/.run ## klamm and Apache Kafka on the same load, one after the other
 	@tools/bring.sh
@@ -77,7 +87,7 @@ clean: ## Remove the virtual environment and everything that was built
 	  .import_linter_cache klamm-data src/klamm/records/_core.c src/klamm/records/_core*.so
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# As users have it; benchmarks start brokers with this one.
+# Installed as users install it; benchmarks start brokers from it.
 .venv-run/.run: $(BUILD_INPUTS)
 	@tools/make_venv.sh $(PYTHON) $(@D) .
 	@touch $@

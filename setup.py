@@ -6,6 +6,7 @@ In place, for a working tree: `python setup.py build_ext --inplace`.
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 
@@ -51,6 +52,8 @@ core = Extension(
 )
 
 # The core fills tuples in place, which is CPython's business alone.
-extensions = [core] if platform.python_implementation() == "CPython" else []
+# KLAMM_BUILD=pure makes a wheel for every platform (py3-none-any), without the core.
+is_pure = os.environ.get("KLAMM_BUILD") == "pure" or platform.python_implementation() != "CPython"
+extensions = [] if is_pure else [core]
 
 setup(ext_modules=extensions, cmdclass={"build_ext": BuildIfPossible})

@@ -188,7 +188,7 @@ def main() -> None:
     if arguments.mb is not None:
         amounts = replace(amounts, perf_mb=arguments.mb)
     for turn in range(arguments.rounds):
-        # Every other round backwards, so that nobody always follows the same neighbour.
+        # Every other round backwards, so that no subject always follows the same neighbour.
         for name in names if turn % 2 == 0 else reversed(names):
             print(f"round {turn + 1} of {arguments.rounds}: {name}", flush=True)
             folder = Path(tempfile.mkdtemp(prefix="klamm-bench-", dir=arguments.folder))

@@ -1,6 +1,7 @@
 """How many records a second does klamm's client read and send, beside the other clients for Python?
 
 Run: PYTHONPATH=src python -m bench.client --bootstrap HOST:PORT [--rounds 3] [--records 200000] [--write]
+asyncio.gather over sends: --tasks gather --clients klamm aiokafka --records 50000
 Every measurement is a process of its own, the clients take turns, and each round goes through all of them
 before the next begins. Shown is the median of the rounds: records a second by the clock on the wall, and by
 processor time of the client, which says the same on a busy machine. Ratios are klamm over the other.
@@ -31,9 +32,10 @@ PARTITIONS = 4
 LINGER_MS = 5
 BATCH_BYTES = 128 * 1024
 MANY = 10_000  # records asked for at once, where batches are read
-SLOW = ("kafka-python", "aiokafka")  # they get a quarter of the records, or nobody would wait for them
+SLOW = ("kafka-python", "aiokafka")  # they get a quarter of the records, to limit the duration
 CLIENTS = ("klamm", "confluent-kafka", "aiokafka", "kafka-python")
 TASKS = ("consume one by one", "consume in batches", "produce")
+TOGETHER = 1_000  # sends in one asyncio.gather: the task `gather`, of klamm and aiokafka alone
 
 
 class Watch:
@@ -251,6 +253,42 @@ def send_aiokafka(bootstrap: str, size: int, count: int) -> dict[str, float]:
     return asyncio.run(send())
 
 
+def gather_klamm(bootstrap: str, size: int, count: int) -> dict[str, float]:
+    from klamm import aio
+
+    async def send() -> dict[str, float]:
+        async with aio.Producer(
+            bootstrap_servers=bootstrap, linger_ms=LINGER_MS, batch_size=BATCH_BYTES
+        ) as producer:
+            return await gathered(producer, topic_name(size) + "-sent", b"v" * size, count)
+
+    return asyncio.run(send())
+
+
+def gather_aiokafka(bootstrap: str, size: int, count: int) -> dict[str, float]:
+    from aiokafka import AIOKafkaProducer
+
+    async def send() -> dict[str, float]:
+        async with AIOKafkaProducer(
+            bootstrap_servers=bootstrap,
+            linger_ms=LINGER_MS,
+            max_batch_size=BATCH_BYTES,
+            enable_idempotence=True,
+        ) as producer:
+            return await gathered(producer, topic_name(size) + "-sent", b"v" * size, count)
+
+    return asyncio.run(send())
+
+
+async def gathered(producer: Any, topic: str, value: bytes, count: int) -> dict[str, float]:
+    """Many tasks that each send one record and wait for it."""
+    await producer.send_and_wait(topic, value)
+    watch = Watch()
+    for _ in range(count // TOGETHER):
+        await asyncio.gather(*[producer.send_and_wait(topic, value) for _ in range(TOGETHER)])
+    return watch.per_second(count // TOGETHER * TOGETHER)
+
+
 READ: dict[str, Callable[[str, int, int, bool], dict[str, float]]] = {
     "klamm": read_klamm,
     "confluent-kafka": read_confluent,
@@ -264,6 +302,11 @@ SEND: dict[str, Callable[[str, int, int], dict[str, float]]] = {
     "kafka-python": send_kafka_python,
 }
 
+GATHER: dict[str, Callable[[str, int, int], dict[str, float]]] = {
+    "klamm": gather_klamm,
+    "aiokafka": gather_aiokafka,
+}
+
 
 # --- the run ----------------------------------------------------------------------------------------------
 
@@ -274,7 +317,7 @@ def prepare(bootstrap: str, count: int) -> None:
     from klamm.client.admin.model import NewTopic
 
     with Admin(bootstrap_servers=bootstrap) as admin:
-        there = admin.describe_topics()
+        there = admin.list_topics()
         for size in SIZES:
             names = [name for name in (topic_name(size), topic_name(size) + "-sent") if name not in there]
             if names:
@@ -315,6 +358,8 @@ def measure(client: str, task: str, size: int, count: int, bootstrap: str) -> di
 
 
 def one(client: str, task: str, size: int, count: int, bootstrap: str) -> dict[str, float]:
+    if task == "gather":
+        return GATHER[client](bootstrap, size, count)
     if task == "produce":
         return SEND[client](bootstrap, size, count)
     return READ[client](bootstrap, size, count, task == "consume in batches")
@@ -352,7 +397,7 @@ def main() -> None:
         for task in arguments.tasks:
             for size in SIZES:
                 for client in arguments.clients:
-                    count = arguments.records // (4 if client in SLOW else 1)
+                    count = arguments.records // (4 if client in SLOW and task != "gather" else 1)
                     found[task, size, client].append(measure(client, task, size, count, arguments.bootstrap))
     show(found, arguments.tasks, arguments.clients)
     if arguments.write:

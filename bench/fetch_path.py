@@ -39,6 +39,9 @@ class Nowhere(asyncio.Transport):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return ("127.0.0.1", 1) if name == "peername" else default
 
+    def is_closing(self) -> bool:
+        return False
+
     def write(self, data: Any) -> None:
         self.sent_bytes += len(data)
 
@@ -62,7 +65,7 @@ def a_request(max_bytes: int) -> bytes:
 async def measure(fetches: int, max_bytes: int) -> list[float]:
     """Microseconds of each fetch."""
     clock, config = SystemClock(), BrokerConfig()
-    storage = open_storage(config, clock=clock, random=Random(1), in_memory=True)
+    storage = open_storage(config, clock=clock, random=Random(1), sleep=time.sleep, in_memory=True)
     broker = Broker(config, clock=clock, random=Random(1), storage=storage, sleep=time.sleep)
     await broker.start(listen=False)
     await broker.services.topics.create([CreatableTopic("t", 1, 1)])

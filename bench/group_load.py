@@ -29,7 +29,7 @@ Address = tuple[str, int]
 CLIENT_ID = "bench"
 TOPIC = "orders"
 JOIN, SYNC, HEARTBEAT, LEAVE = 9, 5, 4, 5  # the versions that today's clients speak
-SESSION_MS = 1_200_000  # nobody is sent away while others are measured
+SESSION_MS = 1_200_000  # no session ends while others are measured
 SUBSCRIPTION = bytes.fromhex("000000000001") + struct.pack(">h", len(TOPIC)) + TOPIC.encode() + b"\xff" * 4
 ASSIGNMENT = SUBSCRIPTION[:-4] + bytes.fromhex("0000000100000000ffffffff")
 _SOME_ID = CLIENT_ID + "-" + "#" * 36  # as long as every id that brokers hand out
@@ -186,7 +186,7 @@ class Group:
         return [self._beat(member.id, self.generation) for member in self.members]
 
     def run(self, newcomers: int) -> None:
-        """Let the last so many members join, until everybody is assigned."""
+        """Let the last so many members join, until all members are assigned."""
         members = self.members
         self._assigned = {}
         self._before = self.generation
@@ -281,7 +281,7 @@ class Group:
         leader.connection.setblocking(False)
 
     def _assigning(self, leader: _Member) -> bytes:
-        """The leader's SyncGroup, with a part for everybody who may be in its generation."""
+        """The leader's SyncGroup, with a part for every possible member of its generation."""
         whole = self._sync(leader.id, leader.generation)
         assert whole.endswith(b"\x01\x00"), "an empty array and no tags"
         given = _uvarint(len(ASSIGNMENT) + 1) + ASSIGNMENT + b"\0"

@@ -8,7 +8,7 @@ Heartbeats of 1,000 members and commits of 200 groups with 10 partitions each, o
 never idle: every member has one heartbeat in flight, every group one commit. Heartbeats of 100 and of 100,000
 members, always 96 in flight: does one cost more when there are many? Rebalances: from the first
 JoinGroup to the last assignment, members on a connection each, without initial delay; then with one more
-member, whom the others notice by heartbeats that they send at once. Last a restart on 1,000,000 offset
+member, which the others notice by heartbeats that they send at once. Last a restart on 1,000,000 offset
 records. The 100,000 members and the restart have a broker of their own each, which nothing else has used.
 Kafka acknowledges what is in the page cache, klamm what is on the disk.
 """
@@ -195,7 +195,7 @@ def main() -> None:
     report = Report("How do klamm's consumer groups compare with Apache Kafka's?", names[0], says)
     amounts = QUICK if arguments.quick else FULL
     for turn in range(arguments.rounds):
-        # Every other round backwards, so that nobody always follows the same neighbour.
+        # Every other round backwards, so that no subject always follows the same neighbour.
         for name in names if turn % 2 == 0 else reversed(names):
             print(f"round {turn + 1} of {arguments.rounds}: {name}", flush=True)
             for parts in ALONE:

@@ -69,7 +69,7 @@ def a_request(producer: str, sequence: int, size_bytes: int, timestamp_ms: int) 
 async def measure(producer: str, bursts: int, window: int, size_bytes: int) -> list[float]:
     """Microseconds per request of each burst."""
     clock, config = SystemClock(), BrokerConfig.from_settings(SETTINGS)
-    storage = open_storage(config, clock=clock, random=Random(1), in_memory=True)
+    storage = open_storage(config, clock=clock, random=Random(1), sleep=time.sleep, in_memory=True)
     broker = Broker(config, clock=clock, random=Random(1), storage=storage, sleep=time.sleep)
     await broker.start(listen=False)
     await broker.services.topics.create([CreatableTopic("t", 1, 1)])

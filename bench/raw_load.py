@@ -113,13 +113,15 @@ def pipelined_produce(
     in_flight: int,
     warm_up_s: float,
     measure_s: float,
+    value_bytes: int = 100,
 ) -> float:
     """Requests/s with so many connections (one partition each) and so many requests in flight on each."""
     selector = selectors.DefaultSelector()
     answer_bytes = 0
     for partition in range(connections):
         connection = _connect(address)
-        request = produce_request(topic, partition, value_bytes=100, now_ms=int(time.time() * 1000))
+        now_ms = int(time.time() * 1000)
+        request = produce_request(topic, partition, value_bytes=value_bytes, now_ms=now_ms)
         connection.sendall(request)
         first = _answer(connection)
         _check_produced(first, topic)

@@ -37,7 +37,7 @@ class Report:
     load_before: tuple[float, float, float] = field(default_factory=os.getloadavg)
 
     def add(self, figure: Figure, subject: str, sample: float) -> None:
-        """Keep one sample and say so, for whoever waits."""
+        """Keep one sample and print it."""
         self.samples.setdefault(figure, {}).setdefault(subject, []).append(sample)
         print(f"  {figure.name}: {shortly(sample)} {figure.unit}", flush=True)
 

@@ -70,4 +70,6 @@ def test_a_restart_of_the_broker_loses_no_progress(tmp_path: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", __file__]))
+    # pytest would like to import klamm, whose plugin it found, by itself.
+    is_known = ["-W", "ignore:Module already imported"]
+    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *is_known, __file__]))

@@ -38,7 +38,7 @@ def a_member(name: str, bootstrap: str) -> klamm.Consumer:
 
 
 def work(members: list[klamm.Consumer], is_done: Callable[[], bool]) -> None:
-    """Poll, process, commit, in this order: whoever takes over goes on behind the last commit."""
+    """Poll, process, commit, in this order: the next owner continues after the last commit."""
     while not is_done():
         for member in members:
             records = member.poll(0.05)

@@ -19,7 +19,7 @@ def main() -> None:
                 producer.send("orders", f"order {number}", key=f"customer {number % 2}")
             last = producer.send("orders", "the last one", key="customer 0", headers={"urgent": b"yes"})
             print("the last one is at offset", last.result().offset)
-            producer.flush()  # raises if anything was not delivered and nobody looked
+            producer.flush()  # raises if a record was not delivered and its future was not read
 
         consumer = klamm.Consumer(
             "orders",

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What the tests with real clients need beside Python: a JDK, Maven, Node.js with npm, kcat, Go.
+# What the tests need beside Python: a JDK, Maven, Node.js with npm, kcat, Go, Chromium, PostgreSQL.
 # As root on Debian missing packages are installed; elsewhere one line names them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,14 +11,19 @@ command -v mvn >/dev/null || missing+=(maven)
 command -v node >/dev/null || missing+=(nodejs)
 command -v npm >/dev/null || missing+=(npm)
 command -v kcat >/dev/null || missing+=(kcat)
+command -v chromium >/dev/null || missing+=(chromium)
+# Debian keeps the server's programs out of the path. Tests start their own servers.
+command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing+=(postgresql)
 
 if [ ${#missing[@]} -gt 0 ]; then
   if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
     echo "installing ${missing[*]}"
-    export DEBIAN_FRONTEND=noninteractive
-    apt-get update -qq
-    apt-get install -y -qq --no-install-recommends "${missing[@]}" >"${TMPDIR:-/tmp}/klamm-apt.log" 2>&1 ||
-      { tail -20 "${TMPDIR:-/tmp}/klamm-apt.log" >&2; exit 1; }
+    # Debian's package would create a cluster and start it: tests have their own.
+    if [[ " ${missing[*]} " == *" postgresql "* ]]; then
+      mkdir -p /etc/postgresql-common/createcluster.d
+      echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.d/klamm-tests.conf
+    fi
+    tools/apt_install.sh "${missing[@]}"
   else
     echo "the tests with real clients need: ${missing[*]} (Debian: sudo apt-get install --no-install-recommends ${missing[*]})" >&2
     exit 1

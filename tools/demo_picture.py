@@ -26,7 +26,7 @@ WIDTH = 120
 
 
 class CameraScreen(LiveScreen):
-    """A live screen that nobody sees, and that keeps its last picture of a working group."""
+    """A live screen without output, which keeps its last picture of a stable group."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ def main() -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         Play(folder, camera, stack, SystemClock(), Random()).run()
     if camera.kept is None:
-        sys.exit("the demo ended before there was a picture to take")
+        sys.exit("the demo ended without a stable group after the kill")
     TARGET.write_text(camera.kept)
     sys.stderr.write(f"wrote {TARGET.relative_to(Path.cwd())}\n")
 

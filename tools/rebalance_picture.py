@@ -1,4 +1,4 @@
-"""Make docs/images/rebalances.svg: who reads which partition while a member comes and goes, in a real run.
+"""Make docs/images/rebalances.svg: the owner of each partition while members join and leave, in a real run.
 
 python tools/rebalance_picture.py
 """
@@ -17,7 +17,7 @@ import klamm
 
 TARGET = Path(__file__).parents[1] / "docs/images/rebalances.svg"
 PARTITIONS = 6
-# How long a member is at work between two polls: meanwhile it cannot give up anything.
+# How long a member works between two polls; it cannot revoke partitions meanwhile.
 BUSY_S = {"anna": 0.15, "bert": 0.5, "carl": 0.3}
 PANELS = {"range": "eager (range)", "cooperative-sticky": "cooperative (cooperative-sticky)"}
 COLOURS = {"anna": "#88aadd", "bert": "#ccbb44", "carl": "#66ccaa"}
@@ -26,7 +26,7 @@ LEFT, WIDTH, ROW, GAP, NAME_WIDTH = 70, 720, 22, 4, 40
 
 @dataclass
 class Story:
-    """Who read what, from when to when; seconds."""
+    """Spans of ownership, in seconds."""
 
     began: float = field(default_factory=time.monotonic)
     spans: list[tuple[str, int, float, float]] = field(default_factory=list)
@@ -144,7 +144,7 @@ def main() -> None:
     ]
     for number, (assignor, title) in enumerate(PANELS.items()):
         parts += panel(title, stories[assignor], 24 + number * height, seconds)
-    legend = f"{seconds:.1f} seconds; grey: nobody reads the partition"
+    legend = f"{seconds:.1f} seconds; grey: no member reads the partition"
     parts.append(f'<text x="{LEFT}" y="{2 * height + 18}">{legend}</text>')
     TARGET.write_text("\n".join([*parts, "</svg>"]) + "\n")
     sys.stderr.write(f"wrote {TARGET}\n")

@@ -1,9 +1,9 @@
-"""What a client can tell its user. Every error says what happened and, where there is one, the way out."""
+"""Errors of the client. Every message names the cause and, where there is one, the next step."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.types import TopicPartition
@@ -15,6 +15,7 @@ class KlammError(Exception):
     retriable = False
     is_abortable = False  # in a transaction: call abort_transaction(), then begin again
     is_fatal = False  # of a transactional producer: close it and make a new one
+    results: Any = None  # of an admin call over several items: the `Results`, with what became of each
 
 
 class IllegalStateError(KlammError):
@@ -25,18 +26,22 @@ class ConcurrentAccessError(IllegalStateError):
     """Two threads or tasks use one consumer at the same time."""
 
 
+class ConsumerStoppedError(IllegalStateError):
+    """Another task has closed the consumer while this one was reading."""
+
+
 class WakeupError(KlammError):
     """`wakeup()` was called."""
 
 
 class KlammTimeoutError(KlammError, TimeoutError):
-    """It took longer than it was allowed to; the state of the request is unknown."""
+    """The operation timed out; the state of the request is unknown."""
 
     retriable = True
 
 
 class DisconnectedError(KlammError, ConnectionError):
-    """The connection went away before the answer came."""
+    """The connection was closed before the response arrived."""
 
     retriable = True
 
@@ -91,7 +96,7 @@ class InconsistentGroupProtocolError(BrokerError):
 
 
 class FencedInstanceIdError(BrokerError):
-    """Another member with the same `group.instance.id` took over."""
+    """Another member with the same `group.instance.id` replaced this one."""
 
     default_code = ErrorCode.fenced_instance_id
 
@@ -114,6 +119,12 @@ class TopicAuthorizationError(BrokerError):
     default_code = ErrorCode.topic_authorization_failed
 
 
+class InvalidTopicError(BrokerError, ValueError):
+    """A name that no topic can have."""
+
+    default_code = ErrorCode.invalid_topic_exception
+
+
 class RebalanceInProgressError(BrokerError):
     """The group is rebalancing: poll first, then commit again."""
 
@@ -121,7 +132,7 @@ class RebalanceInProgressError(BrokerError):
 
 
 class CommitFailedError(BrokerError):
-    """The commit came from a former member; its partitions belong to somebody else now."""
+    """The commit is from a member that is no longer in the group; its partitions are reassigned."""
 
     default_code = ErrorCode.illegal_generation
 
@@ -133,7 +144,7 @@ class RetriableCommitFailedError(KlammError):
 
 
 class OffsetOutOfRangeError(BrokerError):
-    """Positions that the log does not have, and no `auto.offset.reset` to mend them."""
+    """A position is outside the log, and `auto.offset.reset` is none."""
 
     default_code = ErrorCode.offset_out_of_range
 
@@ -166,7 +177,7 @@ class LogTruncationError(KlammError):
 
 
 class RebalanceListenerError(KlammError):
-    """A callback of the rebalance listener raised; its own error is the cause."""
+    """A callback of the rebalance listener raised an error, which is the cause."""
 
 
 class RecordDeserializationError(KlammError):
@@ -200,12 +211,50 @@ class RecordTooLargeError(BrokerError):
 
 
 class DeliveryError(KlammError):
-    """Some records were not delivered; `failures` has the reasons."""
+    """Some records were not delivered; `failures` has the reasons, `topics` how many of each topic."""
 
-    def __init__(self, failures: Sequence[Exception]) -> None:
-        first = failures[0] if failures else "unknown"
-        super().__init__(f"{len(failures)} records were not delivered; the first: {first}")
+    def __init__(self, failures: Sequence[Exception], topics: Mapping[str, int] | None = None) -> None:
+        count = sum(topics.values()) if topics else len(failures)
+        counted = ", ".join(f"{number} of {topic}" for topic, number in sorted((topics or {}).items()))
+        places = f" ({counted})" if counted else ""
+        cause = failures[-1] if failures else "unknown"
+        super().__init__(f"{count} record{'s' * (count != 1)} not delivered{places}; last error: {cause}")
         self.failures = list(failures)
+        self.topics = dict(topics or {})
+
+
+class UnknownTopicOrPartitionError(BrokerError):
+    """The topic or the partition does not exist."""
+
+    default_code = ErrorCode.unknown_topic_or_partition
+
+
+class UnknownTopicError(UnknownTopicOrPartitionError):
+    """A topic or partition that does not exist; asking again does not help."""
+
+    retriable = False
+
+
+class TopicAlreadyExistsError(BrokerError):
+    """A topic of this name exists."""
+
+    default_code = ErrorCode.topic_already_exists
+
+
+class GroupIdNotFoundError(BrokerError):
+    """The group does not exist."""
+
+    default_code = ErrorCode.group_id_not_found
+
+
+class GroupNotEmptyError(BrokerError):
+    """The group has members."""
+
+    default_code = ErrorCode.non_empty_group
+
+
+class PurgedError(KlammError):
+    """A record that `purge()` removed before it was sent."""
 
 
 class ProducerFencedError(BrokerError):
@@ -240,8 +289,13 @@ _CLASSES: Final[Mapping[int, type[BrokerError]]] = {
         GroupMaxSizeReachedError,
         GroupAuthorizationError,
         TopicAuthorizationError,
+        InvalidTopicError,
         RebalanceInProgressError,
         RecordTooLargeError,
+        UnknownTopicOrPartitionError,
+        TopicAlreadyExistsError,
+        GroupIdNotFoundError,
+        GroupNotEmptyError,
         ProducerFencedError,
         TransactionalIdAuthorizationError,
         InvalidTransactionTimeoutError,
@@ -250,17 +304,17 @@ _CLASSES: Final[Mapping[int, type[BrokerError]]] = {
 
 
 # What to make of a code that brokers send without a word.
-_HINTS: Final[Mapping[int, str]] = {
+HINTS: Final[Mapping[int, str]] = {
     ErrorCode.unknown_topic_or_partition: "there is no such topic or partition",
     ErrorCode.group_id_not_found: "there is no such group",
-    ErrorCode.non_empty_group: "it has members: stop them first",
+    ErrorCode.non_empty_group: "the group has members: stop them first",
     ErrorCode.group_subscribed_to_topic: "a member is subscribed to it: stop that first",
-    ErrorCode.unknown_member_id: "no such member; and while a group has members, only they commit",
+    ErrorCode.unknown_member_id: "unknown member; while a group has members, only these can commit",
 }
 
 
 def error_name(error_code: int) -> str:
-    """Kafka's name of a code; `error 4711` for one that we do not know."""
+    """Kafka's name of a code; `error 4711` for an unknown one."""
     try:
         return ErrorCode(error_code).name.upper()
     except ValueError:
@@ -269,6 +323,6 @@ def error_name(error_code: int) -> str:
 
 def broker_error(error_code: int, what: str, message: str | None = None) -> BrokerError:
     """The error for a code in an answer: `what` names the request or item that was refused."""
-    message = message or _HINTS.get(error_code)
+    message = message or HINTS.get(error_code)
     text = f"{what}: {error_name(error_code)}" + (f" ({message})" if message else "")
     return _CLASSES.get(error_code, BrokerError)(text, error_code)

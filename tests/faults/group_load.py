@@ -13,7 +13,7 @@ from select import select
 from typing import Any, Final
 
 from interop.processes import KlammProcess
-from klamm.coordinator.group.loading import Loader
+from klamm.coordinator.group.loading import GroupLoader
 from klamm.coordinator.group.state import GroupState
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -292,7 +292,7 @@ class GroupLoad:
     def check_files(self) -> None:
         """The log alone tells what the broker told: the files, read back by nobody but the loader."""
         state = GroupState()
-        loader = Loader(state)
+        loader = GroupLoader(state)
         for shard in range(SHARDS):
             for segment in _segments(self.folder / "data" / f"__consumer_offsets-{shard}"):
                 loader.load(segment)

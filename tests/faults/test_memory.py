@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import selectors
 import socket
 import struct
 import time
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Final, cast
 
 import pytest
 
@@ -18,6 +19,7 @@ from klamm.clock import SystemClock
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from klamm.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from klamm.protocol.messages.heartbeat import HeartbeatRequest
 from klamm.protocol.messages.metadata import MetadataRequest
 from klamm.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from klamm.records.record import Record, encode_batch
@@ -129,3 +131,83 @@ def test_clients_that_do_not_read_what_they_fetch_cost_little_memory_and_nobody_
             assert struct.unpack(">i", read_exactly(strangers[0], size)[:4]) == (number,)
         assert resident_mb(broker.pid) - before_mb < MAX_GROWTH_MB
     assert broker.stop() == 0
+
+
+def test_long_group_ids_cost_little_memory_however_many_there_are(broker: KlammProcess) -> None:
+    with WireClient(broker.bootstrap, timeout_s=PATIENCE_S) as client:
+
+        def heartbeats(first: int, count: int) -> None:
+            for number in range(first, first + count):
+                request = HeartbeatRequest(f"{number}-".ljust(32_000, "g"), 1, "member")
+                client.socket.sendall(request_bytes(ApiKey.HEARTBEAT, 3, request, correlation_id=number))
+                if number % 10 == 9:
+                    for _ in range(10):
+                        client.receive_frame()
+
+        heartbeats(0, 300)  # what is remembered for speed is remembered now
+        before_mb = resident_mb(broker.pid)
+        heartbeats(1_000, 500)
+        assert resident_mb(broker.pid) - before_mb < 10
+    assert broker.stop() == 0
+
+
+def test_large_requests_that_wait_for_a_slow_disk_are_bounded_and_small_ones_are_answered_meanwhile(
+    tmp_path: Path,
+) -> None:
+    limit_mb, clients, batches = 32, 100, 1
+    slow = tmp_path / "slow"
+    broker = KlammProcess(
+        tmp_path / "data",
+        stderr_path=tmp_path / "klamm.log",
+        module="faults.slow_disk",
+        settings={"queued.max.request.bytes": str(limit_mb << 20)},
+        environment={"SLOW_DISK_WHILE": str(slow)},
+    )
+    try:
+        with (
+            WireClient(broker.bootstrap, timeout_s=PATIENCE_S) as client,
+            WireClient(broker.bootstrap, timeout_s=PATIENCE_S) as producer,
+            ExitStack() as stack,
+        ):
+            create_topic(client, "t")
+            request = a_produce("t", 0, bytes(1_000_000))
+            assert (
+                producer.ask(ApiKey.PRODUCE, 9, request).responses[0].partition_responses[0].error_code == 0
+            )
+            before_mb = resident_mb(broker.pid)
+            slow.touch()
+
+            # When a hundred clients send batches of a megabyte faster than the disk writes
+            selector = stack.enter_context(selectors.DefaultSelector())
+            sending: dict[socket.socket, memoryview] = {}
+            data = request_bytes(ApiKey.PRODUCE, 9, request) * batches
+            for _ in range(clients):
+                connection = stack.enter_context(socket.create_connection(address_of(broker)))
+                connection.setblocking(False)
+                selector.register(connection, selectors.EVENT_WRITE | selectors.EVENT_READ)
+                sending[connection] = memoryview(data)
+            answers_bytes = dict.fromkeys(sending, 0)
+            largest_mb, slowest_s, next_look_at = before_mb, 0.0, 0.0
+            ends_at = time.perf_counter() + PATIENCE_S
+            while min(answers_bytes.values()) < batches * 40:
+                assert time.perf_counter() < ends_at, "not every batch was answered"
+                for key, events in selector.select(0.1):
+                    connection = cast("socket.socket", key.fileobj)
+                    if events & selectors.EVENT_READ:
+                        answers_bytes[connection] += len(connection.recv(65_536))
+                    if events & selectors.EVENT_WRITE:
+                        sending[connection] = sending[connection][connection.send(sending[connection]) :]
+                        if not sending[connection]:
+                            selector.modify(connection, selectors.EVENT_READ)
+                if time.perf_counter() >= next_look_at:
+                    next_look_at = time.perf_counter() + 0.05
+                    slowest_s = max(slowest_s, seconds_for_metadata(client))
+                    largest_mb = max(largest_mb, resident_mb(broker.pid))
+
+            # Then memory stays near the limit and what connections read at once, and others wait for a flush
+            assert largest_mb - before_mb < limit_mb + clients * 0.25 + 10
+            assert slowest_s < 5.0
+            slow.unlink()
+        assert broker.stop() == 0
+    finally:
+        broker.kill()

@@ -148,7 +148,7 @@ def test_a_folder_in_use_is_told(start: Start, tmp_path: Path) -> None:
     serving(start(*arguments))
     code, stderr = refused("up", *arguments)
     assert code == 1
-    assert "another broker uses" in one_line(stderr)
+    assert "broker 1 is already running at" in one_line(stderr)
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import socket
 import struct
 import subprocess
@@ -61,11 +62,21 @@ def run_kafka_tool(
 
 
 def free_port() -> int:
-    """A port that nobody listened on a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that nobody listened on a moment ago, and that the system gives to nobody while it is unused.
+
+    A broker that comes back must find its port free. Ports of the ephemeral range are given to any
+    connection, even to that of a client that tries to reach the broker meanwhile.
+    """
+    limits = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    first_ephemeral = int(limits.read_text().split()[0]) if limits.exists() else 32_768
+    while True:
+        port = random.SystemRandom().randrange(10_000, first_ephemeral)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 def answers(address: tuple[str, int]) -> bool:

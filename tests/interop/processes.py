@@ -131,29 +131,30 @@ class KlammProcess(LineProcess):
 
     def __init__(
         self,
-        data_dir: Path,
+        data_dir: Path | None,
         *,
         stderr_path: Path,
         port: int = 0,
+        store: str | None = None,
         settings: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
+        module: str = "klamm.cli",
     ) -> None:
-        self.data_dir = data_dir
+        self.data_dir = data_dir or Path()
         command = [
             sys.executable,
             "-m",
-            "klamm.cli",
+            module,
             "up",
             "--listen",
             f"127.0.0.1:{port}",
-            "--data",
-            str(data_dir),
+            *(("--data", str(data_dir)) if store is None else ("--store", store)),
         ]
         for name, value in (settings or {}).items():
             command += ["--set", f"{name}={value}"]
-        source = str(ROOT / "src")
+        sources = os.pathsep.join((str(ROOT / "src"), str(ROOT / "tests")))
         super().__init__(
-            command, stderr_path=stderr_path, environment={"PYTHONPATH": source, **(environment or {})}
+            command, stderr_path=stderr_path, environment={"PYTHONPATH": sources, **(environment or {})}
         )
         try:
             self.banner = self.read_line(20)

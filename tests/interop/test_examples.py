@@ -29,13 +29,14 @@ def test_an_example_shows_what_it_promises(name: str, capsys: pytest.CaptureFixt
     assert [line for line in SHOWN[name] if line not in lines] == [], lines
 
 
-def test_the_example_for_tests_passes_its_own() -> None:
-    command = [sys.executable, str(EXAMPLES / "broker_in_tests.py")]
+@pytest.mark.parametrize(("name", "count"), [("broker_in_tests", 3), ("kafka_tests", 21)])
+def test_the_examples_for_tests_pass_their_own(name: str, count: int) -> None:
+    command = [sys.executable, str(EXAMPLES / f"{name}.py")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 passed" in done.stdout
+    assert f"{count} passed" in done.stdout
 
 
 def test_every_example_is_run_somewhere() -> None:
-    elsewhere = {"own_assignor", "broker_in_tests", "spark_pipeline"}
+    elsewhere = {"own_assignor", "broker_in_tests", "kafka_tests", "spark_pipeline"}
     assert {path.stem for path in EXAMPLES.glob("*.py")} == SHOWN.keys() | elsewhere

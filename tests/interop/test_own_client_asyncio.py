@@ -186,3 +186,26 @@ def test_cancelling_a_poll_leaves_the_consumer_usable(cluster: str, topic: str) 
             assert [record.value for record in await read(consumer, 1)] == [b"v"]
 
     run(work())
+
+
+def test_an_async_listener_commits_inside_close(cluster: str, topic: str) -> None:
+    async def work() -> None:
+        (partition,) = await a_topic(cluster, topic, 1)
+        async with aio.Producer(bootstrap_servers=cluster) as producer:
+            for number in range(4):
+                await producer.send(topic, b"%d" % number, partition=0)
+
+        class CommitsWhatItHas(RebalanceListener):
+            async def on_revoked(self, partitions: list[TopicPartition]) -> None:
+                await consumer.commit({item: await consumer.position(item) for item in partitions})
+
+        consumer = a_consumer(cluster, **{"group.id": f"g-{topic}"})
+        await consumer.subscribe([topic], CommitsWhatItHas())
+        assert len(await read(consumer, 3)) == 3
+        await consumer.close()
+        async with a_consumer(cluster, **{"group.id": f"g-{topic}"}) as other:
+            found = (await other.committed([partition]))[partition]
+            assert found is not None
+            assert found.offset == 3
+
+    run(work())

@@ -13,6 +13,7 @@ from interop.harness import eventually
 from interop.own import Own, poll_until, read, values
 from interop.own_members import Party
 from klamm import TopicPartition
+from klamm.client.consumer.group.listener import RebalanceListener
 from klamm.client.consumer.offsets.positions import Committed
 from klamm.client.consumer.offsets.stores import FileOffsetStore
 from klamm.errors import (
@@ -260,3 +261,18 @@ def test_the_others_take_over_from_a_process_that_was_killed(own: Own, topic: st
     own.fill(partitions, 20)
     watch.settle(members, 4)
     watch.wait_for_records({(number, offset) for number in range(4) for offset in range(40)})
+
+
+def test_a_listener_commits_inside_close_and_the_next_member_goes_on_there(own: Own, topic: str) -> None:
+    (partition,) = own.create_topic(topic, 1)
+    own.fill([partition], 5)
+
+    class CommitsWhatItHas(RebalanceListener):
+        def on_revoked(self, partitions: list[TopicPartition]) -> None:
+            consumer.commit({item: consumer.position(item) for item in partitions})
+
+    consumer = own.consumer(group_id=f"g-{topic}")
+    consumer.subscribe([topic], CommitsWhatItHas())
+    assert len(read(consumer, 3)) == 3
+    consumer.close()
+    assert values(read(own.consumer(topic, group_id=f"g-{topic}"), 2)) == [b"3", b"4"]

@@ -158,10 +158,10 @@ def silence(connection: HostileConnection) -> None:
 
 
 WICKED: Final[dict[str, tuple[Behaviour, str]]] = {
-    "silence": (silence, "no answer"),
-    "silence after the versions": (after_versions(silence), "no answer"),
-    "a byte at a time": (a_byte_at_a_time, "no answer"),
-    "a byte at a time after the versions": (after_versions(a_byte_at_a_time), "no answer"),
+    "silence": (silence, "no response"),
+    "silence after the versions": (after_versions(silence), "no response"),
+    "a byte at a time": (a_byte_at_a_time, "no response"),
+    "a byte at a time after the versions": (after_versions(a_byte_at_a_time), "no response"),
     "hanging up": (hang_up, "clos"),
     "a reset": (reset, "reset|clos|pipe"),
     "a negative length": (frame(struct.pack(">i", -1)), "-1 bytes"),
@@ -229,7 +229,7 @@ def test_a_port_behind_which_nobody_accepts_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=10) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         for client, complaint in complaints(address).items():
-            assert f"{address}: it took the connection, but gave no answer" in complaint, client
+            assert f"{address}: connected, but got no response" in complaint, client
 
 
 def test_a_port_that_is_closed_is_named() -> None:

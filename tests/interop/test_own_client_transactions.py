@@ -20,7 +20,7 @@ from interop.own import PATIENCE_S, Own, read, values
 from interop.processes import KlammProcess, LineProcess
 from klamm import TopicPartition
 from klamm.client.producer.transactions.manager import TransactionManager
-from klamm.client.producer.transactions.states import State
+from klamm.client.producer.transactions.states import ProducerPhase
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -400,7 +400,7 @@ def test_a_broker_without_two_phase_commit_is_named(own: Own, topic: str) -> Non
     with pytest.raises(klamm.KlammError, match=r"two-phase commit needs InitProducerId version 6"):
         producer.init_transactions()
     assert producer._transactions is not None
-    assert producer._transactions.manager.state is State.FATAL_ERROR
+    assert producer._transactions.manager.state is ProducerPhase.FATAL_ERROR
 
 
 def test_a_prepared_transaction_survives_the_broker_and_the_producer(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
+from klamm.records.batch import BatchHeader
 from klamm.storage.log import PartitionLog
 from simulation.network import Exchange
 
@@ -32,6 +33,11 @@ class Checker:
     # the disk
     def log_opened(self, log: PartitionLog) -> None: ...
     def appending(self, log: PartitionLog, batch: bytes) -> None: ...
+    def appended(self, log: PartitionLog, batch: bytes, base_offset: int) -> None:
+        """The log has it, and it was no duplicate."""
+
+    def became_safe(self, log: PartitionLog, header: BatchHeader, batch: bytes) -> None:
+        """A batch is below the high watermark from now on; of each partition in the order of offsets."""
 
     # the broker
     def started(self) -> None: ...

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from klamm.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
 from klamm.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from klamm.protocol.types import ZERO_ID
 from klamm.records.batch import iter_headers
@@ -64,6 +70,9 @@ class Fetcher(Client):
 
     def took(self, place: Place, first_offset: int, next_offset: int) -> None:
         """A batch came; what lies before `first_offset` of it was read before."""
+
+    def received(self, place: Place, data: PartitionData) -> None:
+        """The answer for one partition, before the position moves."""
 
     async def fetch(self, max_wait_ms: int = 500) -> None:
         """One Fetch of all positions, and what comes of it. Raises DisconnectedError."""
@@ -141,6 +150,7 @@ class Fetcher(Client):
             self.world.broken(
                 f"{self.name} has read {place} up to {self.positions[place]}, and now it is gone"
             )
+        self.received(place, data)
         for _, header in iter_headers(data.records or b""):
             position = self.positions[place]
             if header.next_offset <= position:
@@ -184,8 +194,12 @@ class Fetcher(Client):
 class Consumer(Fetcher):
     """Reads some partitions from their beginning to whatever their end will be."""
 
-    def __init__(self, world: World, name: str, places: Sequence[Place]) -> None:
+    def __init__(
+        self, world: World, name: str, places: Sequence[Place], isolation_level: int | None = None
+    ) -> None:
         super().__init__(world, name)
+        if isolation_level is not None:
+            self.isolation_level = isolation_level
         self.positions = dict.fromkeys(places, 0)
 
     async def live(self) -> None:

@@ -15,6 +15,8 @@ class Faults:
     io_error: float = 0.0  # per disk operation: the disk refuses
     slow_flush: float = 0.0  # per call that blocks: it takes seconds
     stop: float = 0.0  # per second: the broker is stopped in good order, and started again
+    marker: float = 0.0  # per order to write markers: it is lost, unanswered, repeated or late
+    move: float = 0.0  # per second: a coordinator's shard is unloaded, and loaded again a little later
 
 
 NO_FAULTS = Faults()

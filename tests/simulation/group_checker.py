@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from klamm.coordinator.group.machine import GroupMachine
 from klamm.coordinator.group.placement import OFFSETS_TOPIC
-from klamm.coordinator.runtime.shard import Status
+from klamm.coordinator.runtime.shard import ShardStatus
 from klamm.protocol.api import ApiKey
 from klamm.protocol.consumer_protocol import decode_assignment
 from klamm.protocol.messages.join_group import JoinGroupResponse
@@ -125,7 +125,7 @@ class GroupChecker(Checker):
         if broker is None:
             return
         for partition, shard in broker.services.groups.shards.by_partition.items():
-            if shard.status is Status.ACTIVE:
+            if shard.status is ShardStatus.ACTIVE:
                 assert isinstance(shard.machine, GroupMachine)
                 yield partition, shard.machine
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
-from typing import Any, Final, TypeVar, TypeVarTuple
+from typing import Any, Final, Literal, TypeVar, TypeVarTuple
 
 from klamm.clock import ManualClock
-from klamm.storage.cluster import BrokerRegistration, PartitionRegistration, ResourceType, TopicState
 from klamm.storage.engines.memory_cluster import MemoryCluster
 from klamm.storage.engines.segments.files import Chunk
 from klamm.storage.engines.simulated_disk import Fault, Operation, PowerLossError, SimulatedFiles
@@ -19,6 +18,10 @@ from simulation.loops import ProcessLoop
 
 Result = TypeVar("Result")
 Arguments = TypeVarTuple("Arguments")
+
+# Before an append reaches the disk; in the middle of the next write; when the next sync is done and nobody
+# has heard of it. Or the machine lives on, and the next sync fails.
+Moment = Literal["before", "torn", "after", "refused"]
 
 _SLOW_MS: Final = (500, 3_000, 12_000)
 
@@ -31,6 +34,17 @@ class Disk(SimulatedFiles):
         self.clock = clock
         self.rates = Faults()
         self._on_loss = on_loss
+        self._fails_at: Moment | None = None
+
+    def fail_at(self, moment: Moment) -> None:
+        """Fail once, at this moment."""
+        if moment == "before":
+            self.switch_off()
+            raise PowerLossError
+        if moment == "refused":
+            self.faults.append(Fault("sync"))
+        else:
+            self._fails_at = moment
 
     def arm(self, rates: Faults) -> None:
         """Draw the moment of the next loss."""
@@ -71,7 +85,17 @@ class Disk(SimulatedFiles):
 
     def pwritev(self, handle: int, chunks: Sequence[Chunk], position: int, /) -> int:
         self._check_power()
+        if self._fails_at == "torn":
+            self._fails_at = None
+            self.power_fails_at = self.counters.total + 1
         return super().pwritev(handle, chunks, position)
+
+    def sync(self, handle: int) -> None:
+        super().sync(handle)
+        if self._fails_at == "after":
+            self._fails_at = None
+            self.switch_off()
+            raise PowerLossError
 
 
 class Threads:
@@ -122,9 +146,10 @@ class DurableCluster(MemoryCluster):
         self._random = random
 
     @contextmanager
-    def _changing(self) -> Iterator[None]:
+    def _changing(self) -> Iterator[Any]:
         self._risk()
-        yield
+        with super()._changing() as content:
+            yield content
         self._risk()
 
     def _risk(self) -> None:
@@ -134,39 +159,8 @@ class DurableCluster(MemoryCluster):
         if self._disk.is_off:
             raise PowerLossError
 
-    def register_broker(self, registration: BrokerRegistration) -> None:
-        with self._changing():
-            super().register_broker(registration)
-
-    def create_topic(self, topic: TopicState, configs: Mapping[str, str]) -> None:
-        with self._changing():
-            super().create_topic(topic, configs)
-
-    def delete_topic(self, name: str, topic_id: bytes) -> None:
-        with self._changing():
-            super().delete_topic(name, topic_id)
-
-    def add_partitions(self, name: str, topic_id: bytes, added: Sequence[PartitionRegistration]) -> None:
-        with self._changing():
-            super().add_partitions(name, topic_id, added)
-
-    def lead(
-        self, broker_id: int, partitions: Sequence[tuple[str, int]] | None = None
-    ) -> Mapping[tuple[str, int], int]:
-        with self._changing():
-            return super().lead(broker_id, partitions)
-
-    def replace_configs(
-        self,
-        resource_type: ResourceType,
-        name: str,
-        configs: Mapping[str, str],
-        *,
-        expected: Mapping[str, str] | None = None,
-    ) -> None:
-        with self._changing():
-            super().replace_configs(resource_type, name, configs, expected=expected)
-
     def allocate_producer_ids(self, count: int) -> range:
-        with self._changing():
-            return super().allocate_producer_ids(count)
+        self._risk()
+        block = super().allocate_producer_ids(count)
+        self._risk()
+        return block

@@ -11,7 +11,7 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.delete_records import DeleteRecordsResponse
 from klamm.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from klamm.protocol.messages.produce import ProduceRequest, ProduceResponse
-from klamm.records.batch import MAGIC_AT, BatchHeader, crc_is_valid, iter_headers
+from klamm.records.batch import MAGIC_AT, BatchHeader, crc_is_valid, iter_headers, parse_header
 from klamm.records.record import decode_records
 from klamm.storage.log import PartitionLog
 from simulation.checkers import Checker, Place
@@ -126,8 +126,15 @@ class LogChecker(Checker):
         broker = self.world.machine.broker
         for history in known:
             partition = None if broker is None else broker.services.partitions.get(*history.place)
-            if partition is not None and partition.topic_id == history.topic_id:
+            if partition is None or partition.error_code is not ErrorCode.none:
+                continue
+            if partition.topic_id == history.topic_id:
                 self._absorb(history)
+
+    def look_again(self, *places: Place) -> None:
+        """Take over what has become safe in these partitions since the broker's last turn."""
+        for place in places:
+            self._look_again(self._by_place.get(place, []))
 
     def _absorb(self, history: History) -> None:
         """Remember what is below the high watermark now: it may never change again."""
@@ -142,6 +149,8 @@ class LogChecker(Checker):
                 self._broken(history, f"at {base} is something that nobody appended there")
             history.safe[base] = stored
             history.tried.pop(base, None)
+            history.safe_end = next_offset  # now: the power may fail before the next batch is read
+            self.world.became_safe(history.log, parse_header(stored), stored)
         history.safe_end = high
 
     def _check_recovered(self, history: History) -> None:
@@ -247,6 +256,11 @@ class LogChecker(Checker):
         """The partition that has a name now."""
         return self._by_place[place][-1]
 
+    def safe_batches(self, place: Place) -> Iterator[tuple[BatchHeader, bytes]]:
+        """Everything that ever was safe in the partition that has a name now, in the order of offsets."""
+        for _, stored in sorted(self.newest(place).safe.items()):
+            yield parse_header(stored), stored
+
     # -- the end
 
     def at_the_end(self) -> None:
@@ -255,6 +269,8 @@ class LogChecker(Checker):
             found: dict[str, list[int]] = {}
             log = history.log
             for _, _, _, stored in batches(log, log.log_start_offset, log.high_watermark):
+                if parse_header(stored).is_control:
+                    continue
                 for record in decode_records(stored):
                     producer, number, _ = (record.value or b"").decode("latin-1").split(" ", 2)
                     found.setdefault(producer, []).append(int(number))

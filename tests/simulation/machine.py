@@ -6,19 +6,32 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from random import Random
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from klamm.broker.broker import Broker
 from klamm.broker.config.broker_config import BrokerConfig
+from klamm.broker.coordinators.host import CoordinatorHost
+from klamm.broker.coordinators.logs import PartitionCoordinatorLog
 from klamm.broker.net.connection import Connection
 from klamm.broker.storage import Storage, segment_store
+from klamm.protocol.errors import NO_ERROR
 from klamm.storage.engines.simulated_disk import PowerLossError
 from klamm.storage.log import LogError, LogStore, PartitionLog
 from simulation.faults import Faults
-from simulation.hardware import Disk, DurableCluster, Threads
+from simulation.hardware import Disk, DurableCluster, Moment, Threads
 from simulation.loops import Agenda, ProcessLoop, end
+from simulation.markers import make_unreliable
 
 FOLDER: Final = "/logs"
+_AWAY_MS: Final = (0, 10, 300, 2_000)
+
+
+class CrashPoint(NamedTuple):
+    """Where exactly a broker dies: at its n-th append."""
+
+    append: int
+    moment: Moment
+    loses_power: bool  # what was not synced is lost or torn; else only the process ends
 
 
 class Witness(Protocol):
@@ -26,6 +39,7 @@ class Witness(Protocol):
 
     def log_opened(self, log: PartitionLog) -> None: ...
     def appending(self, log: PartitionLog, batch: bytes) -> None: ...
+    def appended(self, log: PartitionLog, batch: bytes, base_offset: int) -> None: ...
     def turned(self, *, disk_was_used: bool) -> None:
         """The broker had a turn."""
         ...
@@ -56,6 +70,8 @@ class Machine:
         self.is_on = False
         self.is_serving = False
         self.is_dead = False  # and not buried
+        self.appends = 0  # to any log, by any broker
+        self.crash: CrashPoint | None = None
         self._has_stopped = False
         self._disk_uses = 0
 
@@ -93,6 +109,7 @@ class Machine:
             self.disk.switch_off()
             return
         self.broker = broker
+        make_unreliable(broker.services, self._random, lambda: self.faults)
         self.is_serving = True
         self._witness.started()
 
@@ -105,9 +122,16 @@ class Machine:
             really_append = log.append
 
             def append(batch: Any, **how: Any) -> Any:
-                if self.is_on:
-                    self._witness.appending(log, bytes(batch))
-                return really_append(batch, **how)
+                if not self.is_on:
+                    return really_append(batch, **how)
+                self._witness.appending(log, bytes(batch))
+                self.appends += 1
+                if self.crash is not None and self.appends == self.crash.append:
+                    self.disk.fail_at(self.crash.moment)
+                result = really_append(batch, **how)
+                if not result.is_duplicate:
+                    self._witness.appended(log, bytes(batch), result.base_offset)
+                return result
 
             setattr(log, "append", append)  # noqa: B010 - a method is replaced, for this one log
             self._witness.log_opened(log)
@@ -130,6 +154,30 @@ class Machine:
 
         self.loop.create_task(stop())
 
+    def move_a_shard(self) -> None:
+        """Let a coordinator lose a partition to nobody, and get it back a little later."""
+        broker = self.broker
+        if not self.is_serving or broker is None:
+            return
+        host: CoordinatorHost[Any] = self._random.choice(
+            (broker.services.groups, broker.services.transactions)
+        )
+        if not host.shards.by_partition:
+            return
+        number = self._random.choice(list(host.shards.by_partition))
+        topic = host.shards.by_partition[number].name.rpartition("-")[0]
+        partition = broker.services.partitions.get(topic, number)
+        if partition is None or partition.error_code is not NO_ERROR:
+            return
+        host.resign(number, partition.leader_epoch)
+
+        def come_back() -> None:
+            if partition.error_code is NO_ERROR:
+                log = PartitionCoordinatorLog(partition, broker.services.flusher)
+                host.elect(number, partition.leader_epoch, lambda: log)
+
+        self.loop.call_later(self._random.choice(_AWAY_MS) / 1000, come_back)
+
     def accept(self) -> Connection:
         assert self.broker is not None
         return self.broker.server.connection("PLAINTEXT")
@@ -149,6 +197,8 @@ class Machine:
         rates = self.faults
         power_share = rates.torn_write / (rates.crash + rates.torn_write or 1.0)
         is_power_loss = not self._has_stopped and self._random.random() < power_share
+        if self.crash is not None and not self._has_stopped:
+            is_power_loss = self.crash.loses_power
         how = "stopped" if self._has_stopped else "lost power" if is_power_loss else "killed"
         self._has_stopped = False
         self.disk.switch_on(after_power_loss=is_power_loss)

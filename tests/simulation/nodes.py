@@ -20,7 +20,7 @@ from klamm.coordinator.group.topics import TopicDirectory
 from klamm.coordinator.runtime.events import Event
 from klamm.coordinator.runtime.log import AppendRefusedError, LogUnavailableError
 from klamm.coordinator.runtime.outcome import Context
-from klamm.coordinator.runtime.shard import Host, Shard
+from klamm.coordinator.runtime.shard import Shard, ShardHost
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.records.batch import parse_header, stamp
@@ -164,7 +164,7 @@ Hosted = TypeVar("Hosted", bound=Coordinator)
 class Process(CoordinatorHost[Hosted]):
     """One broker's coordinator in a process of its own, and what it believes of its leadership."""
 
-    def __init__(self, realm: Realm, broker_id: int, make: Callable[[Host], Hosted]) -> None:
+    def __init__(self, realm: Realm, broker_id: int, make: Callable[[ShardHost], Hosted]) -> None:
         self._realm = realm
         self.broker_id = broker_id
         self.loop = ProcessLoop(realm.clock)

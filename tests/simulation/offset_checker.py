@@ -48,7 +48,7 @@ class OffsetChecker(Checker):
         self._groups: dict[str, dict[Place, Register]] = {}
         self._writes: dict[Exchange, list[tuple[str, Place, Write]]] = {}
 
-    def _register(self, group: str, place: Place) -> Register:
+    def register(self, group: str, place: Place) -> Register:
         return self._groups.setdefault(group, {}).setdefault(place, Register())
 
     # -- the wire
@@ -57,7 +57,7 @@ class OffsetChecker(Checker):
         if exchange.api_key in _WRITING:
             assert exchange.delivered_at is not None
             writes = self._writes[exchange] = [
-                (group, place, self._register(group, place).write(value, exchange.delivered_at))
+                (group, place, self.register(group, place).write(value, exchange.delivered_at))
                 for group, place, value in self._asked(exchange)
             ]
             for _, _, write in writes:
@@ -74,7 +74,7 @@ class OffsetChecker(Checker):
                 known = {(group, place) for group, place, _ in writes}
                 for group, place, value in self._asked(deletion):
                     if group == request.group_id and (group, place) not in known:
-                        write = self._register(group, place).write(value, deletion.delivered_at)
+                        write = self.register(group, place).write(value, deletion.delivered_at)
                         write.may_be_undone = True
                         writes.append((group, place, write))
 
@@ -124,7 +124,7 @@ class OffsetChecker(Checker):
                 if not error_code:
                     write.is_certain = not write.may_be_undone
                 elif error_code in _SURELY_REFUSED:
-                    self._register(group, place).refused(write)
+                    self.register(group, place).refused(write)
 
     def _errors(self, exchange: Exchange) -> Any:
         """(group, place) -> what the answer says of it."""
@@ -196,7 +196,7 @@ class OffsetChecker(Checker):
     ) -> None:
         for place, value in values:
             self.reads += 1
-            register = self._register(group, place)
+            register = self.register(group, place)
             if not register.read(value, began_at, ended_at):
                 possible = [write.value for write in register.possible(began_at)]
                 self.world.broken(f"{group}: {place} is said to stand at {value}; it can be {possible}")

@@ -29,11 +29,14 @@ Place = tuple[str, int]
 class Offsets:
     """What one client commits and has committed for one group. Every commit is told apart by its note."""
 
-    def __init__(self, client: Client, group: str, *, lowest_version: int = 2) -> None:
+    def __init__(
+        self, client: Client, group: str, *, lowest_version: int = 2, require_stable: bool = False
+    ) -> None:
         self._client = client
         self._group = group
         self._commit_version = client.random.randint(lowest_version, 10)
-        self._fetch_version = client.random.randint(1, 10)
+        self._require_stable = require_stable
+        self._fetch_version = client.random.randint(7 if require_stable else 1, 10)
         self.committed: dict[Place, int] = {}
 
     async def commit(
@@ -82,6 +85,8 @@ class Offsets:
                     client.world.broken(f"{client.name} asked for {places} and got {positions}")
                 return positions
             for error_code in filter(None, errors):
+                if error_code == ErrorCode.unstable_offset_commit and self._require_stable:
+                    continue  # a transaction is open
                 client.refused("committed offsets", error_code, passing)
                 if error_code != ErrorCode.coordinator_load_in_progress:
                     return None
@@ -90,10 +95,11 @@ class Offsets:
     def _fetch_request(self, places: list[Place]) -> OffsetFetchRequest:
         if self._fetch_version < 8:
             named = [OffsetFetchRequestTopic(topic, [partition]) for topic, partition in places]
-            return OffsetFetchRequest(group_id=self._group, topics=named)
+            return OffsetFetchRequest(group_id=self._group, topics=named, require_stable=self._require_stable)
         ids = self._client.topic_ids
         topics = [
             OffsetFetchRequestTopics(ids.get(topic, ZERO_ID), topic, [partition])
             for topic, partition in places
         ]
-        return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(self._group, topics=topics)])
+        group = OffsetFetchRequestGroup(self._group, topics=topics)
+        return OffsetFetchRequest(groups=[group], require_stable=self._require_stable)

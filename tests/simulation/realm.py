@@ -21,7 +21,7 @@ from klamm.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from klamm.storage.cluster import PartitionRegistration, TopicState
+from klamm.storage.cluster import LeaderChange, PartitionRegistration, TopicState
 from klamm.storage.engines.memory_cluster import MemoryCluster
 from simulation.admins import committed
 from simulation.clients import PASSING, Client
@@ -202,7 +202,11 @@ class Realm:
 
     def hand_over(self, partition: int, *, to: int, told: bool) -> None:
         """A broker takes the next epoch in the store. Both learn of it, each in its own time, or not yet."""
-        epoch = self.cluster.lead(to, [(OFFSETS_TOPIC, partition)])[OFFSETS_TOPIC, partition]
+        state = self.cluster.topics()[OFFSETS_TOPIC].partitions[partition]
+        self.cluster.finish_moves(
+            [LeaderChange(OFFSETS_TOPIC, partition, state.leader_id, state.leader_epoch, to)]
+        )
+        epoch = state.leader_epoch + 1
         new, old = self.nodes[to], self.nodes[3 - to]
         self.later_ms(self.random.choice((0, 5, 50)), lambda: new.lead(partition, epoch))
         if told:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from klamm.broker.storage import segment_store
-from klamm.storage.cluster import ResourceType
+from klamm.storage.cluster import ConfigResourceType
 from klamm.storage.log import PartitionLog
 from simulation.log_checker import batches
 from simulation.machine import FOLDER
@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 Answers = Mapping[str, object]
 
 _REBUILT: Final = (".index", ".timeindex", ".txnindex", ".snapshot")
-_NEEDS_ALL: Final = ("producers", "epochs")  # what deleted records knew cannot be rebuilt without them
+_NEEDS_ALL: Final = (
+    "aborted",
+    "producers",
+    "epochs",
+)  # what deleted records knew cannot be rebuilt without them
 _STEPS_MS: Final = 250
 
 
@@ -39,6 +43,7 @@ def answers(log: PartitionLog) -> Answers:
             if offset >= log.log_start_offset
         ],
         "by time": [log.offset_for_timestamp(each, log.log_end_offset) for each in timestamps],
+        "aborted": log.aborted_transactions(log.log_start_offset, log.log_end_offset),
         "producers": sorted(log.producers(), key=lambda producer: producer.producer_id),
         "epochs": [log.end_of_epoch(epoch) for epoch in range(log.leader_epoch + 2)],
     }
@@ -66,7 +71,7 @@ def open_all(machine: Machine, *, is_clean: bool = True) -> dict[str, Answers]:
     logs = segment_store(machine.config, FOLDER, machine.cluster, machine.disk, clock)
     found = {}
     for name, topic in machine.cluster.topics().items():
-        config = machine.config.topic_config(machine.cluster.configs(ResourceType.TOPIC, name))
+        config = machine.config.topic_config(machine.cluster.configs(ConfigResourceType.TOPIC, name))
         for state in topic.partitions:
             log = logs.open(
                 name, topic.topic_id, state.partition, leader_epoch=state.leader_epoch, config=config

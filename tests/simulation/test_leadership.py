@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from klamm.coordinator.runtime.placement import partition_for
-from klamm.coordinator.runtime.shard import Shard, Status
+from klamm.coordinator.runtime.shard import Shard, ShardStatus
 from klamm.protocol.errors import ErrorCode
 from simulation.admins import committed
 from simulation.clients import Client
@@ -82,7 +82,7 @@ def test_the_older_leader_is_fenced_and_the_new_one_knows_all_that_was_promised(
         # The first leader hears nothing of it, and goes on to believe in itself.
         realm.hand_over(partition, to=2, told=False)
         realm.pass_ms(200)
-        assert old.coordinator.shards.by_partition[partition].status is Status.ACTIVE
+        assert old.coordinator.shards.by_partition[partition].status is ShardStatus.ACTIVE
         assert realm.do(commit(2, old)) is ErrorCode.not_coordinator
         assert realm.do(committed(client, group)) == {place: 1}, "old news, but no lies"
         assert realm.do(commit(3, new)) is ErrorCode.none

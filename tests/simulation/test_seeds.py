@@ -8,7 +8,7 @@ from simulation.scenarios import FAULTS, settle
 from simulation.seeds import seeds
 from simulation.world import World
 
-FIXED = 200
+FIXED = 170  # and those of test_transactional_worlds.py
 FOR_MS = 15_000
 
 

@@ -40,12 +40,14 @@ def test_a_broker_that_does_not_wait_for_its_disk_is_found_out() -> None:
 
 def test_a_disk_that_lies_about_flushes_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Disk, "sync", lambda self, handle: None)
-    assert "was safe up to" in first_complaint()
+    complaint = first_complaint()
+    # What is noticed first is a matter of chance: lost records, or a file without its content.
+    assert "was safe up to" in complaint or "invalid meta.properties" in complaint
 
 
 def test_a_broker_that_forgets_sequences_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProducerState, "check", lambda self, header, origin, guard=None: None)
-    assert "records of" in first_complaint()
+    assert "is next" in first_complaint()
 
 
 def test_a_coordinator_that_answers_before_the_disk_does_is_found_out(

@@ -23,8 +23,8 @@ from klamm.coordinator.runtime.shard import Shard
 from klamm.coordinator.transaction.actions import AllocateProducerId, WriteMarkers
 from klamm.coordinator.transaction.config import TransactionConfig
 from klamm.coordinator.transaction.coordinator import TransactionCoordinator
-from klamm.coordinator.transaction.records import decode_record
 from klamm.coordinator.transaction.remembered import TransactionStored
+from klamm.coordinator.transaction.requests import AddPartitions
 from klamm.coordinator.transaction.signals import MarkersWritten, ProducerIdAllocated
 from klamm.coordinator.transaction.states import COMPLETIONS, NEXT_STATES, PREPARED, State
 from klamm.protocol.errors import NO_ERROR, ErrorCode
@@ -32,9 +32,9 @@ from klamm.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequ
 from klamm.protocol.messages.end_txn import EndTxnRequest
 from klamm.protocol.messages.init_producer_id import InitProducerIdRequest
 from klamm.protocol.types import TopicPartition
-from klamm.records.record import decode_records
 from simulation.loops import Agenda, ProcessLoop, end
 from simulation.nodes import Process, SharedLog
+from simulation.transaction_checker import stored_in
 from simulation.world import BrokenPromiseError
 
 CONFIG: Final = TransactionConfig(transaction_abort_timed_out_transaction_cleanup_interval_ms=1_000)
@@ -52,7 +52,12 @@ _RETRIABLE: Final = frozenset(
     }
 )
 _FENCED: Final = frozenset(
-    {ErrorCode.producer_fenced, ErrorCode.invalid_txn_state, ErrorCode.invalid_producer_id_mapping}
+    {
+        ErrorCode.producer_fenced,
+        ErrorCode.invalid_txn_state,
+        ErrorCode.invalid_producer_id_mapping,
+        ErrorCode.transaction_abortable,
+    }
 )
 
 
@@ -140,6 +145,8 @@ class TransactionNode(Process[TransactionCoordinator]):
             ),
         )
         self._world = realm
+        # By the shard that ordered them and the offset after its Prepare record.
+        self._under_way: dict[tuple[Shard[Any, Any], int], set[TopicPartition]] = {}
 
     def act(self, shard: Shard[Any, Any], action: object) -> None:
         delay_s = self.random.choice((0, 1, 20, 200)) / 1000
@@ -151,9 +158,26 @@ class TransactionNode(Process[TransactionCoordinator]):
                     allocated = ProducerIdAllocated(transactional_id, error_code=error_code)
                 self.loop.call_later(delay_s, self.signal, shard, allocated)
             case WriteMarkers():
-                self.loop.call_later(delay_s, self._mark, shard, action, shard.epoch)
+                self._begin(shard, action, delay_s)
             case _:
                 raise AssertionError(action)
+
+    def _begin(self, shard: Shard[Any, Any], order: WriteMarkers, delay_s: float) -> None:
+        """A shard that was loaded again orders all markers anew; those under way are not begun twice.
+
+        With version 1 the first of two could end the next transaction. The broker writes markers at once.
+        """
+        under_way = self._under_way.setdefault((shard, order.prepared_until), set())
+        order = order._replace(partitions=order.partitions - under_way)
+        if order.partitions:
+            under_way |= order.partitions
+            self.loop.call_later(delay_s, self._mark, shard, order, shard.epoch)
+
+    def _report(
+        self, shard: Shard[Any, Any], order: WriteMarkers, results: dict[TopicPartition, ErrorCode]
+    ) -> None:
+        self._under_way[shard, order.prepared_until] -= order.partitions
+        self.signal(shard, MarkersWritten(order, results))
 
     def _mark(self, shard: Shard[Any, Any], order: WriteMarkers, coordinator_epoch: int) -> None:
         """Each partition is led by somebody else: of each marker something else becomes."""
@@ -171,13 +195,17 @@ class TransactionNode(Process[TransactionCoordinator]):
                 late_s = self.random.choice((0.1, 1.0, 5.0))
                 self._world.loop.call_later(late_s, self._world.mark, place, order, coordinator_epoch)
         delay_s = self.random.choice((0, 1, 20, 200)) / 1000
-        self.loop.call_later(delay_s, self.signal, shard, MarkersWritten(order, results))
+        self.loop.call_later(delay_s, self._report, shard, order, results)
 
     def appended(self, partition: int, batch: bytes) -> None:
         self._world.check_appended(self._world.logs[partition].batches)
 
 
 # --- producers ---------------------------------------------------------------------------------------------
+
+
+class _Verified(NamedTuple):
+    error_code: ErrorCode
 
 
 class TransactionalProducer:
@@ -219,6 +247,8 @@ class TransactionalProducer:
         places = self._random.sample(PLACES, self._random.randint(1, len(PLACES)))
         for place in places:
             await self._add(place)
+            if not self._bumps:
+                await self._verify(place)
             for _ in range(self._random.randint(1, 3)):
                 if self._realm.partitions[place].write(*self._identity, transaction):
                     raise FencedError
@@ -238,6 +268,21 @@ class TransactionalProducer:
         await self._insist(
             request, lambda response: response.results_by_topic_v3_and_below[0].results_by_partition[0]
         )
+
+    async def _verify(self, place: TopicPartition) -> None:
+        """What the partition does before the first batch of a transaction: its leader asks the coordinator.
+
+        A coordinator that has been replaced and has not heard of it may have answered the producer: with
+        version 1 nothing tells it the last transaction from this one.
+        """
+        request = AddPartitions(
+            transactional_id=self.transactional_id,
+            producer_id=self._identity[0],
+            producer_epoch=self._identity[1],
+            partitions=frozenset({place}),
+            is_verify_only=True,
+        )
+        await self._insist(lambda: request, lambda response: _Verified(response.errors[place]))
 
     async def _end(self, transaction: int, *, is_commit: bool) -> None:
         request = partial(
@@ -363,7 +408,8 @@ class TransactionRealm:
         """Ask the coordinator, or sometimes somebody else. Raises LostError."""
         await asyncio.sleep(self.random.choice((0, 1, 2, 80)) / 1000)
         broker_id = self._leaders[partition_for(transactional_id, len(self.logs))]
-        if self.random.random() < 0.05 and not self.is_calm:
+        is_of_producer = not isinstance(request, AddPartitions)
+        if is_of_producer and self.random.random() < 0.05 and not self.is_calm:
             broker_id = 3 - broker_id
         if self.random.random() < self.drop:
             raise LostError
@@ -395,7 +441,7 @@ class TransactionRealm:
 
     def check_appended(self, batches: list[bytes]) -> None:
         """Complete* is written when every partition of the transaction has its marker."""
-        for stored in _stored(batches[-1]):
+        for stored in stored_in(batches[-1]):
             if stored.state not in COMPLETIONS.values():
                 continue
             prepared = _last_of(stored.transactional_id, batches[:-1])
@@ -411,7 +457,7 @@ class TransactionRealm:
         for log in self.logs.values():
             before: dict[str, TransactionStored] = {}
             for batch in log.batches:
-                for stored in _stored(batch):
+                for stored in stored_in(batch):
                     last = before.get(stored.transactional_id)
                     if last is not None and stored.state not in NEXT_STATES[last.state]:
                         self.broken(f"{last} is followed by {stored}")
@@ -470,12 +516,7 @@ class TransactionRealm:
 
 def _last_of(transactional_id: str, batches: list[bytes]) -> TransactionStored:
     for batch in reversed(batches):
-        for stored in _stored(batch):
+        for stored in stored_in(batch):
             if stored.transactional_id == transactional_id:
                 return stored
     raise AssertionError(f"nothing is known of {transactional_id}")
-
-
-def _stored(batch: bytes) -> list[TransactionStored]:
-    decoded = [decode_record(record.key, record.value) for record in decode_records(batch)]
-    return [each for each in decoded if isinstance(each, TransactionStored)]

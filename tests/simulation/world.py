@@ -11,8 +11,10 @@ from types import TracebackType
 from typing import Any, Final
 from zlib import crc32
 
+from klamm.broker.partitions.registry import Partition
 from klamm.clock import ManualClock
 from klamm.protocol.errors import ErrorCode
+from klamm.records.batch import BatchHeader
 from klamm.storage.engines.simulated_disk import PowerLossError
 from klamm.storage.log import LogError, PartitionLog
 from simulation.admins import inspect
@@ -28,6 +30,8 @@ from simulation.members import Member, at_rest
 from simulation.network import DisconnectedError, Exchange, Network
 from simulation.offset_checker import OffsetChecker
 from simulation.reopening import complaint_about
+from simulation.transaction_checker import TransactionChecker
+from simulation.txn_offset_checker import TxnOffsetChecker
 
 SETTINGS: Final[Mapping[str, str]] = {
     "offsets.topic.num.partitions": "2",
@@ -38,6 +42,9 @@ SETTINGS: Final[Mapping[str, str]] = {
     "log.retention.check.interval.ms": "7000",
     "log.flush.offset.checkpoint.interval.ms": "9000",
     "log.cleaner.backoff.ms": "5000",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "transaction.two.phase.commit.enable": "true",
 }
 _REMEMBERED_EVENTS: Final = 80
 _LINE_LENGTH: Final = 400
@@ -53,9 +60,14 @@ class World:
     """One run. The same seed gives the same run, to the byte."""
 
     def __init__(
-        self, seed: int, faults: Faults = NO_FAULTS, settings: Mapping[str, str] | None = None
+        self,
+        seed: int,
+        faults: Faults = NO_FAULTS,
+        settings: Mapping[str, str] | None = None,
+        test: str = "test_seeds.py",
     ) -> None:
         self.seed = seed
+        self._test = test  # the file that runs it again
         self.faults = faults
         self.random = Random(seed)
         self.clock = ManualClock()
@@ -70,7 +82,15 @@ class World:
         self.logs = LogChecker(self)
         self.offsets = OffsetChecker(self)
         self.groups = GroupChecker(self, self.offsets)
-        self.checkers: list[Checker] = [self.wire, self.logs, self.offsets, self.groups]
+        self.transactions = TransactionChecker(self)
+        self.checkers: list[Checker] = [
+            self.wire,
+            self.logs,  # first of those that look into logs: it tells the others what is safe
+            self.offsets,
+            self.groups,
+            self.transactions,
+            TxnOffsetChecker(self, self.offsets),
+        ]
         self.partition_counts: dict[str, int] = {}
         self.intervals: dict[tuple[str, tuple[str, int]], list[tuple[int, int]]] = {}
         self.clients: list[Client] = []
@@ -202,6 +222,8 @@ class World:
             await asyncio.sleep(1)
             if self.random.random() < self.faults.stop:
                 self.machine.stop()
+            elif self.random.random() < self.faults.move:
+                self.machine.move_a_shard()
 
     def _check(self) -> None:
         """After every turn: has a promise been broken, has the broker died?"""
@@ -223,7 +245,7 @@ class World:
         return "\n".join(
             (
                 f"seed {self.seed}, after {self.clock.now_ms()} ms: {self._violations[0]}",
-                f"replay: KLAMM_SEED={self.seed} python -m pytest tests/simulation/test_seeds.py",
+                f"replay: KLAMM_SEED={self.seed} python -m pytest tests/simulation/{self._test}",
                 *lines,
             )
         )
@@ -267,9 +289,18 @@ class World:
         for checker in self.checkers:
             checker.appending(log, batch)
 
+    def appended(self, log: PartitionLog, batch: bytes, base_offset: int) -> None:
+        for checker in self.checkers:
+            checker.appended(log, batch, base_offset)
+
+    def became_safe(self, log: PartitionLog, header: BatchHeader, batch: bytes) -> None:
+        for checker in self.checkers:
+            checker.became_safe(log, header, batch)
+
     def turned(self, *, disk_was_used: bool) -> None:
         if disk_was_used:
             self.logs.turned()
+            self.transactions.turned()
         self.groups.turned()
 
     def started(self) -> None:
@@ -298,6 +329,11 @@ class World:
         partition = self.machine.broker.services.partitions.get(*place)
         assert partition is not None
         return partition.log.high_watermark
+
+    def partition(self, place: tuple[str, int]) -> Partition | None:
+        """A partition that the broker serves now."""
+        broker = self.machine.broker
+        return None if broker is None else broker.services.partitions.get(*place)
 
     def topic_name(self, topic_id: bytes) -> str:
         """Also of one that is gone."""

@@ -14,12 +14,16 @@ import pytest
 import klamm.spark
 from interop.kafka_tools import ApacheKafka, cache_dir
 from interop.processes import ROOT, KlammProcess
+from klamm.spark.setup import connections
+from spark.batches import MODES, World
 from spark.clusters import Cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CONNECTOR = "4.2.0"
+# Tests wait for transactions to expire: brokers look for such ones every 10 s by default.
+BROKER = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
 
 
 def connector_jars() -> list[Path]:
@@ -63,7 +67,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         return
     with (
         ApacheKafka(
-            tmp_path_factory.mktemp("kafka"), flags=("-Xmx512m", "-XX:TieredStopAtLevel=1")
+            tmp_path_factory.mktemp("kafka"), settings=BROKER, flags=("-Xmx512m", "-XX:TieredStopAtLevel=1")
         ) as broker,
         Cluster("kafka", broker.bootstrap) as cluster,
     ):
@@ -74,7 +78,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def klamm_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A klamm broker in a process of its own."""
     folder = tmp_path_factory.mktemp("klamm")
-    broker = KlammProcess(folder / "data", stderr_path=folder / "broker.log")
+    broker = KlammProcess(folder / "data", stderr_path=folder / "broker.log", settings=BROKER)
     with Cluster("klamm", broker.bootstrap) as cluster:
         yield cluster
     broker.close()
@@ -86,6 +90,27 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
     name = {"klamm": "klamm_cluster", "kafka": "kafka"}[request.param]
     found: Cluster = request.getfixturevalue(name)
     return found
+
+
+@pytest.fixture(params=MODES)
+def world(request: pytest.FixtureRequest, cluster: Cluster, topic: str, tmp_path: Path) -> Iterator[World]:
+    """The sink without Spark, in each protocol."""
+    yield World(cluster, topic, tmp_path / "checkpoint", request.param)
+    connections.close_all()
+
+
+@pytest.fixture
+def shared_world(cluster: Cluster, topic: str, tmp_path: Path) -> Iterator[World]:
+    """The sink without Spark: one transaction for each batch."""
+    yield World(cluster, topic, tmp_path / "checkpoint", "shared")
+    connections.close_all()
+
+
+@pytest.fixture
+def slot_world(cluster: Cluster, topic: str, tmp_path: Path) -> Iterator[World]:
+    """The sink without Spark: one transaction for each task."""
+    yield World(cluster, topic, tmp_path / "checkpoint", "per-task")
+    connections.close_all()
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
-"""An exactly-once job that is killed at a named point, once: `python -m spark.crashing ...` runs it.
+"""Exactly-once queries that stop at a named point, once, so that something can be killed there.
 
-The data source is klamm's own with a knife in it. What to kill, and where, comes from the environment, which
-Spark's Python processes inherit; the folder says which JVM it is and whether the blow was struck.
+The data source is klamm's own with stops between its steps. `python -m spark.crashing` runs queries in a JVM
+of their own, which the test kills; for other victims the application of the tests runs them.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 import klamm.spark
 from klamm.spark.source import KlammDataSource
-from klamm.spark.write import shared
-from klamm.spark.write.decisions import BatchKey
-from klamm.spark.write.writers import BATCH_ID, QUERY_ID, ExactlyOnceStreamWriter
+from klamm.spark.write import slots
+from klamm.spark.write.per_task import SlotWritten
+from klamm.spark.write.writers import ExactlyOnceStreamWriter, current_task, protocol_of
 
 PLACES: Final = (
     "planned",
@@ -34,109 +34,162 @@ PLACES: Final = (
     "commit entered",
     "before EndTxn",
     "after EndTxn",
+    "one slot committed",  # with a transaction for each task only
+    "committed",
 )
-VICTIMS: Final = ("jvm", "python")
+FORMAT: Final = "klamm-stopping"
 AT_BATCH: Final = 1  # the second one: there is something before it
-ROWS: Final = 240
-PER_BATCH: Final = 60
+PER_BATCH: Final = 40
+ROWS: Final = 3 * PER_BATCH
 PARTITIONS: Final = 3
+_PREFIX: Final = "stop."
 
 
-def strike(place: str, batch_id: int | None = None) -> None:
-    """Kill, if this is the place, the batch, and the first time."""
-    folder = Path(os.environ["CRASH_FOLDER"])
-    if os.environ["CRASH_AT"] != place or (batch_id is not None and batch_id != AT_BATCH):
-        return
-    try:
-        (folder / "struck").touch(exist_ok=False)
-    except FileExistsError:
-        return
-    if os.environ["CRASH_VICTIM"] == "python":
-        os.kill(os.getpid(), signal.SIGKILL)
-    os.kill(int((folder / "jvm").read_text()), signal.SIGKILL)
-    time.sleep(600)  # ends with the JVM; nothing more is done here
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Where a query stops, and whether its Python process ends there by itself."""
+
+    folder: str
+    name: str
+    place: str
+    is_suicide: bool = False
+
+    @property
+    def reached(self) -> Path:
+        return Path(self.folder) / f"reached-{self.name}"
+
+    @property
+    def released(self) -> Path:
+        """Made by the test when it has killed what it came for."""
+        return Path(self.folder) / "released"
+
+    def at(self, place: str, batch_id: int) -> None:
+        """Stop, if this is the place, the batch, and the first time."""
+        if place != self.place or batch_id != AT_BATCH:
+            return
+        try:
+            self.reached.touch(exist_ok=False)
+        except FileExistsError:
+            return
+        if self.is_suicide:
+            os.kill(os.getpid(), signal.SIGKILL)
+        deadline = time.monotonic() + 300
+        while not self.released.exists():
+            assert time.monotonic() < deadline, "nobody released this process"
+            time.sleep(0.005)
 
 
-class CrashingWriter(DataSourceStreamArrowWriter):
-    """The exactly-once writer, with the blow between its steps."""
+class StoppingWriter(DataSourceStreamArrowWriter):
+    """The exactly-once writer, with stops between its steps."""
 
-    def __init__(self, writer: ExactlyOnceStreamWriter) -> None:
+    def __init__(self, writer: ExactlyOnceStreamWriter, stop: Stop) -> None:
         self.writer = writer
+        self.stop = stop
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        context = TaskContext.get()
-        assert context is not None
-        query_id, text = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
-        assert query_id is not None
-        assert text is not None
-        batch_id = int(text)
-        strike("task begins", batch_id)
-        assert self.writer.plan is not None
+        task = current_task()
+        assert task.key is not None
+        batch_id = task.key.batch_id
+        self.stop.at("task begins", batch_id)
 
         def rows() -> Iterator[Any]:
             yield from iterator
-            strike("task has written", batch_id)  # handed over, perhaps not acknowledged
+            self.stop.at("task has written", batch_id)  # handed over, perhaps not acknowledged
 
-        key = BatchKey(query_id, batch_id)
-        message = shared.write(self.writer.options, self.writer.plan, key, context.attemptNumber(), rows())
-        strike("task done", batch_id)
+        options = self.writer.options
+        message = protocol_of(options).write(options, self.writer.plan, task, rows())
+        self.stop.at("task done", batch_id)
         return message
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        found = [message for message in messages if isinstance(message, shared.Shared)]
-        key = found[0].key if found else None
-        shared.commit(self.writer.options, messages, key, at=lambda place: strike(place, batchId))
+        options = self.writer.options
+
+        def at(place: str) -> None:
+            self.stop.at(place, batchId)
+            written = [message.slot for message in messages if isinstance(message, SlotWritten)]
+            if (place, self.stop.place) == ("after EndTxn", "one slot committed") and written:
+                assert options.transactional_id is not None
+                slots.end(options, [slots.open_slot(options.transactional_id, written[0])], commits=True)
+                self.stop.at("one slot committed", batchId)
+
+        protocol_of(options).commit(options, messages, at=at)
+        self.stop.at("committed", batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         self.writer.abort(messages, batchId)
 
 
-class CrashingSource(KlammDataSource):
+class StoppingSource(KlammDataSource):
     """klamm's source under another name."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        own = {name: value for name, value in options.items() if name.lower().startswith(_PREFIX)}
+        super().__init__({name: value for name, value in options.items() if name not in own})
+        given = {name.lower().removeprefix(_PREFIX): value for name, value in own.items()}
+        self.stop = Stop(given["folder"], given["name"], given["place"], given["suicide"] == "true")
 
     @classmethod
     def name(cls) -> str:
-        return "klamm-crashing"
+        return FORMAT
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
         made = super().streamWriter(schema, overwrite)
         assert isinstance(made, ExactlyOnceStreamWriter)
-        if made.plan is not None and any(item.batch_id >= AT_BATCH - 1 for item in made.plan.decisions):
-            strike("planned")
-        return CrashingWriter(made)
+        if made.plan is not None:
+            last = max((item.batch_id for item in made.plan.decisions), default=-1)
+            self.stop.at("planned", last + 1)
+        return StoppingWriter(made, self.stop)
 
 
-def start(spark: SparkSession, sink: str, bootstrap: str, origin: str, target: str, checkpoint: str) -> Any:
-    """The job: rows as they are, in batches of a fixed size, from the start to what there is now."""
-    broker = {"kafka.bootstrap.servers": bootstrap}
-    rows = (
-        spark.readStream.format("klamm")
-        .options(**broker, subscribe=origin, startingOffsets="earliest", maxOffsetsPerTrigger=str(PER_BATCH))
-        .option("commitOffsets", "transaction")
-        .load()
-        .selectExpr("key", "value")
-    )
-    return (
-        klamm.spark.by_partition(rows, PARTITIONS)
-        .writeStream.format(sink)
-        .options(**broker, topic=target, checkpointLocation=checkpoint, delivery="exactly-once")
-        .options(transactionalId=f"{target}-sink", commitGroup=f"{target}-group")
-        .trigger(availableNow=True)
-        .start()
-    )
+@dataclass(frozen=True, slots=True)
+class Copying:
+    """A query: rows as they are, in batches of a fixed size, from the start to what there is now."""
+
+    bootstrap: str
+    origin: str
+    target: str
+    checkpoint: str
+    mode: str
+
+    def start(self, spark: SparkSession, stop: Stop | None = None) -> Any:
+        broker = {"kafka.bootstrap.servers": self.bootstrap}
+        rows = (
+            spark.readStream.format("klamm")
+            .options(**broker, subscribe=self.origin, startingOffsets="earliest")
+            .options(maxOffsetsPerTrigger=str(PER_BATCH), commitOffsets="transaction")
+            .load()
+            .selectExpr("key", "value")
+        )
+        if self.mode == "shared":
+            rows = klamm.spark.by_partition(rows, PARTITIONS)
+        writer = rows.writeStream.format("klamm" if stop is None else FORMAT)
+        if stop is not None:
+            given = {"folder": stop.folder, "name": stop.name, "place": stop.place}
+            given["suicide"] = str(stop.is_suicide).lower()
+            writer = writer.options(**{f"{_PREFIX}{name}": value for name, value in given.items()})
+        return (
+            writer.options(**broker, topic=self.target, checkpointLocation=self.checkpoint)
+            .options(**{"delivery": "exactly-once", "txn.mode": self.mode})
+            .options(transactionalId=f"{self.target}-sink", commitGroup=f"{self.target}-group")
+            .trigger(availableNow=True)
+            .start()
+        )
+
+
+def job(queries: list[tuple[Copying, Stop]]) -> str:
+    """What the job in a JVM of its own gets as its argument."""
+    return json.dumps([[asdict(query), asdict(stop)] for query, stop in queries])
 
 
 if __name__ == "__main__":
-    session = klamm.spark.session("crashing", master="local[2]", quick=True, log_level="OFF")
+    asked = [(Copying(**query), Stop(**stop)) for query, stop in json.loads(sys.argv[1])]
+    # A stopped task keeps its thread: each query has two of them.
+    session = klamm.spark.session("stopping", master=f"local[{2 * len(asked)}]", quick=True, log_level="OFF")
     jvm = session.sparkContext._jvm
     assert jvm is not None
-    (Path(os.environ["CRASH_FOLDER"]) / "jvm").write_text(str(jvm.java.lang.ProcessHandle.current().pid()))
-    session.dataSource.register(CrashingSource)
-    query = start(session, "klamm-crashing", *sys.argv[1:])
-    try:
-        query.awaitTermination()
-    except Exception as error:  # any end but the JVM's: the test looks at what is there
-        sys.stdout.write(json.dumps({"failed": str(error)[:2000]}) + "\n")
-    else:
-        sys.stdout.write(json.dumps({"ended": True}) + "\n")
+    session.dataSource.register(StoppingSource)
+    started = [query.start(session, stop) for query, stop in asked]
+    sys.stdout.write(json.dumps({"jvm": jvm.java.lang.ProcessHandle.current().pid()}) + "\n")
     sys.stdout.flush()
+    for each in started:
+        each.awaitTermination()

@@ -1,243 +1,300 @@
-"""The audit's tables beside a brute-force decode, the broker's own answers and Kafka's own tools."""
+"""The audit's numbers beside Kafka's own tools and a brute-force decode of the same files.
+
+`KLAMM_AUDIT_RECORDS=1000000` makes it a million records; it is a few ten thousand otherwise.
+"""
 
 from __future__ import annotations
 
 import json
-import threading
-import time
+import os
+import re
+import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import confluent_kafka
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import klamm
-from interop.kafka_tools import run_kafka_tool
-from klamm.client.admin.model import CommittedOffset, NewTopic
-from klamm.coordinator.group.records import UnknownKey, decode_record
-from klamm.coordinator.group.remembered import GroupForgotten, GroupRegistered, OffsetCommitted
-from klamm.protocol.types import TopicPartition
+from interop.kafka_tools import ApacheKafka, run_kafka_tool
+from interop.processes import KlammProcess
+from klamm.client.admin.model import NewTopic
 from klamm.spark.audit import BASE, DERIVED, Audit
 from klamm.spark.audit.figures import figures
+from klamm.spark.audit.parquet import LATEST_COLUMNS
 from klamm.spark.audit.report import write_report
-from klamm.spark.source import KlammDataSource
+from spark.audit_load import SETTINGS, WIDE, AuditLoad
+from spark.brute_force import Read, read_offsets
 from spark.clusters import Cluster
 
-WIDE = 300
+RECORDS = int(os.environ.get("KLAMM_AUDIT_RECORDS", "30000"))
+TOPIC = "__consumer_offsets"
+Key = tuple[str, str, int]
 
 
-def values_of(source: KlammDataSource) -> Iterator[str]:
-    reader = source.reader(source.schema())
-    for task in reader.partitions():
-        batches: Any = reader.read(task)
-        for batch in batches:
-            yield from (value.decode() for value in batch.column("value").to_pylist())
+@dataclass
+class Evidence:
+    """One history as the audit, Kafka's tools and the files have it."""
+
+    kind: str
+    load: AuditLoad
+    audit: Audit
+    described: dict[Key, tuple[int, int]]  # committed offset and lag, as kafka-consumer-groups has them
+    states: dict[str, int]  # members of each group
+    transactions: dict[str, str]
+    shown: dict[str, Any]  # the figures of the report
+    raw: Read
+    latest: list[tuple[Any, ...]]  # as read from the log, not from what was written
+    dumped: list[dict[str, Any]]
 
 
-class History:
-    """What was done to a cluster."""
-
-    def __init__(self, cluster: Cluster, prefix: str) -> None:
-        self.cluster = cluster
-        self.prefix = prefix
-        self.wide = cluster.create(f"{prefix}-wide", WIDE)
-        self.busy = f"{prefix}-busy"
-        self.quiet = f"{prefix}-quiet"
-        self.generations = 0
-
-    def commits(self, rounds: int) -> None:
-        """Many commits of one group; some of its offsets are deleted again."""
-        partitions = [TopicPartition(self.wide, number) for number in range(WIDE)]
-        for number in range(rounds):
-            self.cluster.admin.alter_group_offsets(self.quiet, dict.fromkeys(partitions, number)).unwrap()
-        self.cluster.admin.delete_group_offsets(self.quiet, partitions[:7]).unwrap()
-        decision = {partitions[0]: CommittedOffset(12, -1, "v1;some-query")}
-        self.cluster.admin.alter_group_offsets(f"{self.prefix}.sink", decision).unwrap()
-
-    def rebalances(self) -> None:
-        """Two members come one after the other and leave again."""
-        first = self.member("first")
-        second = self.member("second")
-        joined = threading.Event()
-
-        def follow() -> None:
-            while not joined.is_set():
-                first.poll(timeout=0.1)
-            first.commit({TopicPartition(self.wide, 0): 3})
-
-        poller = threading.Thread(target=follow)
-        poller.start()
-        while not second.assignment():
-            second.poll(timeout=0.2)
-        joined.set()
-        poller.join()
-        second.close()
-        while len(first.assignment()) < WIDE:
-            first.poll(timeout=0.2)
-        first.close()
-
-    def member(self, name: str) -> klamm.Consumer:
-        consumer = klamm.Consumer(
-            bootstrap_servers=self.cluster.bootstrap,
-            group_id=self.busy,
-            client_id=name,
-            enable_auto_commit=False,
-        )
-        consumer.subscribe([self.wide])
-        if name == "first":
-            while not consumer.assignment():
-                consumer.poll(timeout=0.2)
-        return consumer
-
-    def await_events(self) -> None:
-        """The broker writes events a little later than what they are about."""
-        source = KlammDataSource(
-            {"kafka.bootstrap.servers": self.cluster.bootstrap, "subscribe": "__klamm_events"}
-        )
-        deadline = time.monotonic() + 30
-        while not any(self.busy in value and "group_emptied" in value for value in values_of(source)):
-            assert time.monotonic() < deadline, "no event says that the group is empty"
-            time.sleep(0.1)
-
-    def transactions(self) -> None:
-        for number, ends in enumerate(("commit_transaction", "abort_transaction", None)):
-            producer = confluent_kafka.Producer(
-                {
-                    "bootstrap.servers": self.cluster.bootstrap,
-                    "transactional.id": f"{self.prefix}-txn-{number}",
-                    "transaction.timeout.ms": 600_000,
-                }
-            )
-            producer.init_transactions(60)
-            producer.begin_transaction()
-            group = confluent_kafka.Consumer(
-                {"bootstrap.servers": self.cluster.bootstrap, "group.id": f"{self.prefix}-txn-group-{number}"}
-            )
-            producer.send_offsets_to_transaction(
-                [confluent_kafka.TopicPartition(self.wide, 0, 40 + number)],
-                group.consumer_group_metadata(),
-                60,
-            )
-            group.close()
-            if ends is not None:
-                getattr(producer, ends)(60)
+def tool(bootstrap: str, name: str, *arguments: str) -> list[list[str]]:
+    done = run_kafka_tool(name, "--bootstrap-server", bootstrap, *arguments, timeout_s=300)
+    assert done.returncode == 0, done.stderr
+    return [line.split() for line in done.stdout.splitlines() if line.strip()]
 
 
-@pytest.fixture(scope="module", params=["klamm", "kafka"])
-def history(request: pytest.FixtureRequest, names: Iterator[str]) -> History:
-    cluster: Cluster = request.getfixturevalue("kafka" if request.param == "kafka" else "klamm_cluster")
-    made = History(cluster, next(names))
-    made.commits(40)
-    made.rebalances()
-    made.transactions()
-    if request.param == "klamm":
-        made.await_events()
-    return made
+def described(bootstrap: str) -> dict[Key, tuple[int, int]]:
+    lines = tool(bootstrap, "consumer.group.ConsumerGroupCommand", "--describe", "--all-groups")
+    return {
+        (cells[0], cells[1], int(cells[2])): (int(cells[3]), int(cells[5]))
+        for cells in lines
+        if cells[0] != "GROUP" and cells[3] != "-"
+    }
 
 
-@pytest.fixture(scope="module")
-def audit(spark: SparkSession, history: History, tmp_path_factory: pytest.TempPathFactory) -> Audit:
-    made = Audit(spark, history.cluster.bootstrap, stuck_ms=0)
-    made.write(tmp_path_factory.mktemp("audit"))
-    return made
+def states(bootstrap: str) -> dict[str, int]:
+    arguments = ("--describe", "--all-groups", "--state")
+    lines = tool(bootstrap, "consumer.group.ConsumerGroupCommand", *arguments)
+    return {cells[0]: int(cells[-1]) for cells in lines if cells[0] != "GROUP"}
 
 
-def raw_records(audit: Audit) -> list[tuple[int, int, Any]]:
-    """Every record of `__consumer_offsets`, decoded one by one by the coordinator's own code."""
-    topic = "__consumer_offsets"
-    bounds = audit.ends[topic]
-    source = KlammDataSource(
-        {
-            "kafka.bootstrap.servers": audit.bootstrap_servers,
-            "subscribe": topic,
-            "endingOffsets": json.dumps({topic: {str(n): end for n, (_, end) in bounds.items()}}),
-        }
+def dumped(folder: Path, ends: dict[int, tuple[int, int]]) -> list[dict[str, Any]]:
+    """Every record as kafka-dump-log prints it."""
+    files = sorted(folder.glob(f"{TOPIC}-*/*.log"))
+    done = run_kafka_tool(
+        "DumpLogSegments", "--offsets-decoder", "--files", ",".join(map(str, files)), timeout_s=600
     )
-    reader = source.reader(source.schema())
     found = []
-    for task in reader.partitions():
-        batches: Any = reader.read(task)
-        for batch in batches:
-            for row in batch.to_pylist():
-                found.append((row["partition"], row["offset"], decode_record(row["key"], row["value"])))
+    partition = -1
+    pattern = re.compile(r"\| offset: (\d+) .*? key: (\{.*?\}\}) payload: (.*)$")
+    for line in done.stdout.splitlines():
+        if line.startswith("Dumping "):
+            partition = int(Path(line[8:]).parent.name.rpartition("-")[2])
+        elif (match := pattern.match(line)) and int(match[1]) < ends[partition][1]:
+            key = json.loads(match[2])
+            value = None if match[3] in ("null", "<DELETE>") else json.loads(match[3])
+            found.append({"place": (partition, int(match[1])), **key, "value": value})
     return found
 
 
-def test_every_record_is_in_the_table_it_belongs_to(audit: Audit) -> None:
-    expected = raw_records(audit)
-    kinds = Counter(type(record).__name__ for _, _, record in expected)
-    commits = audit.table("offset_commits")
-    assert commits.count() == kinds["OffsetCommitted"] + kinds["OffsetForgotten"]
-    assert commits.where("is_tombstone").count() == kinds["OffsetForgotten"]
-    found = {
-        (row.log_partition, row.log_offset, row.group_id, row.topic, row.partition, row.committed_offset)
-        for row in commits.where("NOT is_tombstone").collect()
-    }
-    assert found == {
-        (partition, offset, item.group_id, item.topic, item.partition, item.committed.offset)
-        for partition, offset, item in expected
-        if isinstance(item, OffsetCommitted)
-    }
-    registered = audit.table("group_registrations")
-    assert registered.count() == kinds["GroupRegistered"] + kinds["GroupForgotten"]
-    groups = [item for _, _, item in expected if isinstance(item, GroupRegistered)]
-    assert sorted(
-        (row.group_id, row.generation) for row in registered.where("NOT is_tombstone").collect()
-    ) == sorted((item.group_id, item.generation) for item in groups)
-    assert audit.table("group_members").count() == sum(len(item.members) for item in groups)
-    forgotten = sum(isinstance(item, GroupForgotten) for _, _, item in expected)
-    assert audit.table("tombstones").where("key_version = 2").count() == forgotten
-    unknown = sum(isinstance(item, UnknownKey) for _, _, item in expected)
-    assert audit.table("undecoded").count() == unknown
+@pytest.fixture(scope="module", params=["klamm", "kafka"])
+def evidence(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Evidence]:
+    folder = tmp_path_factory.mktemp("scale")
+    with ExitStack() as stack:
+        broker: KlammProcess | ApacheKafka
+        if request.param == "klamm":
+            broker = KlammProcess(folder / "data", stderr_path=folder / "log", settings=SETTINGS)
+            logs = folder / "data"
+            stack.callback(broker.close)
+        else:
+            broker = ApacheKafka(folder, settings=SETTINGS, flags=("-Xmx512m", "-XX:TieredStopAtLevel=1"))
+            broker.start()
+            logs = broker.logs_dir
+            stack.callback(broker.stop)
+        with Cluster(request.param, broker.bootstrap) as cluster:
+            load = AuditLoad(cluster, "audited", RECORDS)
+            load.make()
+            audit = Audit(spark, broker.bootstrap, stuck_ms=0)
+            audit.write(folder / "tables")
+            transactions = tool(broker.bootstrap, "TransactionsCommand", "list")
+            answers = described(broker.bootstrap), states(broker.bootstrap)
+            shown = figures(audit)
+            latest = tuples(Audit(spark, broker.bootstrap).table("latest_offsets"), *LATEST_COLUMNS)
+        broker.stop()
+        yield Evidence(
+            request.param,
+            load,
+            audit,
+            *answers,
+            {cells[0]: cells[3] for cells in transactions[1:]},
+            shown,
+            read_offsets(logs, {number: end for number, (_, end) in audit.ends[TOPIC].items()}),
+            latest,
+            dumped(logs, audit.ends[TOPIC]),
+        )
 
 
-def test_latest_offsets_are_what_the_broker_answers(audit: Audit, history: History) -> None:
-    rows = audit.table("latest_offsets").where(f"group_id LIKE '{history.prefix}%'").collect()
-    found: dict[str, dict[TopicPartition, int]] = {}
-    for row in rows:
-        found.setdefault(row.group_id, {})[TopicPartition(row.topic, row.partition)] = row.committed_offset
-    assert len(found[history.quiet]) == WIDE - 7
-    for group, offsets in found.items():
-        answered = history.cluster.committed(group)
-        assert offsets == {partition: item.offset for partition, item in answered.items()}
+def tuples(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
+    table = frame.select(*columns).toArrow()
+    return list(zip(*(table.column(name).to_pylist() for name in columns), strict=True))
 
 
-def test_lag_is_what_kafkas_tool_prints(audit: Audit, history: History) -> None:
-    history.cluster.fill(history.wide, [b"x"] * 50, partition=9)
-    again = Audit(audit.spark, audit.bootstrap_servers)
-    tool = run_kafka_tool(
-        "consumer.group.ConsumerGroupCommand",
-        *("--bootstrap-server", audit.bootstrap_servers, "--describe", "--group", history.quiet),
+def test_every_commit_is_the_one_that_the_files_hold(evidence: Evidence) -> None:
+    columns = ("log_partition", "log_offset", "group_id", "topic", "partition", "committed_offset", "txn")
+    found = tuples(evidence.audit.table("offset_commits"), *columns)
+    assert len(found) > RECORDS * 0.7
+    assert sorted(found, key=lambda row: row[:2]) == sorted(
+        map(tuple, evidence.raw.commits), key=lambda row: row[:2]
     )
-    printed = {
-        (cells[1], int(cells[2])): int(cells[5])
-        for cells in (line.split() for line in tool.stdout.splitlines())
-        if len(cells) > 5 and cells[0] == history.quiet
+    printed = [item for item in evidence.dumped if item["type"] == "1"]
+    assert sorted(row[:6] for row in found) == sorted(
+        (
+            *item["place"],
+            item["data"]["group"],
+            item["data"]["topic"],
+            item["data"]["partition"],
+            item["value"] and item["value"]["data"]["offset"],
+        )
+        for item in printed
+    )
+    outcomes = Counter(row[6] for row in found)
+    assert (outcomes["committed"], outcomes["aborted"], outcomes["open"]) == (300, 300, 100)
+
+
+def test_latest_offsets_and_lag_are_those_of_kafkas_tool(evidence: Evidence) -> None:
+    audit = evidence.audit
+    latest = {
+        tuple(row[:3]): row[3]
+        for row in tuples(audit.table("latest_offsets"), "group_id", "topic", "partition", "committed_offset")
     }
-    assert len(printed) == WIDE - 7
-    rows = again.table("lag").where(f"group_id = '{history.quiet}'").collect()
+    assert latest == evidence.raw.latest()
+    assert sorted(evidence.latest) == sorted(tuples(audit.table("latest_offsets"), *LATEST_COLUMNS))
+    assert latest == {key: offset for key, (offset, _) in evidence.described.items()}
+    lags = {
+        tuple(row[:3]): row[3] for row in tuples(audit.table("lag"), "group_id", "topic", "partition", "lag")
+    }
     # A commit beyond the end is a negative lag there, and none here.
-    assert {(row.topic, row.partition): row.lag for row in rows} == {
-        key: max(0, lag) for key, lag in printed.items()
+    assert lags == {
+        key: max(0, lag) for key, (_, lag) in evidence.described.items() if key[0] != "audited.sink"
     }
 
 
-def test_rebalances_have_their_causes(audit: Audit, history: History) -> None:
-    rows = audit.table("rebalances").where(f"group_id = '{history.busy}'").orderBy("log_offset").collect()
-    assert [(row.members_before, row.members_after) for row in rows] == [(0, 1), (1, 2), (2, 1), (1, 0)]
-    assert [len(row.joined) for row in rows] == [1, 1, 0, 0]
-    assert [len(row["left"]) for row in rows] == [0, 0, 1, 1]
-    if history.cluster.kind == "klamm":
-        assert [row.is_inferred for row in rows] == [False] * 4
-        assert rows[1].cause == "a member joined"
-        assert rows[2].cause == "a member left"
+def test_groups_and_their_members_are_those_of_kafkas_tool(evidence: Evidence) -> None:
+    found = dict(tuples(evidence.audit.table("groups"), "group_id", "member_count"))
+    assert {name: count for name, count in evidence.states.items() if name in found} == found
+    # A group of which nothing is left but a registration without offsets is no group any more.
+    assert all(not evidence.states[name] for name in evidence.states.keys() - found.keys())
+    assert all(group not in found for group in evidence.load.groups[14:17])
+
+
+def test_generations_and_rebalances_are_all_there(evidence: Evidence) -> None:
+    audit = evidence.audit
+    registered = audit.table("group_registrations").where("NOT is_tombstone")
+    found = tuples(registered, "group_id", "generation", "member_count")
+    assert sorted(found) == sorted(evidence.raw.generations)
+    rebalances = audit.table("rebalances").where("group_type = 'classic'")
+    by_group = Counter(row[0] for row in tuples(rebalances, "group_id"))
+    assert by_group == dict.fromkeys(evidence.load.groups[:8], 8)
+    sizes = tuples(rebalances.orderBy("log_offset"), "group_id", "members_before", "members_after")
+    assert [row[1:] for row in sizes if row[0] == evidence.load.groups[0]] == [
+        (0, 1),
+        *[(1, 2), (2, 1)] * 3,
+        (1, 0),
+    ]
+
+
+def test_every_record_is_in_exactly_one_table(evidence: Evidence) -> None:
+    audit = evidence.audit
+    types = Counter(int(item["type"]) for item in evidence.dumped)
+    assert types == evidence.raw.types
+    found = {
+        1: audit.table("offset_commits").count(),
+        2: audit.table("group_registrations").count(),
+        3: audit.table("consumer_groups").where("kind = 'group'").count(),
+        5: audit.table("consumer_members").count(),
+        6: audit.table("consumer_groups").where("kind = 'target'").count(),
+        7: audit.table("consumer_assignments").where("kind = 'target'").count(),
+        8: audit.table("consumer_assignments").where("kind = 'current'").count(),
+    }
+    assert {version: count for version, count in found.items() if count} == dict(types)
+    assert audit.table("undecoded").count() == 0
+    removed = Counter(row[0] for row in tuples(audit.table("tombstones"), "key_version"))
+    assert removed == +evidence.raw.tombstones
+    # 75 deleted, three deleted groups, and those that expired.
+    assert removed[1] == 75 + 3 * 300 + 300
+
+
+def test_transactions_are_in_the_state_that_kafkas_tool_lists(evidence: Evidence) -> None:
+    spans = evidence.audit.table("transaction_spans").orderBy("start_ts")
+    rows = tuples(spans, "transactional_id", "state", "is_open")
+    assert {row[0]: row[1] for row in rows} == evidence.transactions
+    assert [row[1] for row in rows if row[0].endswith("txn-0")] == [
+        f"Complete{step}" for step in ("Commit", "Abort", "Commit", "Abort", "Abort")
+    ]
+    assert [row[2] for row in rows if row[0].endswith("txn-1")] == [False, True]
+
+
+def test_groups_of_the_consumer_protocol_are_as_the_dump_tool_prints_them(evidence: Evidence) -> None:
+    audit = evidence.audit
+    group = evidence.load.consumer_group
+    if evidence.kind == "klamm":  # it has groups of the classic protocol only
+        assert audit.table("consumer_groups").count() == 0
+        return
+    members = tuples(audit.table("consumer_members"), "member_id", "client_id", "is_tombstone")
+    printed = [item for item in evidence.dumped if item["type"] == "5"]
+    assert sorted(members, key=str) == sorted(
+        (
+            (
+                item["data"]["memberId"],
+                item["value"] and item["value"]["data"]["clientId"],
+                item["value"] is None,
+            )
+            for item in printed
+        ),
+        key=str,
+    )
+    current = audit.table("consumer_assignments").where("kind = 'current' AND NOT is_tombstone")
+    found = [
+        (row[0], row[1], row[2], sorted(item["partition"] for item in row[3]))
+        for row in tuples(
+            current.orderBy("log_offset"), "member_id", "member_epoch", "previous_epoch", "assigned"
+        )
+    ]
+    assert found == [
+        (
+            item["data"]["memberId"],
+            item["value"]["data"]["memberEpoch"],
+            item["value"]["data"]["previousMemberEpoch"],
+            sorted(
+                number
+                for topic in item["value"]["data"]["assignedPartitions"]
+                for number in topic["partitions"]
+            ),
+        )
+        for item in sorted(evidence.dumped, key=lambda item: item["place"])
+        if item["type"] == "8" and item["value"]
+    ]
+    rebalances = audit.table("rebalances").where(f"group_id = '{group}'").orderBy("log_offset")
+    rows = tuples(rebalances, "members_before", "members_after", "cause", "is_inferred", "group_type")
+    assert [row[:3] for row in rows] == [
+        (0, 1, "the first member joined"),
+        (1, 2, "a member joined"),
+        (2, 1, "a member left or its session expired"),
+    ]
+    assert {row[3:] for row in rows} == {(True, "consumer")}
+    (now,) = tuples(audit.table("groups").where(f"group_id = '{group}'"), "member_count", "expires_ts")
+    assert now == (1, None), "a group with members does not expire"
+
+
+def test_rebalances_have_their_causes(evidence: Evidence) -> None:
+    rebalances = evidence.audit.table("rebalances").where(f"group_id = '{evidence.load.groups[0]}'")
+    rows = rebalances.orderBy("log_offset").collect()
+    assert [len(row.joined) for row in rows] == [1, *[1, 0] * 3, 0]
+    assert [len(row["left"]) for row in rows] == [0, *[0, 1] * 3, 1]
+    assert {row.is_inferred for row in rows} == {evidence.kind != "klamm"}
+    if evidence.kind == "klamm":
+        assert [row.cause for row in rows[1:3]] == ["a member joined", "a member left"]
         assert rows[1].duration_ms is not None
     else:
-        assert [row.is_inferred for row in rows] == [True] * 4
-        assert [row.cause for row in rows] == [
+        assert [row.cause for row in (*rows[:3], rows[-1])] == [
             "the first member joined",
             "a member joined",
             "a member left or its session expired",
@@ -245,47 +302,73 @@ def test_rebalances_have_their_causes(audit: Audit, history: History) -> None:
         ]
 
 
-def test_stickiness_counts_every_partition(audit: Audit, history: History) -> None:
-    rows = audit.table("stickiness").where(f"group_id = '{history.busy}'").orderBy("to_generation").collect()
-    assert [(row.common, row.kept, row.moved) for row in rows] == [(WIDE, WIDE // 2, WIDE // 2)] * 2
+def test_stickiness_counts_every_partition(evidence: Evidence) -> None:
+    stickiness = evidence.audit.table("stickiness").where(f"group_id = '{evidence.load.groups[0]}'")
+    rows = stickiness.orderBy("to_generation").collect()
+    assert [(row.common, row.kept, row.moved) for row in rows] == [(WIDE, WIDE // 2, WIDE // 2)] * 6
     # Half had to go to the new member, and all of the one that left to the one that stayed.
-    assert [(row.forced_moves, row.excess_moves) for row in rows] == [(WIDE // 2, 0)] * 2
+    assert [(row.forced_moves, row.excess_moves) for row in rows] == [(WIDE // 2, 0)] * 6
 
 
-def test_transactions_are_told_by_their_outcome(audit: Audit, history: History) -> None:
-    rows = audit.table("offset_commits").where(f"group_id LIKE '{history.prefix}-txn-group-%'").collect()
-    outcomes = {row.group_id.rsplit("-", 1)[1]: (row.txn, row.committed_offset) for row in rows}
-    assert outcomes == {"0": ("committed", 40), "1": ("aborted", 41), "2": ("open", 42)}
-    spans = audit.table("transaction_spans").where(f"transactional_id LIKE '{history.prefix}%'").collect()
-    states = {row.transactional_id.rsplit("-", 1)[1]: (row.state, row.is_open) for row in spans}
-    assert states == {"0": ("CompleteCommit", False), "1": ("CompleteAbort", False), "2": ("Ongoing", True)}
-    latest = audit.table("latest_offsets").where(f"group_id LIKE '{history.prefix}-txn-group-%'").collect()
-    assert [(row.group_id[-1], row.committed_offset) for row in latest] == [("0", 40)]
-
-
-def test_the_report_stands_alone(audit: Audit, history: History, tmp_path: Path) -> None:
-    shown = figures(audit)
-    assert shown["exact"] == (history.cluster.kind == "klamm")
+def test_the_report_stands_alone(evidence: Evidence, tmp_path: Path) -> None:
+    shown = evidence.shown
+    assert shown["exact"] == (evidence.kind == "klamm")
     groups = {group["id"] for group in shown["groups"]}
-    assert groups >= {history.quiet, history.busy}
-    assert f"{history.prefix}.sink" not in groups, "a sink's decision is no group with a lag"
-    assert (
-        sum(map(sum, shown["rates"].values()))
-        == audit.table("offset_commits").where("NOT is_tombstone").count()
-    )
+    assert groups >= set(evidence.load.groups[:14])
+    assert "audited.sink" not in groups, "a sink's decision is no group with a lag"
+    commits = evidence.audit.table("offset_commits").where("NOT is_tombstone").count()
+    assert sum(map(sum, shown["rates"].values())) == commits
     path = tmp_path / "report.html"
     write_report(shown, path)
     page = path.read_text()
-    assert history.busy in page
+    assert evidence.load.groups[0] in page
     assert "http://www.w3.org/2000/svg" in page
     assert page.count("http") == 1, "no resource from elsewhere"
 
 
-def test_every_table_can_be_read_again_from_parquet(audit: Audit) -> None:
+@pytest.mark.parametrize("width", [1280, 400])
+def test_a_browser_draws_the_report(evidence: Evidence, tmp_path: Path, width: int) -> None:
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None and "CI" not in os.environ:
+        pytest.skip("chromium is not installed")
+    assert chromium is not None
+    path = tmp_path / "report.html"
+    write_report(evidence.shown, path)
+    flags = (
+        "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-sync"
+    )
+    done = subprocess.run(
+        [
+            chromium,
+            *flags.split(),
+            f"--user-data-dir={tmp_path / 'profile'}",
+            f"--window-size={width},2000",
+            "--dump-dom",
+            path.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    page = done.stdout.partition("<main>")[2].partition("<script>")[0]
+    assert 'data-drawn="yes"' in done.stdout, "the script failed"
+    assert not re.search(r"NaN|undefined|\[object", page)
+    charted = set(evidence.shown["charted"])
+    dots = [item for item in evidence.shown["rebalances"] if item["group"] in charted]
+    assert page.count("<circle") == len(dots) > 0
+    marks = Counter(re.findall(r'class="tag (exact|inferred)"', page))
+    assert marks["exact" if evidence.kind == "klamm" else "inferred"] >= len(dots)
+    assert "open too long" in page
+    (room,) = {int(found) for found in re.findall(r'viewBox="0 0 (\d+) ', page)}
+    assert room < max(width, 500), "charts are as wide as the page has room"
+
+
+def test_every_table_can_be_read_again_from_parquet(evidence: Evidence) -> None:
     for name in (*BASE, "events", *DERIVED):
-        assert audit.table(name).schema.fieldNames(), name
+        assert evidence.audit.table(name).schema.fieldNames(), name
     with pytest.raises(ValueError, match="unknown table nothing"):
-        audit.table("nothing")
+        evidence.audit.table("nothing")
 
 
 def test_a_cluster_without_coordinator_topics_gives_empty_tables(spark: SparkSession) -> None:

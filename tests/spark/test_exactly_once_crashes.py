@@ -1,66 +1,202 @@
-"""kill -9 of a real Spark at every step of an exactly-once batch: nothing is lost, nothing is there twice."""
+"""kill -9 at every step of an exactly-once batch, of the JVM, a Python process or the broker: no row twice.
+
+Each test runs queries of both protocols, and on both kinds of broker unless the broker is what dies. All of
+them reach the place before anything is killed. KLAMM_ALL_CRASHES=1 (`make test-crash`) runs all of them.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-import subprocess
+import signal
 import sys
-from collections import Counter
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from interop.processes import ROOT, inherited_environment
-from klamm.protocol.types import TopicPartition
+from interop.kafka_tools import ApacheKafka, free_port
+from interop.processes import ROOT, KlammProcess, LineProcess
 from spark.clusters import Cluster
-from spark.crashing import PARTITIONS, PLACES, ROWS, VICTIMS, start
+from spark.crash_cases import Case, cases
+from spark.crashing import PARTITIONS, PLACES, StoppingSource, job
 from spark.readers import committed_values
 
-# The most telling ones; KLAMM_ALL_CRASHES=1 (`make test-crash`) runs them all.
-TELLING = (
-    *(("jvm", place) for place in PLACES),
-    ("python", "task has written"),
-    ("python", "before EndTxn"),
-    ("python", "after EndTxn"),
-)
-EVERY = tuple((victim, place) for victim in VICTIMS for place in PLACES)
-CASES = EVERY if os.environ.get("KLAMM_ALL_CRASHES") == "1" else TELLING
+RUNS_ALL = os.environ.get("KLAMM_ALL_CRASHES") == "1"
+TELLING = {
+    "jvm": ("task has written", "before EndTxn", "after EndTxn"),
+    "python": ("task has written", "before EndTxn", "after EndTxn"),
+    "broker": ("task has written", "before EndTxn", "after EndTxn", "one slot committed"),
+}
 
 
-@pytest.mark.parametrize(("victim", "place"), CASES)
-def test_a_killed_query_writes_every_row_once(
-    spark: SparkSession, kafka: Cluster, names: Iterator[str], tmp_path: Path, victim: str, place: str
+def some(found: list[Case], place: str) -> list[Case]:
+    """Each kind of broker and each protocol; all of their pairs when all crashes are asked for."""
+    if RUNS_ALL or len(found) < 4:
+        return found
+    return [found[0], found[3]] if PLACES.index(place) % 2 else [found[1], found[2]]
+
+
+def places(victim: str) -> tuple[str, ...]:
+    return PLACES if RUNS_ALL else TELLING[victim]
+
+
+def until(holds: Callable[[], bool], timeout_s: float = 240) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.01)
+
+
+def finish(spark: SparkSession, found: Sequence[Case]) -> None:
+    """The queries again, from their checkpoints, without a crash."""
+    started = [case.query.start(spark) for case in found]
+    for query in started:
+        assert query.awaitTermination(240)
+    for case in found:
+        case.check()
+
+
+@pytest.fixture(scope="module")
+def stopping(spark: SparkSession) -> SparkSession:
+    spark.dataSource.register(StoppingSource)
+    return spark
+
+
+@pytest.mark.parametrize("place", places("jvm"))
+def test_a_killed_jvm_leaves_every_row_to_be_written_once(
+    spark: SparkSession,
+    klamm_cluster: Cluster,
+    kafka: Cluster,
+    names: Iterator[str],
+    tmp_path: Path,
+    place: str,
 ) -> None:
-    origin = kafka.create(next(names), 2)
-    target = kafka.create(next(names), PARTITIONS)
-    values = [b"%d" % number for number in range(ROWS)]
-    keys = [b"k%d" % (number % 17) for number in range(ROWS)]
-    for partition in range(2):
-        kafka.fill(origin, values[partition::2], keys=keys[partition::2], partition=partition)
-    checkpoint = str(tmp_path / "checkpoint")
-    with (tmp_path / "job.log").open("wb") as log:
-        subprocess.run(
-            [sys.executable, "-m", "spark.crashing", kafka.bootstrap, origin, target, checkpoint],
-            env={
-                **inherited_environment(),
-                "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT / 'tests'}",
-                "CRASH_FOLDER": str(tmp_path),
-                "CRASH_AT": place,
-                "CRASH_VICTIM": victim,
-            },
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            check=False,
-            timeout=500,
-        )
-    assert (tmp_path / "struck").exists(), (tmp_path / "job.log").read_text(errors="replace")[-3000:]
-    # The query again, from its checkpoint, without the blow.
-    query = start(spark, "klamm", kafka.bootstrap, origin, target, checkpoint)
-    assert query.awaitTermination(500)
-    kafka.until_stable(target)
-    assert committed_values(kafka.bootstrap, target, PARTITIONS) == Counter(values)
-    offsets = kafka.admin.list_group_offsets(f"{target}-group", require_stable=True)
-    ends = {TopicPartition(origin, number): end for number, end in kafka.ends(origin).items()}
-    assert {key: item.offset for key, item in offsets.items()} == ends
+    found = some(cases([klamm_cluster, kafka], names, tmp_path, place), place)
+    process = LineProcess(
+        [sys.executable, "-m", "spark.crashing", job([(case.query, case.stop) for case in found])],
+        stderr_path=tmp_path / "job.log",
+        environment={"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT / 'tests'}"},
+    )
+    try:
+        jvm = json.loads(process.read_line(240))["jvm"]
+        until(lambda: all(case.stop.reached.exists() for case in found) or process.process.poll() is not None)
+        assert process.process.poll() is None, process.what_it_said()
+        os.kill(jvm, signal.SIGKILL)
+    finally:
+        process.kill()
+    finish(spark, found)
+
+
+@pytest.mark.parametrize("place", places("python"))
+def test_a_killed_python_process_leaves_every_row_to_be_written_once(
+    stopping: SparkSession,
+    klamm_cluster: Cluster,
+    kafka: Cluster,
+    names: Iterator[str],
+    tmp_path: Path,
+    place: str,
+) -> None:
+    found = some(cases([klamm_cluster, kafka], names, tmp_path, place, is_suicide=True), place)
+    started = [case.query.start(stopping, case.stop) for case in found]
+    for query in started:
+        with pytest.raises(StreamingQueryException):
+            query.awaitTermination(240)
+    assert all(case.stop.reached.exists() for case in found)
+    finish(stopping, found)
+
+
+class Killable(Protocol):
+    """A broker that can be killed and started again, with its data, on its port."""
+
+    bootstrap: str
+
+    def kill(self) -> None: ...
+    def start(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class KillableKlamm:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._port = free_port()
+        self.start()
+        self.bootstrap = self._process.bootstrap
+
+    def start(self) -> None:
+        log = self._folder / "broker.log"
+        self._process = KlammProcess(self._folder / "data", stderr_path=log, port=self._port)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def close(self) -> None:
+        self._process.close()
+
+
+class KillableKafka:
+    def __init__(self, folder: Path) -> None:
+        self._kafka = ApacheKafka(folder, flags=("-Xmx512m", "-XX:TieredStopAtLevel=1"))
+        self.start()
+        self.bootstrap = self._kafka.bootstrap
+
+    def start(self) -> None:
+        self._kafka.start()
+
+    def kill(self) -> None:
+        self._kafka.kill()
+
+    def close(self) -> None:
+        self._kafka.stop()
+
+
+@pytest.fixture(scope="module", params=[KillableKlamm, KillableKafka], ids=["klamm", "kafka"])
+def killable(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killable]:
+    broker: Killable = request.param(tmp_path_factory.mktemp("killable"))
+    yield broker
+    broker.close()
+
+
+@pytest.mark.parametrize("place", places("broker"))
+def test_a_killed_broker_leaves_every_row_to_be_written_once(
+    stopping: SparkSession, killable: Killable, names: Iterator[str], tmp_path: Path, place: str
+) -> None:
+    with Cluster("killable", killable.bootstrap) as cluster:
+        found = cases([cluster], names, tmp_path, place)
+        started: list[Any] = [case.query.start(stopping, case.stop) for case in found]
+        until(lambda: all(case.stop.reached.exists() for case in found))
+        killable.kill()
+        found[0].stop.released.touch()
+        killable.start()
+        for query in started:
+            # Most queries wait for the broker and go on. One that fails is started again, as for any failure.
+            with suppress(StreamingQueryException):
+                assert query.awaitTermination(240)
+        finish(stopping, found)
+
+
+def test_of_two_queries_with_one_id_the_older_fails_and_says_so(
+    spark: SparkSession, klamm_cluster: Cluster, names: Iterator[str], tmp_path: Path
+) -> None:
+    older = [case.query for case in cases([klamm_cluster], names, tmp_path, "nowhere")]
+    newer = [replace(query, checkpoint=f"{query.checkpoint}-newer") for query in older]
+    for queries in (older, newer):
+        for started in [query.start(spark) for query in queries]:
+            assert started.awaitTermination(240)
+    for query in older:
+        klamm_cluster.fill(query.origin, [b"one more"])
+    for query in [each.start(spark) for each in older]:
+        with pytest.raises(StreamingQueryException, match=r"SinkFencedError: .* is used by a newer query"):
+            query.awaitTermination(240)
+    for query in [each.start(spark) for each in newer]:
+        assert query.awaitTermination(240)
+    for each in newer:
+        klamm_cluster.until_stable(each.target)
+        found = committed_values(klamm_cluster.bootstrap, each.target, PARTITIONS)
+        assert found[b"one more"] == 1

@@ -102,23 +102,33 @@ def doubled(frame: DataFrame) -> DataFrame:
     return frame.groupBy("product").agg(f.sum("cents").alias("cents"))
 
 
-def test_a_python_function_may_keep_state(
-    spark: SparkSession, klamm_cluster: Cluster, names: Iterator[str], tmp_path: Path
+SUMS = "SELECT product, sum(cents) AS cents FROM input GROUP BY product"
+
+
+@pytest.mark.parametrize("transform", [{"function": "spark.test_pipe:doubled"}, {"sql": SUMS}])
+def test_a_transform_may_keep_state_from_run_to_run(
+    spark: SparkSession, klamm_cluster: Cluster, names: Iterator[str], tmp_path: Path, transform: Any
 ) -> None:
     pipe = Pipe(spark, klamm_cluster, names, tmp_path)
-    pipe.cluster.fill(pipe.origin, ORDERS)
-    job = pipe.job(
-        source=JSON,
-        transform={"function": "spark.test_pipe:doubled"},
-        sink={"key": "product", "mode": "complete"},
-    )
+    job = pipe.job(source=JSON, transform=transform, sink={"key": "product", "mode": "complete"})
+    pipe.cluster.fill(pipe.origin, ORDERS[:10])
     pipe.run(job)
-    assert {json.loads(value)["product"]: json.loads(value)["cents"] for _, value in pipe.written()} == {
-        "a": 90,
-        "b": 100,
-    }
+    assert totals(pipe) == {"a": [20], "b": [25]}
+    pipe.cluster.fill(pipe.origin, ORDERS[10:])
+    pipe.run(job)
+    assert totals(pipe) == {"a": [20, 90], "b": [25, 100]}
     assert pipe.batches[-1]["lag"] == 0
     assert pipe.batches[-1]["state_rows"] == 2
+    assert pipe.batches[-1]["state_bytes"] > 0
+
+
+def totals(pipe: Pipe) -> dict[str, list[int]]:
+    """What was written for each product, ascending."""
+    found: dict[str, list[int]] = {}
+    for _, value in pipe.written():
+        row = json.loads(value)
+        found.setdefault(row["product"], []).append(row["cents"])
+    return {product: sorted(cents) for product, cents in sorted(found.items())}
 
 
 def test_what_cannot_work_ends_the_job_with_its_own_code(

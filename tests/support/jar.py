@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 from klamm.broker.broker import Broker
 from klamm.broker.config.broker_config import BrokerConfig
@@ -83,10 +83,17 @@ class JarTransport(asyncio.Transport):
             self._loop.call_soon(self._protocol.connection_lost, None)
 
 
+class Reachable(Protocol):
+    """A broker to connect to."""
+
+    broker: Broker
+    loop: VirtualLoop
+
+
 class JarClient:
     """A client without a socket: sends by calling, finds its answers in a list."""
 
-    def __init__(self, jar: Jar, listener: str, ip: str, client_id: str | None) -> None:
+    def __init__(self, jar: Reachable, listener: str, ip: str, client_id: str | None) -> None:
         self._jar = jar
         self._client_id = client_id
         self._asked: dict[int, tuple[ApiKey, int]] = {}
@@ -187,6 +194,11 @@ class Jar:
     @property
     def services(self) -> Services:
         return self.broker.services
+
+    def join(self) -> ClusterStore:
+        """The cluster store of another broker in the same cluster."""
+        assert isinstance(self.cluster, MemoryCluster)
+        return self.cluster.join()
 
     def connect(
         self, *, listener: str = "PLAINTEXT", ip: str = "10.0.0.1", client_id: str | None = "test"

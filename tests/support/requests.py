@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
+from klamm.clock import Clock
 from klamm.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from klamm.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from klamm.protocol.types import ZERO_ID, Buffer
 from klamm.records.record import Record, encode_batch
-from support.jar import Jar
+
+
+class Timed(Protocol):
+    """A jar, or a broker in one: dates records."""
+
+    @property
+    def clock(self) -> Clock: ...
 
 
 def a_batch(
-    jar: Jar,
+    jar: Timed,
     *,
     key: bytes | None = b"key",
     value: bytes | None = b"value",
@@ -30,7 +37,7 @@ def a_batch(
 
 
 def a_produce(
-    jar: Jar,
+    jar: Timed,
     batch: Buffer | None = None,
     *,
     topic: str = "t",
@@ -52,7 +59,7 @@ def a_produce(
 
 
 def a_fetch(
-    jar: Jar,
+    jar: Timed,
     *,
     topic: str = "t",
     topic_id: bytes = ZERO_ID,

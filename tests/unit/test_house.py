@@ -7,14 +7,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 MAX_LINES = 500
-# Longer ones, with what they have now: split them before they grow.
-LONGER = {"src/klamm/broker/net/connection.py": 560}
 MAY_SLEEP = {"src/klamm/cli/demo/play.py", "src/klamm/spark/demo_job.py"}  # watch real processes
 ASSEMBLY = "src/klamm/broker/embedded.py"
 QUAINT = re.compile(
@@ -42,7 +37,7 @@ def texts(node: ast.AST) -> str:
 
 def test_no_module_is_longer_than_a_reader_can_hold() -> None:
     lengths = {name_of(path): len(path.read_text().splitlines()) for path in SOURCES}
-    assert {name: lines for name, lines in lengths.items() if lines > LONGER.get(name, MAX_LINES)} == {}
+    assert {name: lines for name, lines in lengths.items() if lines > MAX_LINES} == {}
 
 
 def test_nothing_sleeps_where_a_clock_could_be_moved() -> None:
@@ -85,10 +80,3 @@ def test_docstrings_and_comments_of_the_broker_are_in_plain_words() -> None:
         if QUAINT.search(line)
     ]
     assert found == []
-
-
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text())
-    broken = [target for target in targets if "://" not in target and not (page.parent / target).exists()]
-    assert broken == []

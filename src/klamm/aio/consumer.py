@@ -1,4 +1,4 @@
-"""The consumer for asyncio: the same names, awaited where they may wait."""
+"""The consumer for asyncio: the same names, as coroutines where they may block."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from random import Random
 from types import TracebackType
-from typing import Any, Generic, Self
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from klamm.client.assignors.base import GroupMetadata
-from klamm.client.consumer import report
-from klamm.client.consumer.consumer import chosen_listener, client_thread, numbers, several, split_arguments
+from klamm.client.consumer import arguments, report
+from klamm.client.consumer.construction import chosen_listener, client_thread, several, split_arguments
+from klamm.client.consumer.consumer import numbers
 from klamm.client.consumer.consumer_operations import ConsumerOperations
 from klamm.client.consumer.fetch.fetching import EARLIEST, LATEST
-from klamm.client.consumer.group.listener import Callback as ListenerCallback
-from klamm.client.consumer.group.listener import RebalanceListener
+from klamm.client.consumer.foreign_names import missing_method, poll_in_ms
+from klamm.client.consumer.group.listener import AnyCallback, RebalanceListener
 from klamm.client.consumer.group.rebalance_log import Rebalance
 from klamm.client.consumer.offsets.commits import Callback
 from klamm.client.consumer.offsets.lookup import FoundOffset
@@ -23,8 +24,11 @@ from klamm.client.consumer.polling.hosts import ThreadHost, run_blocking
 from klamm.client.consumer.polling.loop_host import LoopSignal, TaskClaim
 from klamm.client.consumer.records import ConsumerRecord, K, Records, V
 from klamm.client.consumer.settings import parse
-from klamm.clock import Clock, SystemClock
-from klamm.errors import IllegalStateError
+from klamm.client.interceptors import passed
+from klamm.client.serializers import Serde
+from klamm.clock import Clock
+from klamm.errors import ConsumerStoppedError, IllegalStateError
+from klamm.net.cluster import TopicInfo
 from klamm.protocol.types import TopicPartition
 
 
@@ -32,7 +36,7 @@ class Consumer(Generic[K, V]):
     """As `klamm.Consumer`, with `await`, `async with` and `async for`.
 
     A thread of its own sends heartbeats: a loop that is blocked for a while loses no membership. Rebalance
-    listeners may be coroutines. One task at a time may read; commits and lookups may come from others.
+    listeners may be coroutines. One task at a time may read; other tasks may commit and look up offsets.
     """
 
     def __init__(
@@ -41,8 +45,8 @@ class Consumer(Generic[K, V]):
         config: Mapping[str, Any] | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
-        key_deserializer: Callable[[bytes | None], K] | None = None,
-        value_deserializer: Callable[[bytes | None], V] | None = None,
+        key_deserializer: Callable[[Any], K] | Serde | str | None = None,
+        value_deserializer: Callable[[Any], V] | Serde | str | None = None,
         **settings: Any,
     ) -> None:
         names, config = split_arguments(topics, config)
@@ -53,7 +57,7 @@ class Consumer(Generic[K, V]):
             if given is not None:
                 settings[name] = given
         parsed, checked = parse(config, settings, next(numbers))
-        clock = clock or SystemClock()
+        clock = clock or parsed.clock()
         host = ThreadHost(client_thread(parsed, checked, clock, random or Random()), LoopSignal(clock))
         self._begin(ConsumerOperations(host, checked))
         host.start()
@@ -72,6 +76,10 @@ class Consumer(Generic[K, V]):
         self._inbox = operations.engine.inbox
         self._claim = TaskClaim()
         self._limit = operations.settings.max_poll_records
+        self._interceptors = operations.settings.interceptors
+
+    def __repr__(self) -> str:
+        return f"<klamm.aio.Consumer {report.described(self._operations)}>"
 
     async def __aenter__(self) -> Self:
         return self
@@ -96,13 +104,13 @@ class Consumer(Generic[K, V]):
         listener: RebalanceListener | None = None,
         *,
         pattern: Any = None,
-        on_assign: ListenerCallback | None = None,
-        on_revoke: ListenerCallback | None = None,
-        on_lost: ListenerCallback | None = None,
+        on_assign: AnyCallback | None = None,
+        on_revoke: AnyCallback | None = None,
+        on_lost: AnyCallback | None = None,
     ) -> None:
         """Read topics, by name or by a pattern of whole names, as a member of the group."""
         self._enter()
-        heard = chosen_listener(listener, on_assign, on_revoke, on_lost)
+        heard = chosen_listener(listener, on_assign, on_revoke, on_lost, self)
         await self._operations.subscribe(topics, pattern, heard)
 
     def subscription(self) -> set[str]:
@@ -110,9 +118,19 @@ class Consumer(Generic[K, V]):
         return set(self._operations.state.topics)
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, without sharing them in a group."""
+        """Read exactly these partitions, without group management."""
         self._enter()
         await self._operations.assign(partitions)
+
+    async def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions too, beside those assigned before."""
+        self._enter()
+        await self._operations.assign_more(partitions)
+
+    async def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop reading these partitions; the others go on."""
+        self._enter()
+        await self._operations.assign_less(partitions)
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that this consumer has now."""
@@ -125,27 +143,41 @@ class Consumer(Generic[K, V]):
             await self._operations.unsubscribe()
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
-        """Have the group share its partitions anew, in the next poll."""
+        """Trigger a rebalance of the group in the next poll."""
         self._enter()
         self._operations.enforce_rebalance(reason)
 
     def group_metadata(self) -> GroupMetadata:
-        """Who this consumer is in its group; for `send_offsets_to_transaction`."""
+        """The consumer's identity in its group, for `send_offsets_to_transaction`."""
         return self._operations.group_metadata()
 
     # --- records ----------------------------------------------------------------------------------------
 
-    async def poll(self, timeout: float | None = None, *, max_records: int | None = None) -> Records[K, V]:
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> None:
+            raise AttributeError(missing_method(name))
+
+    async def poll(
+        self,
+        timeout: float | None = None,
+        *,
+        max_records: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> Records[K, V]:
         """Records, as soon as there are any; none after `timeout` seconds (None: wait for ever)."""
+        if timeout_ms is not None:
+            raise poll_in_ms(timeout_ms)
         with self._claim:
             self._enter()
             limit = self._limit if max_records is None else max_records
             records = self._poller.poll_nowait(limit)
             if records is None:
-                return await self._operations.poll(timeout, limit)
-            # What is buffered comes at once; the other tasks of the loop have a turn all the same.
-            await asyncio.sleep(0)
-            return records
+                records = await self._operations.poll(timeout, limit)
+            else:
+                # Buffered records are returned at once; let the other tasks of the loop run even so.
+                await asyncio.sleep(0)
+            return passed(self._interceptors, "on_consume", records) if self._interceptors else records
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
@@ -164,7 +196,11 @@ class Consumer(Generic[K, V]):
             return records.by_partition()
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
-        """Records, one after the other, for ever. Positions move with each."""
+        """Records, one after the other, until none came for `consumer.timeout.ms` (default: for ever).
+
+        Positions move with each. Ends when another task closes the consumer.
+        """
+        self._enter()
         handout, inbox = self._handout, self._inbox
         while True:
             for record in handout.records:
@@ -172,10 +208,30 @@ class Consumer(Generic[K, V]):
                 yield record
                 if inbox.needs_attention:
                     break
-            handout.start(await self.poll())
+            try:
+                records = await self._next_records()
+            except IllegalStateError as error:
+                if self._operations.is_closing or isinstance(error, ConsumerStoppedError):
+                    return
+                raise
+            if records is None:
+                return
+            handout.start(records)
+
+    async def _next_records(self) -> Records[K, V] | None:
+        """What to iterate over next; None when `consumer.timeout.ms` have passed without a record."""
+        limit_ms = self._operations.settings.iteration_timeout_ms
+        if limit_ms < 0:
+            return await self.poll()
+        clock = self._operations.host.patience
+        due_at_ms = clock.now_ms() + limit_ms
+        while not (records := await self.poll(max(0, due_at_ms - clock.now_ms()) / 1000)):
+            if clock.now_ms() >= due_at_ms:
+                return None
+        return records
 
     async def getone(self, timeout: float | None = None) -> ConsumerRecord[K, V] | None:
-        """The next record; None when none came in time."""
+        """The next record; None when the time is up."""
         handout = self._handout
         with self._claim:
             if not self._inbox.needs_attention and not self._operations.is_closed:
@@ -193,7 +249,7 @@ class Consumer(Generic[K, V]):
         self._poller.wake_up()
 
     def keepalive(self) -> bool:
-        """Say that a long piece of work goes on, as a poll would; whether this is still a member."""
+        """Extend `max.poll.interval.ms` during long work, as a poll does; whether this is still a member."""
         engine = self._operations.engine
         engine.last_poll_ms = self._operations.host.clock.now_ms()
         return not engine.state.is_auto or engine.membership.generation.is_valid
@@ -201,11 +257,18 @@ class Consumer(Generic[K, V]):
     # --- commits ----------------------------------------------------------------------------------------
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, Any] | None = None, timeout: float | None = None
+        self,
+        offsets: Mapping[TopicPartition, Any] | None = None,
+        timeout: float | None = None,
+        *,
+        message: ConsumerRecord[Any, Any] | None = None,
     ) -> None:
-        """Commit these offsets (the next records to read), or all positions, and wait for it."""
+        """Commit these offsets (the next records to read), or all positions, and wait for it.
+
+        `message=record` commits the offset after that record.
+        """
         self._enter()
-        await self._operations.commit_sync(offsets, timeout)
+        await self._operations.commit_sync(arguments.after(message, offsets), timeout)
 
     commit_sync = commit
 
@@ -215,6 +278,18 @@ class Consumer(Generic[K, V]):
         """Commit without waiting. `callback(offsets, error)` is called by a later poll or commit."""
         self._enter()
         await self._operations.commit_async(offsets, callback)
+
+    def store_offsets(
+        self,
+        message: ConsumerRecord[Any, Any] | None = None,
+        offsets: Mapping[TopicPartition, Any] | None = None,
+    ) -> None:
+        """Mark records as processed; the next commit without offsets takes what is marked.
+
+        Needs `enable.auto.offset.store=false`: otherwise records count as processed once handed out.
+        """
+        self._enter()
+        self._operations.store_offsets(arguments.after(message, offsets))
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
@@ -226,7 +301,7 @@ class Consumer(Generic[K, V]):
     # --- positions --------------------------------------------------------------------------------------
 
     async def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
-        """The offset of the next record to be handed out."""
+        """The offset of the next record to be returned."""
         self._enter()
         return await self._operations.position(partition, timeout)
 
@@ -251,7 +326,7 @@ class Consumer(Generic[K, V]):
         self._operations.seek_to(several(partitions), None)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these partitions until `resume`; membership goes on."""
+        """Return no records of these partitions until `resume`; they stay assigned."""
         self._enter()
         self._operations.set_paused(several(partitions), is_paused=True)
 
@@ -265,7 +340,7 @@ class Consumer(Generic[K, V]):
         return self._operations.paused()
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Records between the position and the end, as the last fetch saw it; None if there was none."""
+        """Records between the position and the end offset of the last fetch; None before the first."""
         return self._operations.lag(partition)
 
     # --- lookups ----------------------------------------------------------------------------------------
@@ -296,6 +371,17 @@ class Consumer(Generic[K, V]):
         self._enter()
         return await self._operations.partitions_for(topic, timeout)
 
+    async def topics(self, timeout: float | None = None) -> set[str]:
+        """The names of all topics that this client may see."""
+        return set(await self.list_topics(timeout=timeout))
+
+    async def list_topics(
+        self, topic: str | None = None, timeout: float | None = None
+    ) -> dict[str, TopicInfo]:
+        """All topics, or one, with their partitions; a topic that does not exist is left out, not created."""
+        self._enter()
+        return await self._operations.list_topics(topic, timeout)
+
     # --- how it is, and the end -------------------------------------------------------------------------
 
     def health(self) -> report.Health:
@@ -307,16 +393,23 @@ class Consumer(Generic[K, V]):
         return report.metrics(self._operations)
 
     def rebalances(self) -> list[Rebalance]:
-        """The last hundred rebalances: cause, phases, what came and went."""
+        """The last hundred rebalances: cause, phases, assigned and revoked partitions."""
         return self._operations.engine.history.entries()
 
     async def start(self) -> None:
         """Nothing is left to do; other clients have such a call."""
 
     async def close(self, timeout: float | None = 30.0) -> None:
-        """Commit if that is automatic, leave the group and stop; safe to call twice."""
+        """Commit if that is automatic, leave the group and stop; safe to call twice.
+
+        The listener's `on_revoked` may commit; that counts toward `timeout`. A task that is reading meanwhile
+        gets ConsumerStoppedError; its `async for` ends.
+        """
+        self._claim.check_loop()
+        self._poller.stop_reading()
+        await self._claim.until_free()
         with self._claim:
-            if self._operations.is_closed:
+            if self._operations.is_closing:
                 return
             self._handout.give_back()
             try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
@@ -11,8 +11,11 @@ from typing import Any, Self
 from klamm.client.assignors.base import GroupMetadata
 from klamm.client.consumer.offsets.positions import Committed
 from klamm.client.producer.delivery import Delivery, RecordMetadata
-from klamm.client.producer.producer import Headers
+from klamm.client.producer.delivery_callbacks import OnDelivery
+from klamm.client.producer.failures import attach
+from klamm.client.producer.producer import Headers, HeaderValue
 from klamm.client.producer.producer import Producer as BlockingProducer
+from klamm.client.producer.report import Health
 from klamm.client.producer.transactions.handover import OpenTransaction, PreparedTransaction
 from klamm.errors import KlammError
 from klamm.protocol.types import TopicPartition
@@ -22,11 +25,14 @@ class Producer:
     """As `klamm.Producer`, with `await` and `async with`.
 
     `await producer.send(...)` waits while metadata is missing or `buffer.memory` is full, and gives a future;
-    awaiting that one too says where the record went. `send_and_wait` does both.
+    awaiting that one too returns the record's partition and offset. `send_and_wait` does both.
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
         self._producer = BlockingProducer(config, **settings)
+
+    def __repr__(self) -> str:
+        return repr(self._producer).replace("klamm.Producer", "klamm.aio.Producer")
 
     async def __aenter__(self) -> Self:
         return self
@@ -34,19 +40,24 @@ class Producer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        failed = await asyncio.to_thread(self._producer.finish)
+        if failed is None:
+            return
+        if error is None:
+            raise failed
+        attach(error, failed)
 
     async def send(
         self,
         topic: str,
         value: Any = None,
         key: Any = None,
-        headers: Headers | Mapping[str, bytes | None] | None = None,
+        headers: Headers | Mapping[str, HeaderValue] | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
-        on_delivery: Callable[[Delivery], None] | None = None,
+        on_delivery: OnDelivery | None = None,
     ) -> Delivery:
-        """Hand over one record; its future says where it went, or why it did not."""
+        """Send one record; its future returns the record's partition and offset, or raises."""
         arguments = (topic, value, key, headers, partition, timestamp_ms, on_delivery)
         if self._producer.would_wait(topic, partition):
             return await asyncio.to_thread(self._producer.send, *arguments)
@@ -57,12 +68,16 @@ class Producer:
         topic: str,
         value: Any = None,
         key: Any = None,
-        headers: Headers | Mapping[str, bytes | None] | None = None,
+        headers: Headers | Mapping[str, HeaderValue] | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> RecordMetadata:
-        """Send one record and wait until it is delivered; where it went."""
-        return await (await self.send(topic, value, key, headers, partition, timestamp_ms))
+        """Send one record and wait until it is delivered; returns its partition and offset."""
+        # As `send`, without a coroutine of its own: many of these run at once, in asyncio.gather.
+        producer = self._producer
+        if producer.would_wait(topic, partition):
+            return await (await self.send(topic, value, key, headers, partition, timestamp_ms))
+        return await producer.send(topic, value, key, headers, partition, timestamp_ms)
 
     async def init_transactions(self, *, keep_prepared: bool = False, timeout: float | None = None) -> None:
         """Get this `transactional.id` for this producer, before its first transaction; fences older ones."""
@@ -102,7 +117,7 @@ class Producer:
         await asyncio.to_thread(self._producer.send_offsets_to_transaction, offsets, group_metadata, timeout)
 
     async def commit_transaction(self, timeout: float | None = None) -> None:
-        """Wait for all records of the transaction, and make them visible."""
+        """Wait for all records of the transaction, then commit it."""
         await asyncio.to_thread(self._producer.commit_transaction, timeout)
 
     async def abort_transaction(self, timeout: float | None = None) -> None:
@@ -122,18 +137,44 @@ class Producer:
         return await asyncio.to_thread(self._producer.hand_over_transaction, timeout)
 
     def resume_transaction(self, transaction: OpenTransaction) -> None:
-        """Carry on a transaction that was handed over."""
+        """Continue a transaction that another process handed over."""
         self._producer.resume_transaction(transaction)
 
+    def health(self) -> Health:
+        """Whether the cluster can be reached and records are being delivered."""
+        return self._producer.health()
+
+    def metrics(self) -> dict[str, float]:
+        """Counters since the beginning, and what is buffered."""
+        return self._producer.metrics()
+
+    async def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
+        """The partitions of a topic; waits for its metadata, `max.block.ms` by default."""
+        return await asyncio.to_thread(self._producer.partitions_for, topic, timeout)
+
+    async def purge(self) -> int:
+        """Give up all records that are not in flight, with PurgedError; how many."""
+        return await asyncio.to_thread(self._producer.purge)
+
+    def __len__(self) -> int:
+        """How many records are not delivered yet."""
+        return len(self._producer)
+
+    def __bool__(self) -> bool:
+        return True  # also one without records
+
     async def flush(self, timeout: float | None = None) -> None:
-        """Wait until everything sent before is settled; raises DeliveryError for what nobody looked at."""
+        """Wait for all records sent before; raises DeliveryError for failures not yet read."""
         await asyncio.to_thread(self._producer.flush, timeout)
 
     async def start(self) -> None:
         """Nothing is left to do; other clients have such a call."""
 
     async def close(self, timeout: float | None = 30.0) -> None:
-        """Deliver what is left, for at most `timeout` seconds, and stop; safe to call twice."""
+        """Deliver what is left, for at most `timeout` seconds, and stop; safe to call twice.
+
+        Raises DeliveryError if records were not delivered and nothing has reported that.
+        """
         await asyncio.to_thread(self._producer.close, timeout)
 
     stop = close

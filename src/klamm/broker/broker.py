@@ -6,34 +6,45 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
 from klamm.broker.cluster.features import finalize_defaults
-from klamm.broker.cluster.image import ClusterImage, LeadershipTaken
+from klamm.broker.cluster.following import ClusterFollower, topic_config
+from klamm.broker.cluster.image import ClusterImage
+from klamm.broker.cluster.leader_events import LeaderEvents
+from klamm.broker.cluster.peers import Peers
 from klamm.broker.cluster.producer_ids import ProducerIds
 from klamm.broker.cluster.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from klamm.broker.cluster.topics import TopicManager, topic_config, with_dynamic_configs
-from klamm.broker.net.server import BoundListener, Server, bind
+from klamm.broker.cluster.topics import TopicManager
+from klamm.broker.net.connection import Connection
+from klamm.broker.net.outgoing import LoopTransport
+from klamm.broker.net.server import BoundListener, MakeConnection, Server, bind
 from klamm.broker.partitions.deadlines import Deadlines
 from klamm.broker.partitions.fetch_sessions import FetchSessions
 from klamm.broker.partitions.flusher import LANES, Flusher
+from klamm.broker.partitions.loading import when_loaded
 from klamm.broker.partitions.markers import MarkerWriter
-from klamm.broker.partitions.registry import PartitionRegistry
+from klamm.broker.partitions.registry import Partition, PartitionRegistry
 from klamm.broker.partitions.validation import Validation
 from klamm.broker.routes import RouteTable, routes_for
 from klamm.broker.security.permissions import AllowAll
 from klamm.broker.services import Arguments, Result, RunBlocking, Services
-from klamm.broker.upkeep.periodic import Chores
+from klamm.broker.upkeep.periodic import SWEEP_MS, Chores
 from klamm.clock import Clock
+from klamm.protocol.errors import ErrorCode
 from klamm.protocol.types import ZERO_ID
 from klamm.storage.cluster import BrokerRegistration
 from klamm.storage.log import LogError
 
 if TYPE_CHECKING:
+    from klamm.broker.cluster.lease import Lease
+    from klamm.broker.cluster.membership import Membership
     from klamm.broker.config.broker_config import BrokerConfig
     from klamm.broker.metrics.metrics import Metrics
     from klamm.broker.storage import Storage
+    from klamm.net.network import Transport
     from klamm.storage.engines.segments.kernel_sync import KernelSync
 
 _THREADS: Final = LANES + 4  # for flushes, and some for the cluster store and the cleaner
@@ -69,7 +80,11 @@ class Broker:
         storage: Storage,
         sleep: Callable[[float], None],
         run_blocking: RunBlocking | None = None,
+        transport: Transport | None = None,
+        sweep_ms: int = SWEEP_MS,
+        make_connection: MakeConnection = Connection,
     ) -> None:
+        """`transport` opens connections to other brokers, in place of sockets."""
         self._config = config
         self._clock = clock
         self._random = random
@@ -78,11 +93,15 @@ class Broker:
         self._cluster = storage.cluster
         self._run_blocking = run_blocking
         self._sleep = sleep
+        self._transport = transport
+        self._sweep_ms = sweep_ms
+        self._make_connection = make_connection
         self._threads: Threads | None = None
         self._chores: Chores | None = None
         self._services: Services | None = None
         self._server: Server | None = None
         self._metrics: Metrics | None = None
+        self._membership: Membership | None = None
         self.listeners: Sequence[BoundListener] = ()
         self.metrics_listener: BoundListener | None = None
 
@@ -117,10 +136,19 @@ class Broker:
         if self._run_blocking is None:
             self._threads = Threads(loop)
         run_blocking: RunBlocking = self._run_blocking or self._threads  # type: ignore[assignment]  # one is
-        image, config = self._join_cluster()
+        me = await self._join_cluster(run_blocking)
+        image = self._load_image()
         partitions = PartitionRegistry(self._logs, loop)
+        follower = ClusterFollower(
+            config=self._config,
+            image=image,
+            cluster=self._cluster,
+            partitions=partitions,
+            run_blocking=run_blocking,
+        )
+        config = follower.config
         topics = TopicManager(
-            config=config,
+            follower=follower,
             image=image,
             cluster=self._cluster,
             partitions=partitions,
@@ -139,11 +167,20 @@ class Broker:
             cluster=self._cluster,
             logs=self._logs,
             image=image,
+            follower=follower,
             topics=topics,
             partitions=partitions,
             flusher=flusher,
             markers=MarkerWriter(image, partitions, flusher, self._clock),
             producer_ids=ProducerIds(self._cluster, run_blocking),
+            peers=Peers(
+                image,
+                config.inter_broker_listener_name,
+                transport=self._transport or LoopTransport(loop),
+                loop=loop,
+                clock=self._clock,
+                random=self._random,
+            ),
             fetch_sessions=FetchSessions(
                 self._clock, self._random, config.max_incremental_fetch_session_cache_slots
             ),
@@ -152,17 +189,26 @@ class Broker:
             validation=Validation.of(config),
             authorizer=AllowAll(),
         )
-        topics.config_watchers.append(self._take_config)
-        self._set_strays_aside(image)
-        self._open_partitions(image, partitions)
-        if image.topic(OFFSETS_TOPIC) is not None:
-            services.start_groups()  # sessions of members expire even without requests
-        if image.topic(TRANSACTIONS_TOPIC) is not None:
-            services.start_transactions()  # completes decided transactions, aborts expired ones
-        self._server = Server(services)
-        self._chores = Chores(services)
+        follower.config_watchers.append(self._take_config)
+        follower.change_watchers.append(lambda _: services.peers.brokers_changed())
+        if all(store.is_alone for store in self._storage.folders):
+            self._set_strays_aside(image)
+        if self._storage.lease is not None:
+            for store in self._storage.folders:
+                store.share()
+        await self._open_partitions(image, partitions, run_blocking)
+        for partition in partitions:
+            self._start_coordinator(partition)
+        partitions.opening_watchers.append(self._start_coordinator)
+        services.leader_events = LeaderEvents(services)
+        self._server = Server(services, self._make_connection)
+        self._chores = Chores(services, self._sweep_ms)
         if self._storage.files is not None and config.log_cleaner_enable:
             self._chores.add_cleaning(self._storage.files)
+        # Before the first request: Metadata lists running brokers only, and librdkafka's admin client waits
+        # for minutes when a response names no controller.
+        if self._storage.lease is not None:
+            await self._start_membership(self._storage.lease, me)
         for bound in self.listeners:
             await self._server.listen(bound)
         if self.metrics_listener is not None:
@@ -181,13 +227,17 @@ class Broker:
         return self._metrics
 
     async def stop(self) -> None:
-        """Complete requests where possible, flush, and shut down cleanly."""
+        """Hand partitions over to other brokers, complete requests where possible, and shut down cleanly."""
+        if self._membership is not None:
+            await self._membership.drain()
+            await self._membership.leave()
         if self._chores is not None:
             self._chores.call_back()
         if self._metrics is not None:
             self._metrics.stop()
         if self._services is not None:
             self._services.stop_coordinators()
+            self._services.peers.close()
         if self._server is not None:
             await self._server.stop()
         self._close_sockets()
@@ -198,9 +248,41 @@ class Broker:
             await self._services.flusher.drain()
             self._services.flusher.close()
         if self._threads is not None:
+            await self._threads(self._logs.close)  # the lease is renewed meanwhile
+        else:
+            self._logs.close()
+        if self._membership is not None:
+            await self._membership.release()
+        elif self._storage.lease is not None:
+            self._storage.lease.release()
+        if self._threads is not None:
             self._threads.close()
-        self._logs.close()
         self._cluster.close()
+
+    async def kill(self) -> None:
+        """Stop as a crash does: nothing is handed over, completed or flushed, and connections are reset.
+
+        For tests, where several brokers run in one process. Logs stay open until the next leaders open them.
+        """
+        if self._membership is not None:
+            await self._membership.abandon()
+        if self._chores is not None:
+            self._chores.call_back()
+        if self._metrics is not None:
+            self._metrics.stop()
+        if self._server is not None:
+            self._server.abort()
+        self._close_sockets()
+        if self._services is not None:
+            for partition in self._services.partitions:
+                partition.fail(ErrorCode.not_leader_or_follower)
+            self._services.stop_coordinators()
+            self._services.peers.close()
+            if self._chores is not None:
+                await self._chores.stop()
+            self._services.flusher.close()
+        if self._threads is not None:
+            self._threads.close()
 
     def _open_kernel_sync(self) -> KernelSync | None:
         if self._run_blocking is not None or not self._storage.is_on_disk:
@@ -210,17 +292,28 @@ class Broker:
 
         return KernelSync.open()
 
-    def _join_cluster(self) -> tuple[ClusterImage, BrokerConfig]:
-        """Register, lead partitions at the next epoch, and load the dynamic configuration."""
-        broker_id = self._config.node_id
-        self._cluster.register_broker(
-            BrokerRegistration(broker_id, self._config.broker_rack, self._advertised())
-        )
+    async def _join_cluster(self, run_blocking: RunBlocking) -> BrokerRegistration:
+        """Register: partitions that this broker leads get the next epoch."""
+        me = BrokerRegistration(self._config.node_id, self._config.broker_rack, self._advertised())
+        if self._storage.lease is None:
+            return self._cluster.register(me)
+        # Imported here: not needed by a broker in memory.
+        from klamm.broker.cluster.joining import join_cluster  # noqa: PLC0415
+
+        return await join_cluster(self._cluster, self._storage.lease, me, run_blocking)
+
+    def _load_image(self) -> ClusterImage:
         finalize_defaults(self._cluster, self._config.transaction_version)
-        epochs = self._cluster.lead(broker_id)
-        image = ClusterImage.load(self._cluster, broker_id)
-        image.apply(LeadershipTaken(broker_id, epochs))
-        return image, with_dynamic_configs(self._config, image)
+        image = ClusterImage(self._cluster.cluster_id, self._config.node_id)
+        image.apply(self._cluster.changes(0))
+        return image
+
+    async def _start_membership(self, lease: Lease, me: BrokerRegistration) -> None:
+        # Imported here: not needed by a broker in memory.
+        from klamm.broker.cluster.membership import Membership  # noqa: PLC0415
+
+        self._membership = self.services.membership = Membership(self.services, lease, me)
+        await self._membership.start()
 
     def _advertised(self) -> dict[str, tuple[str, int]]:
         """The advertised listeners; port 0 becomes the port that was bound."""
@@ -247,16 +340,32 @@ class Broker:
             else:
                 _log.warning("log %s-%d belongs to no topic: renamed to %s", topic, partition, kept)
 
-    def _open_partitions(self, image: ClusterImage, partitions: PartitionRegistry) -> None:
+    async def _open_partitions(
+        self, image: ClusterImage, partitions: PartitionRegistry, run_blocking: RunBlocking
+    ) -> None:
         """Load the log of every partition led here. One that cannot be read is offline."""
         for topic, state in image.led_here():
-            partitions.open(
-                topic.name,
-                topic.topic_id,
-                state.partition,
-                leader_epoch=state.leader_epoch,
-                config=topic_config(self.services.config, image, topic.name),
+            await when_loaded(
+                run_blocking,
+                partial(
+                    partitions.open,
+                    topic.name,
+                    topic.topic_id,
+                    state.partition,
+                    leader_epoch=state.leader_epoch,
+                    config=topic_config(self.services.config, image, topic.name),
+                ),
             )
+
+    def _start_coordinator(self, partition: Partition) -> None:
+        """Start the coordinator of an internal partition that is led here.
+
+        Without any request, sessions of members expire, and decided transactions are completed.
+        """
+        if partition.topic == OFFSETS_TOPIC:
+            _ = self.services.groups
+        elif partition.topic == TRANSACTIONS_TOPIC:
+            _ = self.services.transactions
 
     def _take_config(self, config: BrokerConfig) -> None:
         self.services.config = config

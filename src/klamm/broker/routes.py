@@ -11,32 +11,32 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from klamm.broker.net.context import Handler, HandlerResult, RequestContext
-from klamm.broker.security.permissions import Operation, Permission, ResourceType
+from klamm.broker.security.permissions import AclOperation, Permission, ResourceType
 from klamm.protocol.api import ApiKey
 
 if TYPE_CHECKING:
     from klamm.broker.config.broker_config import BrokerConfig
     from klamm.broker.services import Services
 
-READ_TOPIC: Final = Permission(ResourceType.TOPIC, Operation.READ)
-WRITE_TOPIC: Final = Permission(ResourceType.TOPIC, Operation.WRITE)
-CREATE_TOPIC: Final = Permission(ResourceType.TOPIC, Operation.CREATE)
-DELETE_TOPIC: Final = Permission(ResourceType.TOPIC, Operation.DELETE)
-ALTER_TOPIC: Final = Permission(ResourceType.TOPIC, Operation.ALTER)
-DESCRIBE_TOPIC: Final = Permission(ResourceType.TOPIC, Operation.DESCRIBE)
-DESCRIBE_TOPIC_CONFIGS: Final = Permission(ResourceType.TOPIC, Operation.DESCRIBE_CONFIGS)
-ALTER_TOPIC_CONFIGS: Final = Permission(ResourceType.TOPIC, Operation.ALTER_CONFIGS)
-READ_GROUP: Final = Permission(ResourceType.GROUP, Operation.READ)
-DELETE_GROUP: Final = Permission(ResourceType.GROUP, Operation.DELETE)
-DESCRIBE_GROUP: Final = Permission(ResourceType.GROUP, Operation.DESCRIBE)
-WRITE_TRANSACTIONAL_ID: Final = Permission(ResourceType.TRANSACTIONAL_ID, Operation.WRITE)
-DESCRIBE_TRANSACTIONAL_ID: Final = Permission(ResourceType.TRANSACTIONAL_ID, Operation.DESCRIBE)
-ALTER_CLUSTER: Final = Permission(ResourceType.CLUSTER, Operation.ALTER)
-CREATE_CLUSTER: Final = Permission(ResourceType.CLUSTER, Operation.CREATE)
-DESCRIBE_CLUSTER: Final = Permission(ResourceType.CLUSTER, Operation.DESCRIBE)
-DESCRIBE_CLUSTER_CONFIGS: Final = Permission(ResourceType.CLUSTER, Operation.DESCRIBE_CONFIGS)
-ALTER_CLUSTER_CONFIGS: Final = Permission(ResourceType.CLUSTER, Operation.ALTER_CONFIGS)
-IDEMPOTENT_WRITE: Final = Permission(ResourceType.CLUSTER, Operation.IDEMPOTENT_WRITE)
+READ_TOPIC: Final = Permission(ResourceType.TOPIC, AclOperation.READ)
+WRITE_TOPIC: Final = Permission(ResourceType.TOPIC, AclOperation.WRITE)
+CREATE_TOPIC: Final = Permission(ResourceType.TOPIC, AclOperation.CREATE)
+DELETE_TOPIC: Final = Permission(ResourceType.TOPIC, AclOperation.DELETE)
+ALTER_TOPIC: Final = Permission(ResourceType.TOPIC, AclOperation.ALTER)
+DESCRIBE_TOPIC: Final = Permission(ResourceType.TOPIC, AclOperation.DESCRIBE)
+DESCRIBE_TOPIC_CONFIGS: Final = Permission(ResourceType.TOPIC, AclOperation.DESCRIBE_CONFIGS)
+ALTER_TOPIC_CONFIGS: Final = Permission(ResourceType.TOPIC, AclOperation.ALTER_CONFIGS)
+READ_GROUP: Final = Permission(ResourceType.GROUP, AclOperation.READ)
+DELETE_GROUP: Final = Permission(ResourceType.GROUP, AclOperation.DELETE)
+DESCRIBE_GROUP: Final = Permission(ResourceType.GROUP, AclOperation.DESCRIBE)
+WRITE_TRANSACTIONAL_ID: Final = Permission(ResourceType.TRANSACTIONAL_ID, AclOperation.WRITE)
+DESCRIBE_TRANSACTIONAL_ID: Final = Permission(ResourceType.TRANSACTIONAL_ID, AclOperation.DESCRIBE)
+ALTER_CLUSTER: Final = Permission(ResourceType.CLUSTER, AclOperation.ALTER)
+CREATE_CLUSTER: Final = Permission(ResourceType.CLUSTER, AclOperation.CREATE)
+DESCRIBE_CLUSTER: Final = Permission(ResourceType.CLUSTER, AclOperation.DESCRIBE)
+DESCRIBE_CLUSTER_CONFIGS: Final = Permission(ResourceType.CLUSTER, AclOperation.DESCRIBE_CONFIGS)
+ALTER_CLUSTER_CONFIGS: Final = Permission(ResourceType.CLUSTER, AclOperation.ALTER_CONFIGS)
+IDEMPOTENT_WRITE: Final = Permission(ResourceType.CLUSTER, AclOperation.IDEMPOTENT_WRITE)
 
 GROUPS: Final = "groups"  # the coordinator of that name in Services
 TRANSACTIONS: Final = "transactions"
@@ -102,7 +102,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(ApiKey.HEARTBEAT, 0, 4, (READ_GROUP,), GROUPS, overlaps=True),
     Route(ApiKey.LEAVE_GROUP, 0, 5, (READ_GROUP,), GROUPS, overlaps=True),
     Route(ApiKey.SYNC_GROUP, 0, 5, (READ_GROUP,), GROUPS, "ask_parked", overlaps=True),
-    Route(ApiKey.DESCRIBE_GROUPS, 0, 6, (DESCRIBE_GROUP,), GROUPS),
+    Route(ApiKey.DESCRIBE_GROUPS, 0, 6, (DESCRIBE_GROUP,)),
     Route(ApiKey.LIST_GROUPS, 0, 5, (DESCRIBE_GROUP, DESCRIBE_CLUSTER), GROUPS),
     Route(ApiKey.API_VERSIONS, 0, 4),
     Route(ApiKey.CREATE_TOPICS, 2, 7, (CREATE_TOPIC, CREATE_CLUSTER)),
@@ -124,6 +124,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(ApiKey.DELETE_GROUPS, 0, 2, (DELETE_GROUP,), GROUPS),
     Route(ApiKey.ELECT_LEADERS, 0, 2, (ALTER_CLUSTER,)),
     Route(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, (ALTER_TOPIC_CONFIGS, ALTER_CLUSTER_CONFIGS)),
+    Route(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, (ALTER_CLUSTER,)),
     Route(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, (DESCRIBE_CLUSTER,)),
     Route(ApiKey.OFFSET_DELETE, 0, 0, (DELETE_GROUP, READ_TOPIC), GROUPS),
     Route(ApiKey.UPDATE_FEATURES, 0, 2, (ALTER_CLUSTER,)),

@@ -12,12 +12,17 @@ from klamm.broker.partitions.verification import VerificationStats
 from klamm.clock import Clock
 
 if TYPE_CHECKING:
+    from klamm.broker.cluster.following import ClusterFollower
     from klamm.broker.cluster.image import ClusterImage
+    from klamm.broker.cluster.leader_events import LeaderEvents
+    from klamm.broker.cluster.membership import Membership
+    from klamm.broker.cluster.peers import Peers
     from klamm.broker.cluster.producer_ids import ProducerIds
     from klamm.broker.cluster.topics import TopicManager
     from klamm.broker.config.broker_config import BrokerConfig
     from klamm.broker.coordinators.events import EventWriter
     from klamm.broker.coordinators.groups import Groups
+    from klamm.broker.coordinators.remote import RemoteTransactions
     from klamm.broker.coordinators.transactions import Transactions
     from klamm.broker.metrics.request_meter import RequestMeter
     from klamm.broker.net.throttling import Quotas
@@ -59,22 +64,27 @@ class Services:
     cluster: ClusterStore  # blocking: through run_blocking
     logs: LogStore
     image: ClusterImage  # the snapshot of `cluster` that hot paths read
+    follower: ClusterFollower  # keeps `image` and `partitions` up to date
     topics: TopicManager  # makes all changes of topics and configurations
     partitions: PartitionRegistry
     flusher: Flusher
     markers: MarkerWriter
     producer_ids: ProducerIds
+    peers: Peers  # requests to other brokers
     fetch_sessions: FetchSessions
     deadlines: Deadlines  # of requests that wait for a partition
     meter: RequestMeter | None  # counts requests, if metrics are enabled
     validation: Validation  # how thoroughly batches are validated; follows `config`
     authorizer: Authorizer
     verification: VerificationStats = field(default_factory=VerificationStats)
-    verifier: TransactionVerifier | None = None  # used in place of `transactions`, if set
+    verifier: TransactionVerifier | None = None  # used in place of `remote`, if set
     quotas: Quotas | None = None  # no throttling
+    membership: Membership | None = None  # None: there are no other brokers
+    leader_events: LeaderEvents | None = None  # once the broker has opened its first partitions
     _groups: Groups | None = None
     _transactions: Transactions | None = None
     _events: EventWriter | None = None
+    _remote: RemoteTransactions | None = None
 
     @property
     def groups(self) -> Groups:
@@ -109,6 +119,16 @@ class Services:
 
             self._events = EventWriter(self)
         return self._events
+
+    @property
+    def remote(self) -> RemoteTransactions:
+        """Markers and verifications, sent to the brokers that they concern."""
+        if self._remote is None:
+            # Imported here: a broker without transactions starts without it.
+            from klamm.broker.coordinators.remote import RemoteTransactions  # noqa: PLC0415
+
+            self._remote = RemoteTransactions(self)
+        return self._remote
 
     def stop_coordinators(self) -> None:
         """Complete requests that wait in a coordinator, and write the remaining events."""

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
+from klamm.cli.exit_codes import INTERRUPTED
 from klamm.cli.failures import MISUSED, fail
 from klamm.cli.profiles import Profile, ProfileError, choose, load_profile, profiles_file
 from klamm.version import __version__
@@ -26,6 +27,7 @@ COMMANDS: Final = {
     "configs": "configs",
     "cluster": "brokers",
     "health": "health",
+    "move": "move.command",
     "dump": "dump",
     "pipe": "pipe",
     "audit": "audit",
@@ -61,6 +63,12 @@ class LazyGroup(TyperGroup):
         command: Any = typer.main.get_command(importlib.import_module(f"klamm.cli.{COMMANDS[cmd_name]}").app)
         command.name = cmd_name
         return command
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
 
 
 app = typer.Typer(

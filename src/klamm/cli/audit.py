@@ -93,11 +93,11 @@ def _audit(
 ) -> int:
     from klamm.spark.audit.figures import figures  # noqa: PLC0415
     from klamm.spark.audit.report import write_report  # noqa: PLC0415
-    from klamm.spark.audit.tables import BASE, DERIVED, Audit  # noqa: PLC0415
+    from klamm.spark.audit.tables import BASE, CACHED, DERIVED, Audit  # noqa: PLC0415
 
     audit = Audit(spark, bootstrap, client=settings, stuck_ms=round(stuck_after * 1000))
     output.mkdir(parents=True, exist_ok=True)
-    bar.update(task, total=len(BASE) + len(DERIVED) + 2)
+    bar.update(task, total=len(CACHED) + 1 if report_only else len(BASE) + len(DERIVED) + 2)
 
     def show(name: str) -> None:
         bar.update(task, advance=1, description=f"{name} ({audit.record_count:,} records)")

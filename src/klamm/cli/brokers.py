@@ -1,6 +1,9 @@
-"""`klamm cluster`: its brokers, their disks, the features they agree on."""
+"""`klamm cluster`: its brokers, what they lead and why, their disks, the features they agree on."""
 
 from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated
 
 import typer
 
@@ -11,9 +14,12 @@ from klamm.cli.cluster import (
     Bootstrap,
     Timeout,
     an_admin,
+    finish,
     print_json,
     print_table,
 )
+from klamm.cli.explain import read_events
+from klamm.cli.story import clock_time
 
 app = typer.Typer(
     rich_markup_mode=None,
@@ -26,16 +32,92 @@ app = typer.Typer(
 def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT, as_json: AsJson = False
 ) -> None:
-    """Show the cluster's id, its controller and its brokers."""
+    """Show the cluster's id, its controller, its brokers, and how many partitions each of them leads.
+
+    A broker that partitions prefer and that does not run is listed without an address.
+    """
     with an_admin(bootstrap, timeout) as admin:
         found = admin.describe_cluster()
-    rows = [(item.broker_id, item.host, item.port, item.rack or "-") for item in found.brokers]
+        topics = admin.describe_topics(admin.list_topics(internal=True)).values()
+    partitions = [partition for topic in topics for partition in topic.partitions]
+    leads = Counter(each.leader_id for each in partitions)
+    preferred = Counter(each.leader_id for each in partitions if each.leader_id == each.replicas[0])
+    columns = ("broker", "host", "port", "rack", "leads", "of them preferred")
+    rows: list[tuple[object, ...]] = [
+        (
+            item.broker_id,
+            item.host,
+            item.port,
+            item.rack or "-",
+            leads[item.broker_id],
+            preferred[item.broker_id],
+        )
+        for item in found.brokers
+    ]
+    running = {item.broker_id for item in found.brokers}
+    absent = {broker_id for each in partitions for broker_id in each.replicas} - running
+    rows += [(broker_id, "not running", "-", "-", 0, 0) for broker_id in sorted(absent)]
     if as_json:
-        brokers = [dict(zip(("broker", "host", "port", "rack"), row, strict=True)) for row in rows]
+        brokers = [dict(zip(columns, row, strict=True)) for row in rows]
         print_json({"cluster": found.cluster_id, "controller": found.controller_id, "brokers": brokers})
         return
     typer.echo(f"cluster {found.cluster_id}  controller {found.controller_id}")
-    print_table(("broker", "host", "port", "rack"), rows)
+    print_table(columns, rows)
+
+
+@app.command()
+def rebalance(
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT, as_json: AsJson = False
+) -> None:
+    """Make the preferred broker of each partition its leader, where it runs."""
+    with an_admin(bootstrap, timeout) as admin:
+        results = admin.elect_leaders(raise_errors=False)
+    moved = sorted(str(partition) for partition, has_moved in results.successes.items() if has_moved)
+    if as_json:
+        errors = {str(partition): str(error) for partition, error in results.errors.items()}
+        print_json({"moved": moved, "errors": errors})
+    elif not moved and not results.errors:
+        typer.echo("Every partition is led by its preferred broker.")
+    else:
+        for partition in moved:
+            typer.echo(f"{partition} moved to its preferred broker")
+    finish(results.errors)
+
+
+@app.command()
+def moves(
+    last: Annotated[int, typer.Option("--last", help="Print only this many moves; 0 for all.")] = 20,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """Show which partitions moved from one broker to another, and why.
+
+    Reads the topic __klamm_events, which only klamm's broker writes.
+    """
+    found = [event for event in read_events(bootstrap, timeout) if event.get("type") == "leader_changed"]
+    shown = found[-last:] if last > 0 else found
+    if as_json:
+        print_json(shown)
+        return
+    if not found:
+        typer.echo("No moves recorded.")
+        return
+    print_table(
+        ("time", "topic", "partition", "from", "to", "epoch", "cause"),
+        [
+            (
+                clock_time(event["timestamp_ms"]),
+                event["topic"],
+                event["partition"],
+                event["former_leader"],
+                event["leader"],
+                event["leader_epoch"],
+                event["cause"],
+            )
+            for event in shown
+        ],
+    )
 
 
 @app.command(name="log-dirs")

@@ -55,6 +55,8 @@ def an_admin(bootstrap: str, timeout: float) -> Iterator[Admin]:
             "request.timeout.ms": min(30_000, round(timeout * 1000)),
         }
         with Admin(settings) as admin:
+            # The time is for the whole command, however many operations it takes.
+            admin._operations.end_after(timeout)
             yield admin
 
 
@@ -91,7 +93,7 @@ def pairs(values: Sequence[str], what: str) -> dict[str, str]:
     try:
         return from_flags(values)
     except ConfigError:
-        fail(f"{what} wants name=value, as in {what} retention.ms=60000", MISUSED)
+        fail(f"{what} expects name=value, as in {what} retention.ms=60000", MISUSED)
 
 
 def finish(errors: Mapping[Any, KlammError]) -> None:

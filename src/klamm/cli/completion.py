@@ -15,7 +15,7 @@ TIMEOUT_MS = 1_500  # the user waits
 
 
 def complete_topics(ctx: typer.Context, incomplete: str) -> list[str]:
-    return _names(ctx, incomplete, lambda admin: list(admin.describe_topics()))
+    return _names(ctx, incomplete, lambda admin: admin.list_topics(internal=incomplete.startswith("_")))
 
 
 def complete_groups(ctx: typer.Context, incomplete: str) -> list[str]:

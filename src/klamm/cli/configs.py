@@ -127,6 +127,8 @@ def alter(
     if not changes:
         fail("nothing to change: give --set or --delete", MISUSED)
     with an_admin(bootstrap, timeout) as admin:
-        errors: dict[Any, KlammError] = dict(admin.alter_configs({resource: changes}).errors)
+        errors: dict[Any, KlammError] = dict(
+            admin.alter_configs({resource: changes}, raise_errors=False).errors
+        )
     finish(errors)
-    typer.echo(f"{resource[0].name.lower()} {resource[1] or '(all)'} changed")
+    typer.echo(f"{resource[0]} {resource[1] or '(all)'} changed")

@@ -119,7 +119,7 @@ def consume(
         settings["group.id"] = group
     try:
         with clear_errors(), Consumer(config=settings) as consumer:
-            names = _existing(bootstrap, topics)
+            names = _existing(bootstrap, topics, DEFAULT_TIMEOUT if timeout is None else timeout)
             if group is not None:
                 _subscribe(consumer, topics, names)
             else:
@@ -133,12 +133,12 @@ def consume(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _existing(bootstrap: str, topics: list[str]) -> list[str]:
+def _existing(bootstrap: str, topics: list[str], timeout: float) -> list[str]:
     """The topics that are named or match, so that a typo or an unreachable broker is an error at once."""
     plain = [name for name in topics if not name.startswith("^")]
     patterns = [re.compile(name) for name in topics if name.startswith("^")]
-    with an_admin(bootstrap, DEFAULT_TIMEOUT) as admin:
-        there = admin.describe_topics(None if patterns else plain)
+    with an_admin(bootstrap, timeout) as admin:
+        there = admin.describe_topics(None if patterns else plain, raise_errors=False)
     missing = [name for name in plain if name not in there or name in there.errors]
     if missing:
         fail(f"unknown topic {missing[0]}: see `klamm topics list`", FAILED)

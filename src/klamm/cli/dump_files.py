@@ -182,7 +182,7 @@ def _entries(path: Path, layout: str) -> Iterator[tuple[int, ...]]:
 
 def _snapshot(path: Path, _: bool) -> Iterator[Fact]:
     for entry in decode_snapshot(path.read_bytes()):
-        last = entry.batches[-1] if entry.batches else None
+        last = entry.summaries()[-1] if entry.batches else None
         yield {
             "type": "producer",
             "producer_id": entry.producer_id,

@@ -1,4 +1,4 @@
-"""The exit codes of commands that fail."""
+"""The exit codes of commands that fail; docs/cli.md has the table."""
 
 from __future__ import annotations
 
@@ -6,3 +6,4 @@ from typing import Final
 
 FAILED: Final = 1  # the command failed: a port or a folder is in use, a broker is unreachable
 MISUSED: Final = 2  # the command line or a setting is invalid
+INTERRUPTED: Final = 130  # Ctrl-C before the command was complete, as shells report SIGINT

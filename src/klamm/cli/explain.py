@@ -24,7 +24,6 @@ from klamm.cli.failures import fail
 from klamm.cli.story import chapters, clock_time, summary, told_once
 from klamm.client.admin.offsets import EARLIEST, LATEST
 from klamm.client.consumer.consumer import Consumer
-from klamm.errors import KlammError
 from klamm.protocol.types import TopicPartition
 
 EVENTS_TOPIC: Final = "__klamm_events"
@@ -80,8 +79,8 @@ def explain(
 def read_events(bootstrap: str, timeout: float) -> list[dict[str, Any]]:
     """All recorded events."""
     with an_admin(bootstrap, timeout) as admin:
-        topic = admin.describe_topics([EVENTS_TOPIC])[EVENTS_TOPIC]
-        if isinstance(topic, KlammError):
+        topic = admin.describe_topics([EVENTS_TOPIC], raise_errors=False).successes.get(EVENTS_TOPIC)
+        if topic is None:
             fail(f"{bootstrap} records no group events (no topic {EVENTS_TOPIC})")
         partitions = [TopicPartition(EVENTS_TOPIC, item.partition) for item in topic.partitions]
         starts = admin.list_offsets(dict.fromkeys(partitions, EARLIEST)).unwrap()

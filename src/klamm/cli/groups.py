@@ -22,7 +22,6 @@ from klamm.cli.explain import explain
 from klamm.cli.failures import MISUSED, fail
 from klamm.cli.lag import PartitionLag, lag_of, lag_text, total_lag
 from klamm.client.admin.model import GroupDescription
-from klamm.errors import KlammError
 
 app = typer.Typer(
     rich_markup_mode=None,
@@ -95,8 +94,9 @@ def describe(
     if every == bool(groups):
         fail("no group given: name groups, or use --all", MISUSED)
     with an_admin(bootstrap, timeout) as admin:
-        found = admin.describe_groups(groups or [item.group_id for item in admin.list_groups()])
-        described = [item for item in found.values() if not isinstance(item, KlammError)]
+        chosen = groups or [item.group_id for item in admin.list_groups()]
+        found = admin.describe_groups(chosen, raise_errors=False)
+        described = list(found.successes.values())
         lags = {item.group_id: lag_of(admin, item) for item in described}
     if as_json:
         print_json([_as_json(item, lags[item.group_id]) for item in described])
@@ -190,10 +190,9 @@ def delete(
 ) -> None:
     """Delete groups without members, and their offsets."""
     with an_admin(bootstrap, timeout) as admin:
-        results = admin.delete_groups(groups)
-    for name, item in results.items():
-        if not isinstance(item, KlammError):
-            typer.echo(f"{name} deleted")
+        results = admin.delete_groups(groups, raise_errors=False)
+    for name in results.successes:
+        typer.echo(f"{name} deleted")
     finish(results.errors)
 
 
@@ -226,10 +225,11 @@ def remove_member(
         fail("no member given: use --member ID, --instance ID, or --all", MISUSED)
     with an_admin(bootstrap, timeout) as admin:
         instances = None if every else instance or []
-        results = admin.remove_members(group, instance_ids=instances, member_ids=member or (), reason=reason)
-    for name, item in results.items():
-        if not isinstance(item, KlammError):
-            typer.echo(f"{name} removed")
+        results = admin.remove_members(
+            group, instance_ids=instances, member_ids=member or (), reason=reason, raise_errors=False
+        )
+    for name in results.successes:
+        typer.echo(f"{name} removed")
     if not results:
         typer.echo(f"{group} has no members")
     finish(results.errors)

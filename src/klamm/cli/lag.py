@@ -8,8 +8,6 @@ from typing import Any
 
 from klamm.client.admin.admin import Admin
 from klamm.client.admin.model import GroupDescription, ListedOffset, MemberDescription
-from klamm.client.admin.offsets import LATEST
-from klamm.errors import KlammError
 from klamm.protocol.types import TopicPartition
 
 
@@ -63,7 +61,7 @@ def lag_of(admin: Admin, group: GroupDescription) -> list[PartitionLag]:
     committed = admin.list_group_offsets(group.group_id)
     owners = {partition: member for member in group.members for partition in member.assignment or ()}
     partitions = sorted(set(committed) | set(owners))
-    ends = admin.list_offsets(dict.fromkeys(partitions, LATEST)) if partitions else {}
+    ends = admin.list_offsets(partitions, "latest", raise_errors=False).successes if partitions else {}
     return [
         PartitionLag(
             partition,
@@ -90,5 +88,5 @@ def lag_text(lags: Sequence[PartitionLag]) -> str:
     return f"{total} + {unknown} partition(s) without a committed offset" if unknown else str(total)
 
 
-def _end(found: ListedOffset | KlammError | None) -> int | None:
-    return found.offset if isinstance(found, ListedOffset) else None
+def _end(found: ListedOffset | None) -> int | None:
+    return None if found is None else found.offset

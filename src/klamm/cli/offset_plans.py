@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from klamm.client.admin.admin import Admin
-from klamm.client.admin.model import ListedOffset, Results
+from klamm.client.admin.model import ListedOffset
 from klamm.client.admin.offsets import EARLIEST, LATEST
+from klamm.client.admin.results import Results
 from klamm.clock import Clock, SystemClock
 from klamm.protocol.types import TopicPartition
 
@@ -26,7 +27,7 @@ SECONDS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class OffsetPlan:
     """One partition's move."""
 
     partition: TopicPartition
@@ -149,7 +150,7 @@ def chosen_partitions(admin: Admin, topics: Sequence[str]) -> list[TopicPartitio
     return sorted(set(chosen))
 
 
-def plan_reset(admin: Admin, group: str, target: Target, topics: Sequence[str]) -> list[Plan]:
+def plan_reset(admin: Admin, group: str, target: Target, topics: Sequence[str]) -> list[OffsetPlan]:
     """The new offset of each partition, limited to the range of its log, as Kafka does."""
     committed = admin.list_group_offsets(group)
     if target.kind == "file" and target.file is not None:
@@ -171,7 +172,7 @@ def plan_reset(admin: Admin, group: str, target: Target, topics: Sequence[str]) 
         offset = _target(target, current, earliest[key], latest[key], timed.get(key, -1), wanted.get(key))
         if offset is None:
             raise ValueError(f"{group} has no committed offset for {key}, so --shift-by has no start")
-        plans.append(Plan(key, current, min(max(offset, earliest[key]), latest[key])))
+        plans.append(OffsetPlan(key, current, min(max(offset, earliest[key]), latest[key])))
     return plans
 
 

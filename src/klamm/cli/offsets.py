@@ -23,10 +23,9 @@ from klamm.cli.cluster import (
 )
 from klamm.cli.completion import complete_groups
 from klamm.cli.failures import FAILED, MISUSED, fail
-from klamm.cli.offset_plans import Plan, chosen_partitions, parse_target, plan_reset, read_csv
+from klamm.cli.offset_plans import OffsetPlan, chosen_partitions, parse_target, plan_reset, read_csv
 from klamm.client.admin.admin import Admin
 from klamm.client.admin.model import CommittedOffset
-from klamm.errors import KlammError
 from klamm.protocol.types import TopicPartition
 
 app = typer.Typer(
@@ -151,7 +150,7 @@ def reset(
         _carry_out(admin, group, plans, execute=execute, as_json=as_json)
 
 
-def _carry_out(admin: Admin, group: str, plans: list[Plan], *, execute: bool, as_json: bool) -> None:
+def _carry_out(admin: Admin, group: str, plans: list[OffsetPlan], *, execute: bool, as_json: bool) -> None:
     if as_json:
         print_json([item.as_json() for item in plans])
     elif plans:
@@ -164,12 +163,12 @@ def _carry_out(admin: Admin, group: str, plans: list[Plan], *, execute: bool, as
         return
     _refuse_if_in_use(admin, group)
     wanted = {item.partition: CommittedOffset(item.target) for item in plans}
-    finish(admin.alter_group_offsets(group, wanted).errors if wanted else {})
+    finish(admin.alter_group_offsets(group, wanted, raise_errors=False).errors if wanted else {})
 
 
 def _refuse_if_in_use(admin: Admin, group: str) -> None:
-    found = admin.describe_groups([group])[group]
-    if not isinstance(found, KlammError) and found.members:
+    found = admin.describe_groups([group], raise_errors=False).successes.get(group)
+    if found is not None and found.members:
         fail(f"{group} has {len(found.members)} member(s): stop them before changing its offsets", FAILED)
 
 
@@ -205,7 +204,7 @@ def import_offsets(
     with an_admin(bootstrap, timeout) as admin:
         committed = admin.list_group_offsets(group)
         plans = [
-            Plan(key, committed[key].offset if key in committed else None, offset)
+            OffsetPlan(key, committed[key].offset if key in committed else None, offset)
             for key, offset in sorted(wanted.items())
         ]
         _carry_out(admin, group, plans, execute=execute, as_json=as_json)
@@ -223,8 +222,7 @@ def delete(
 ) -> None:
     """Delete offsets of topics that the group is not subscribed to."""
     with an_admin(bootstrap, timeout) as admin:
-        results = admin.delete_group_offsets(group, _chosen(admin, topics))
-    for key, item in results.items():
-        if not isinstance(item, KlammError):
-            typer.echo(f"{key} forgotten")
+        results = admin.delete_group_offsets(group, _chosen(admin, topics), raise_errors=False)
+    for key in results.successes:
+        typer.echo(f"{key} deleted")
     finish(results.errors)

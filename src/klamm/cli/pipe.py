@@ -72,7 +72,8 @@ def pipe(
 
     \b
     Exit codes: 0 ended or stopped, 1 failed, 2 bad job, 3 fenced by another run of the job,
-    4 records to read are gone, 5 a record does not fit the schema and there is no dead-letter topic.
+    4 records to read were deleted, 5 a record does not fit the schema and there is no dead-letter topic,
+    6 rows of a decided batch are missing (txn.mode=per-task).
     """
     if context.invoked_subcommand is not None:
         return
@@ -108,7 +109,7 @@ def run(path: File, master: Master = None, restarts: Restarts = None, as_json: A
 
 @app.command()
 def check(path: File) -> None:
-    """Check a job's file and say what would run; Spark is not started, the cluster is not asked."""
+    """Check a job's file and print what would run. Starts no Spark and sends no request."""
     job = _loaded(path)
     for line in explained(job):
         typer.echo(line)
@@ -156,7 +157,9 @@ def explained(job: Job) -> list[str]:
 
 def line(batch: Mapping[str, Any]) -> str:
     """A batch as a line for people."""
-    state = f"  {batch['state_rows']:,} rows of state" if batch["state_rows"] else ""
+    state = ""
+    if batch["state_rows"]:
+        state = f"  {batch['state_rows']:,} rows of state, {batch['state_bytes'] / 1024:,.0f} KiB"
     return (
         f"batch {batch['batch']:<6} {batch['rows']:>9,} rows  {batch['rows_per_second']:>11,.0f} rows/s  "
         f"lag {batch['lag']:,}  {batch['ms']:,} ms{state}"

@@ -21,6 +21,8 @@ from klamm.client.producer.producer import Producer
 
 READ_BYTES: Final = 64 * 1024
 
+LINGER_MS = 5
+
 app = typer.Typer(rich_markup_mode=None)
 
 
@@ -91,9 +93,11 @@ def produce(
         **profile_settings(),
         "bootstrap.servers": bootstrap,
         "max.block.ms": round(timeout * 1000),
+        "request.timeout.ms": min(30_000, round(timeout * 1000)),
+        "delivery.timeout.ms": round(timeout * 1000) + LINGER_MS,  # for each record
         "acks": acks,
         "compression.type": compression,
-        "linger.ms": 5,
+        "linger.ms": LINGER_MS,
         **pairs(setting or [], "--set"),
     }
     if whole_files and (as_json or key_separator or not files):

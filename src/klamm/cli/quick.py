@@ -16,9 +16,12 @@ class UpOptions:
 
     listen: str | None = None
     data: str | None = None
+    store: str | None = None
     memory: bool = False
     config: str | None = None
     settings: list[str] = field(default_factory=list)
+    node_id: int | None = None
+    brokers: int = 1
 
 
 def parse_up(arguments: Sequence[str], environ: Mapping[str, str]) -> UpOptions | None:
@@ -41,10 +44,20 @@ def parse_up(arguments: Sequence[str], environ: Mapping[str, str]) -> UpOptions 
                 options.listen = value
             case "--data":
                 options.data = value
+            case "--store":
+                options.store = value
             case "--config":
                 options.config = value
             case "--set":
                 options.settings.append(value)
+            case "--node-id" if _is_number(value):
+                options.node_id = int(value)
+            case "--brokers" if _is_number(value):
+                options.brokers = int(value)
             case _:
                 return None
     return options
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()

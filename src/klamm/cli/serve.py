@@ -58,13 +58,13 @@ def _spare_the_collector() -> None:
 async def _serve(config: BrokerConfig, *, in_memory: bool) -> None:
     stop = _told_to_stop()
     clock, random = SystemClock(), SystemRandom()
-    storage = open_storage(config, clock=clock, random=random, in_memory=in_memory)
+    storage = open_storage(config, clock=clock, random=random, sleep=time.sleep, in_memory=in_memory)
     broker = Broker(config, clock=clock, random=random, storage=storage, sleep=time.sleep)
     try:
         await broker.start()
         _spare_the_collector()
         addresses = ", ".join(bound.address for bound in broker.listeners)
-        kept = "in memory" if in_memory else f"in {config.log_dirs[0]}"
+        kept = "in memory" if in_memory else f"in {storage.place or config.log_dirs[0]}"
         sys.stdout.write(f"klamm {__version__} listening on {addresses}, data {kept}\n")
         sys.stdout.flush()
         await stop.wait()

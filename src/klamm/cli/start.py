@@ -23,11 +23,26 @@ def start(options: UpOptions) -> int:
     """Serve until a signal; the exit code. An error is printed in one line on standard error."""
     try:
         settings = broker_settings(options, os.environ)
+        if options.brokers != 1:
+            return _start_several(options, settings)
         config = BrokerConfig.from_settings(settings, hostname=socket.gethostname())
     except ConfigError as error:
         return complain(error, MISUSED)
     problem = serve(config, in_memory=options.memory)
     return 0 if problem is None else complain(problem, FAILED)
+
+
+def _start_several(options: UpOptions, settings: Mapping[str, str]) -> int:
+    """Raises ConfigError."""
+    # Imported here: one broker starts without it.
+    from klamm.cli.supervise import settings_of, supervise  # noqa: PLC0415
+
+    if options.memory:
+        raise ConfigError("log.dirs", "--memory and --brokers cannot be combined: processes share a folder")
+    first_id = BrokerConfig.from_settings(settings, hostname=socket.gethostname()).node_id
+    for own in settings_of(settings, first_id, options.brokers):
+        BrokerConfig.from_settings(own, hostname=socket.gethostname())  # errors are reported once, and here
+    return supervise(settings, first_id, options.brokers)
 
 
 def complain(message: object, exit_code: int) -> int:
@@ -45,10 +60,19 @@ def broker_settings(options: UpOptions, environ: Mapping[str, str]) -> dict[str,
     )
     if options.memory and options.data is not None:
         raise ConfigError("log.dirs", "--memory and --data cannot be combined: remove one of them")
+    if options.store is not None:
+        given["klamm.store"] = options.store
+    if "klamm.store" in given:
+        for flag, is_given in (("--data", options.data is not None), ("--memory", options.memory)):
+            if is_given:
+                raise ConfigError("klamm.store", f"{flag} and a store cannot be combined: remove one of them")
     if options.listen is not None:
         given["listeners"] = _listener(options.listen)
     elif "listeners" not in given:
         given["listeners"] = _listener(DEFAULT_LISTEN)
+    if options.node_id is not None:
+        given["node.id"] = str(options.node_id)
+        given.pop("broker.id", None)
     if options.data is not None:
         given["log.dirs"] = options.data
     elif "log.dirs" not in given and "log.dir" not in given:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from klamm.cli.offset_plans import parse_datetime, parse_duration
-from klamm.client.consumer.consumer import Consumer
 from klamm.clock import Clock
 from klamm.protocol.types import TopicPartition
+
+if TYPE_CHECKING:
+    from klamm.client.consumer.consumer import Consumer  # other commands use this module without a consumer
 
 BEGINNING_WORDS: Final = frozenset({"beginning", "earliest", "start"})
 END_WORDS: Final = frozenset({"end", "latest"})

@@ -64,7 +64,7 @@ def sentence(event: Event) -> str:
 
 def headline(event: Event) -> str:
     """One event in a few words, for lists of many."""
-    who = str(event.get("client_id") or event.get("member_id") or "somebody")
+    who = str(event.get("client_id") or event.get("member_id") or "unknown")
     cause = event.get("cause")
     match event.get("type"):
         case "rebalance_started":
@@ -128,7 +128,7 @@ def _removed(event: Event) -> str:
 
 def _fenced(event: Event) -> str:
     return (
-        f"Static member {event.get('group_instance_id')} came back as {event.get('new_member_id')}; "
+        f"Static member {event.get('group_instance_id')} rejoined as {event.get('new_member_id')}; "
         f"{event.get('member_id')} is fenced."
     )
 

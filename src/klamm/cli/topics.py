@@ -23,7 +23,14 @@ from klamm.cli.failures import MISUSED, fail
 from klamm.cli.offset_plans import chosen_partitions
 from klamm.cli.start_points import StartPoint, parse_start
 from klamm.client.admin.admin import Admin
-from klamm.client.admin.model import AlterOp, ConfigEntry, NewTopic, Resource, TopicDescription
+from klamm.client.admin.model import (
+    AlterOp,
+    ConfigEntry,
+    ListedOffset,
+    NewTopic,
+    Resource,
+    TopicDescription,
+)
 from klamm.client.admin.offsets import EARLIEST, LATEST
 from klamm.clock import SystemClock
 from klamm.errors import KlammError
@@ -73,13 +80,13 @@ def create(
     settings = pairs(config or [], "--config")
     with an_admin(bootstrap, timeout) as admin:
         new = [NewTopic(name, partitions, replication_factor, settings) for name in names]
-        results = admin.create_topics(new, validate_only=dry_run)
+        results = admin.create_topics(new, validate_only=dry_run, raise_errors=False)
         errors = results.errors
         if if_not_exists:
             errors = {name: error for name, error in errors.items() if not _exists_already(error)}
         if not dry_run and not errors:
             admin.wait_for_topics(names)
-    made = {name: item for name, item in results.items() if not isinstance(item, KlammError)}
+    made = results.successes
     if as_json:
         print_json(
             [
@@ -107,12 +114,8 @@ def list_topics(
 ) -> None:
     """List topics with their number of partitions."""
     with an_admin(bootstrap, timeout) as admin:
-        found = admin.describe_topics()
-    topics = [
-        item
-        for _, item in sorted(found.items())
-        if not isinstance(item, KlammError) and (internal or not item.is_internal)
-    ]
+        found = admin.describe_topics(raise_errors=False)
+    topics = [item for _, item in sorted(found.successes.items()) if internal or not item.is_internal]
     if as_json:
         print_json(
             [
@@ -139,8 +142,8 @@ def describe(
 ) -> None:
     """Show partitions, leaders, offsets and the settings that differ from the defaults."""
     with an_admin(bootstrap, timeout) as admin:
-        found = admin.describe_topics(names or None)
-        topics = [item for _, item in sorted(found.items()) if not isinstance(item, KlammError)]
+        found = admin.describe_topics(names or None, raise_errors=False)
+        topics = [item for _, item in sorted(found.successes.items())]
         shown = [_facts(admin, item) for item in topics if names or not item.is_internal]
     if as_json:
         print_json(shown)
@@ -154,14 +157,13 @@ def describe(
 
 def _facts(admin: Admin, topic: TopicDescription) -> dict[str, Any]:
     keys = [TopicPartition(topic.name, item.partition) for item in topic.partitions]
-    earliest = admin.list_offsets(dict.fromkeys(keys, EARLIEST))
-    latest = admin.list_offsets(dict.fromkeys(keys, LATEST))
-    resource = (Resource.TOPIC, topic.name)
-    configs = admin.describe_configs([resource])[resource]
-    entries: dict[str, ConfigEntry] = {} if isinstance(configs, KlammError) else configs
+    earliest = admin.list_offsets(keys, "earliest", raise_errors=False).successes
+    latest = admin.list_offsets(keys, "latest", raise_errors=False).successes
+    configs = admin.describe_configs("topic", topic.name, raise_errors=False).successes
+    entries: dict[str, ConfigEntry] = configs.get((Resource.TOPIC, topic.name), {})
 
-    def offset(found: Any) -> int | None:
-        return None if isinstance(found, KlammError) else found.offset
+    def offset(found: ListedOffset | None) -> int | None:
+        return None if found is None else found.offset
 
     return {
         "topic": topic.name,
@@ -175,8 +177,8 @@ def _facts(admin: Admin, topic: TopicDescription) -> dict[str, Any]:
                 "leader_epoch": item.leader_epoch,
                 "replicas": list(item.replicas),
                 "in_sync": list(item.in_sync),
-                "start_offset": offset(earliest[key]),
-                "end_offset": offset(latest[key]),
+                "start_offset": offset(earliest.get(key)),
+                "end_offset": offset(latest.get(key)),
             }
             for item, key in zip(topic.partitions, keys, strict=True)
         ],
@@ -215,10 +217,9 @@ def delete(
 ) -> None:
     """Delete topics and their records."""
     with an_admin(bootstrap, timeout) as admin:
-        results = admin.delete_topics(names)
-    for name, item in results.items():
-        if not isinstance(item, KlammError):
-            typer.echo(f"{name} deleted")
+        results = admin.delete_topics(names, raise_errors=False)
+    for name in results.successes:
+        typer.echo(f"{name} deleted")
     errors = results.errors
     if if_exists:
         errors = {name: error for name, error in errors.items() if not _is_unknown(error)}
@@ -248,11 +249,10 @@ def offsets(
     """
     wanted = _point(at)
     with an_admin(bootstrap, timeout) as admin:
-        found = admin.list_offsets(dict.fromkeys(_chosen(admin, names), wanted))
+        found = admin.list_offsets(_chosen(admin, names), wanted, raise_errors=False)
     rows = [
         (key.topic, key.partition, item.offset, item.timestamp_ms)
-        for key, item in sorted(found.items())
-        if not isinstance(item, KlammError)
+        for key, item in sorted(found.successes.items())
     ]
     columns = ("topic", "partition", "offset", "timestamp_ms")
     if as_json:
@@ -289,10 +289,8 @@ def trim(
             limits = {
                 key: item.offset if item.offset >= 0 else ends[key].offset for key, item in listed.items()
             }
-        results = admin.delete_records(limits)
-    for key, start in sorted(
-        (key, item) for key, item in results.items() if not isinstance(item, KlammError)
-    ):
+        results = admin.delete_records(limits, raise_errors=False)
+    for key, start in sorted(results.successes.items()):
         typer.echo(f"{key} starts at {start}")
     finish(results.errors)
 
@@ -349,9 +347,9 @@ def alter(
     with an_admin(bootstrap, timeout) as admin:
         if changes or removed:
             wanted = {(Resource.TOPIC, name): [*changes, *removed] for name in names}
-            errors |= admin.alter_configs(wanted).errors
+            errors |= admin.alter_configs(wanted, raise_errors=False).errors
         if partitions is not None and not errors:
-            errors |= admin.create_partitions(dict.fromkeys(names, partitions)).errors
+            errors |= admin.create_partitions(dict.fromkeys(names, partitions), raise_errors=False).errors
     finish(errors)
     for name in names:
         typer.echo(f"{name} changed")

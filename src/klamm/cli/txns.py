@@ -21,7 +21,6 @@ from klamm.cli.cluster import (
 from klamm.cli.failures import MISUSED, fail
 from klamm.client.admin.admin import Admin
 from klamm.client.admin.model import HangingTransaction, ProducerDescription, TransactionDescription
-from klamm.errors import KlammError
 from klamm.protocol.types import TopicPartition
 
 HANGING_AFTER_MINUTES = 15  # the default of transaction.max.timeout.ms
@@ -116,9 +115,9 @@ def describe(
       klamm txns describe orders-1 orders-2 --json
     """
     with an_admin(bootstrap, timeout) as admin:
-        found = admin.describe_transactions(transactional_ids)
+        found = admin.describe_transactions(transactional_ids, raise_errors=False)
     now_ms = round(time.time() * 1000)
-    described = [item for item in found.values() if not isinstance(item, KlammError)]
+    described = list(found.successes.values())
     if as_json:
         print_json([_as_json(item, now_ms) for item in described])
     else:
@@ -179,7 +178,7 @@ def hanging(
 ) -> None:
     """Find transactions that are open on a partition, and that no coordinator will end.
 
-    They hold back readers with isolation.level=read_committed for ever. Without --topic all are searched.
+    They block consumers with isolation.level=read_committed for ever. Without --topic all are searched.
 
     \b
       klamm txns hanging
@@ -210,7 +209,7 @@ def hanging(
             for item in found
         ]
         print_table(
-            ("topic", "partition", "start offset", "producer id", "epoch", "transactional id", "silent for"),
+            ("topic", "partition", "start offset", "producer id", "epoch", "transactional id", "idle for"),
             rows,
         )
 
@@ -262,16 +261,14 @@ def abort(
 
     \b
       klamm txns abort orders-1
-          asks the coordinator: the transaction of this id is aborted, and its producer is fenced
+          by its coordinator: the transaction of this id is aborted, and its producer is fenced
       klamm txns abort --topic orders --partition 0 --start-offset 1234
           writes an abort marker to one partition; for what `klamm txns hanging` lists, and nothing else
     """
     on_partition = (topic, partition, start_offset)
     if transactional_id is not None and on_partition == (None, None, None):
         with an_admin(bootstrap, timeout) as admin:
-            found = admin.fence_producers([transactional_id])
-        finish(found.errors)
-        identity = found.unwrap()[transactional_id]
+            identity = admin.fence_producers([transactional_id])[transactional_id]
         if as_json:
             print_json({"transactional_id": transactional_id, **identity._asdict()})
         else:
@@ -281,7 +278,7 @@ def abort(
             )
         return
     if transactional_id is not None or topic is None or partition is None or start_offset is None:
-        fail("say which: ID, or --topic with --partition and --start-offset", MISUSED)
+        fail("expected ID, or --topic with --partition and --start-offset", MISUSED)
     place = TopicPartition(topic, partition)
     with an_admin(bootstrap, timeout) as admin:
         producer = _open_at(admin, place, start_offset)

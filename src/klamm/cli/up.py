@@ -28,6 +28,14 @@ def up(
         str | None,
         typer.Option(metavar="DIR", help=f"The folder for all data.  [default: {DEFAULT_DATA}]"),
     ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Keep all data in PostgreSQL: postgresql://user:password@host/database. Brokers with "
+            "the same URL and different node.id are one cluster.",
+        ),
+    ] = None,
     memory: Annotated[
         bool, typer.Option("--memory", help="Keep all data in memory; it is lost when the process ends.")
     ] = False,
@@ -43,14 +51,34 @@ def up(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A setting; repeatable."),
     ] = None,
+    node_id: Annotated[
+        int | None,
+        typer.Option(
+            "--node-id",
+            metavar="N",
+            min=0,
+            help="The setting node.id: brokers on one folder need different ones.",
+        ),
+    ] = None,
+    brokers: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Start so many broker processes on the folder. Their ports follow that of the first one.",
+        ),
+    ] = 1,
 ) -> None:
-    """Start a broker and serve until Ctrl-C or SIGTERM.
+    """Start a broker, or several, and serve until Ctrl-C or SIGTERM.
 
-    When it is ready, one line on standard output says where it listens; logs go to standard error.
+    When a broker is ready, one line on standard output says where it listens; logs go to standard error.
 
     \b
       klamm up --listen 0.0.0.0:9092 --set advertised.listeners=PLAINTEXT://myhost:9092
       klamm up --memory --listen 127.0.0.1:0
+      klamm up --brokers 4
       klamm up --data /srv/klamm --set num.partitions=4 --set log.retention.hours=24
+      klamm up --store postgresql://klamm@db/klamm --node-id 2
     """
-    raise typer.Exit(start(UpOptions(listen, data, memory, config, settings or [])))
+    options = UpOptions(listen, data, store, memory, config, settings or [], node_id, brokers)
+    raise typer.Exit(start(options))

@@ -1,13 +1,13 @@
-"""Waiting for news without reading it: a long poll over many partitions at once."""
+"""Waits for new records without reading them: a long poll over many partitions."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 
 from klamm.client.calls import Calls, RetryPolicy
 from klamm.client.ranges import NAMES_VERSION
 from klamm.client.runtime import ClientThread
+from klamm.clock import event_on
 from klamm.net.network import Node
 from klamm.net.tasks import Promise
 from klamm.protocol.api import ApiKey
@@ -24,11 +24,11 @@ def await_data(
 ) -> None:
     """Return when a partition has something at or after its position, or when the time is over.
 
-    Best effort: what goes wrong here will be met, and told, by whoever reads.
+    Best effort: an error here is ignored, because the read that follows reports it.
     """
     if not positions or max_wait_ms <= 0:
         return
-    done = threading.Event()
+    done = event_on(thread.clock)
     thread.run(lambda: _await_data(thread, positions, max_wait_ms, is_read_committed)).add_done_callback(
         lambda _future: done.set()
     )

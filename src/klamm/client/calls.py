@@ -1,4 +1,4 @@
-"""Finding the right broker and asking until it answers: any, the controller, a coordinator, the leaders."""
+"""Requests with retries to the right broker: any, the controller, a coordinator, the leaders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from klamm.protocol.types import TopicPartition
 
 K = TypeVar("K")
 
-GROUP: Final = 0  # kinds of coordinators, as FindCoordinator numbers them
+GROUP: Final = 0  # coordinator types of FindCoordinator
 TRANSACTION: Final = 1
 _KINDS: Final = ("group", "transactional.id")
 
@@ -47,17 +47,17 @@ class Deadline:
         """What is left; raises when nothing is."""
         left_ms = self._due_at_ms - self._core.now_ms
         if left_ms <= 0:
-            # An item may have failed only because nobody told us of the cluster: say that too.
+            # The item may have failed because there was no metadata: name that cause too.
             causes = [error for error in (self.last_error, self._core.metadata.error) if error is not None]
             reasons = dict.fromkeys(map(str, causes))
             tail = f"; last error: {', since '.join(reasons)}" if reasons else ""
-            raise KlammTimeoutError(
-                f"{self._what} took longer than {self._policy.timeout_ms} ms{tail}"
-            ) from (causes[0] if causes else None)
+            raise KlammTimeoutError(f"{self._what} timed out after {self._policy.timeout_ms} ms{tail}") from (
+                causes[0] if causes else None
+            )
         return left_ms
 
     async def pause(self, error: KlammError) -> None:
-        """Wait before the next attempt; raises `error` if there is none to come."""
+        """Wait before the next attempt; raises `error` if this was the last."""
         if not error.retriable:
             raise error
         self.last_error = error
@@ -73,15 +73,19 @@ class Deadline:
 
 
 class Calls:
-    """Requests with a destination and patience."""
+    """Requests with a destination and a time-out."""
 
     def __init__(self, core: Core, policy: RetryPolicy) -> None:
         self.core = core
         self.policy = policy
+        self.latest_ms: int | None = None  # no operation goes on after this instant
         self._coordinators: dict[tuple[int, str], int] = {}  # by kind and key
 
     def deadline(self, what: str, timeout_ms: int | None = None) -> Deadline:
         policy = self.policy
+        if self.latest_ms is not None:
+            left_ms = max(0, self.latest_ms - self.core.now_ms)
+            timeout_ms = min(left_ms, policy.timeout_ms if timeout_ms is None else timeout_ms)
         if timeout_ms is not None:
             policy = RetryPolicy(timeout_ms, policy.retry_backoff_ms, policy.retry_backoff_max_ms)
         return Deadline(self.core, policy, what)
@@ -96,7 +100,7 @@ class Calls:
         )
 
     async def to_any(self, api_key: ApiKey, request: Any, deadline: Deadline) -> Any:
-        """Ask whoever answers."""
+        """Send to any broker."""
         while True:
             await self.cluster_known(deadline)
             node = self.core.network.least_loaded()
@@ -110,7 +114,7 @@ class Calls:
                 await deadline.pause(error)
 
     async def to_broker(self, broker_id: int, api_key: ApiKey, request: Any, deadline: Deadline) -> Any:
-        """Ask one broker."""
+        """Send to one broker."""
         while True:
             try:
                 return await self.send(Node("broker", broker_id), api_key, request, deadline)
@@ -124,7 +128,7 @@ class Calls:
         deadline: Deadline,
         error_codes: Callable[[Any], Iterable[int]],
     ) -> Any:
-        """Ask the controller; find it again when it has moved."""
+        """Send to the controller; look it up again when it has moved."""
         while True:
             await self.cluster_known(deadline)
             controller_id = self.core.metadata.cluster.controller_id
@@ -150,7 +154,7 @@ class Calls:
         max_version: int = 32767,
         kind: int = GROUP,
     ) -> tuple[Any, int]:
-        """Ask the coordinator of a group, or of a transactional id; found anew when it moved.
+        """Send to the coordinator of a group or a transactional id; looked up again when it has moved.
 
         Returns the response and the coordinator's id.
         """
@@ -170,7 +174,7 @@ class Calls:
             await deadline.pause(error)
 
     def forget_coordinator(self, key: str, kind: int = GROUP) -> None:
-        """Look it up again before the next request."""
+        """Look up the coordinator again before the next request."""
         self._coordinators.pop((kind, key), None)
 
     async def coordinator_of(self, key: str, deadline: Deadline, kind: int = GROUP) -> int:
@@ -210,7 +214,7 @@ class Calls:
         metadata.listen(check)
         metadata.tick(self.core.now_ms)
         try:
-            await self.core.tasks.within(arrived, deadline.remaining_ms(), "asking for metadata")
+            await self.core.tasks.within(arrived, deadline.remaining_ms(), "requesting metadata")
         except KlammTimeoutError:
             deadline.last_error = deadline.last_error or metadata.error
             deadline.remaining_ms()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
+from klamm.client.setting_docs import DOCS
+from klamm.clock import Clock, clock_at
 from klamm.config import (
     INT_MAX,
     ConfigError,
@@ -21,6 +24,11 @@ from klamm.config import (
 from klamm.net.metadata import MetadataConfig
 from klamm.net.network import Address, NetworkConfig
 
+
+def _definition(settings: Iterable[Setting]) -> Definition:
+    return Definition(replace(setting, doc=DOCS.get(setting.name, setting.doc)) for setting in settings)
+
+
 _COMMON: Final = (
     Setting(name="bootstrap.servers", kind=Kind.LIST, default=None, required=True, doc="host:port, ..."),
     Setting(name="client.id", kind=Kind.STRING, default=""),
@@ -32,11 +40,18 @@ _COMMON: Final = (
     Setting(name="reconnect.backoff.max.ms", kind=Kind.LONG, default=1_000, check=at_least(0)),
     Setting(name="metadata.max.age.ms", kind=Kind.LONG, default=300_000, check=at_least(0)),
     Setting(name="connections.max.idle.ms", kind=Kind.LONG, default=540_000, check=at_least(0)),
+    Setting(
+        name="statistics.interval.ms",
+        kind=Kind.INT,
+        default=0,
+        check=at_least(0),
+        doc="how often stats.callback is called; 0: never",
+    ),
     Setting(name="security.protocol", kind=Kind.STRING, default="PLAINTEXT", check=one_of("PLAINTEXT")),
 )
 _API_TIMEOUT: Final = Setting(name="default.api.timeout.ms", kind=Kind.INT, default=60_000, check=at_least(0))
 
-CONSUMER: Final = Definition(
+CONSUMER: Final = _definition(
     (
         *_COMMON,
         _API_TIMEOUT,
@@ -51,6 +66,12 @@ CONSUMER: Final = Definition(
             name="partition.assignment.strategy", kind=Kind.LIST, default=("range", "cooperative-sticky")
         ),
         Setting(name="enable.auto.commit", kind=Kind.BOOLEAN, default=True),
+        Setting(
+            name="enable.auto.offset.store",
+            kind=Kind.BOOLEAN,
+            default=True,
+            doc="false: a commit without offsets takes what store_offsets marked",
+        ),
         Setting(name="auto.commit.interval.ms", kind=Kind.INT, default=5_000, check=at_least(0)),
         Setting(
             name="auto.offset.reset",
@@ -71,11 +92,18 @@ CONSUMER: Final = Definition(
         Setting(name="check.crcs", kind=Kind.BOOLEAN, default=True),
         Setting(name="exclude.internal.topics", kind=Kind.BOOLEAN, default=True),
         Setting(name="allow.auto.create.topics", kind=Kind.BOOLEAN, default=True),
+        Setting(
+            name="consumer.timeout.ms",
+            kind=Kind.LONG,
+            default=-1,
+            check=at_least(-1),
+            doc="iterating ends when no record came for so long; -1: never",
+        ),
         Setting(name="random.seed", kind=Kind.LONG, default=None, doc="makes the random assignor repeatable"),
     )
 )
 
-PRODUCER: Final = Definition(
+PRODUCER: Final = _definition(
     (
         *_COMMON,
         Setting(name="acks", kind=Kind.STRING, default="all", check=one_of("all", "-1", "0", "1")),
@@ -107,11 +135,13 @@ PRODUCER: Final = Definition(
     )
 )
 
-ADMIN: Final = Definition((*_COMMON, _API_TIMEOUT))
+ADMIN: Final = _definition((*_COMMON, _API_TIMEOUT))
 
-# The metadata of a million partitions fits; a consumer takes more, since records come to it.
+# The metadata of a million partitions fits; a consumer has a higher limit, because it receives records.
 MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
 MAX_FETCH_BYTES: Final = 256 * 1024 * 1024
+
+SERIALIZER_PREFIXES: Final = ("schema.registry.", "serializer.")  # for serializers that are named
 
 _ADDRESS: Final = re.compile(r"\[?([0-9A-Za-z._:%-]+?)\]?:([0-9]{1,5})")
 
@@ -133,15 +163,18 @@ class ClientConfig:
         *,
         object_names: frozenset[str] = frozenset(),
     ) -> ClientConfig:
-        """Read a dictionary and keywords; a keyword wins. Raises ConfigError that says what to write.
+        """Read settings from a dictionary and keywords; keywords take precedence. Raises ConfigError.
 
-        `object_names` are settings whose value is no text (a partitioner, a deserializer, ...); they may
-        stand under their name beside the text settings.
+        `object_names` are settings whose value is not text (a partitioner, a deserializer, ...); they may
+        be given by name among the other settings.
         """
         raw: dict[str, Any] = {}
         objects: dict[str, Any] = {}
         for source in (config or {}, keywords):
             for key, value in source.items():
+                if key.replace("_", ".").startswith(SERIALIZER_PREFIXES):
+                    objects[key.replace("_", ".")] = value
+                    continue
                 name = _dotted(key, definition, object_names)
                 is_object = name in object_names and not (name in definition and _is_text(value))
                 raw.pop(name, None)
@@ -152,7 +185,7 @@ class ClientConfig:
                     raw[name] = value
         values = definition.parse(raw)
         parsed = cls(values, frozenset(raw) | frozenset(objects), objects)
-        parsed.bootstrap()  # wrong addresses are told here, before anything is opened
+        parsed.bootstrap()  # reject invalid addresses before anything is opened
         return parsed
 
     def bootstrap(self) -> tuple[Address, ...]:
@@ -168,6 +201,10 @@ class ClientConfig:
         if not addresses:
             raise ConfigError("bootstrap.servers", "bootstrap.servers is empty: expected host:port, ...")
         return tuple(addresses)
+
+    def clock(self) -> Clock:
+        """The clock of the broker, if it runs in this process on virtual time; else the system's."""
+        return clock_at(self.bootstrap())
 
     def network(self, client_id: str, max_response_bytes: int = MAX_RESPONSE_BYTES) -> NetworkConfig:
         values = self.values

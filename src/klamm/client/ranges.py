@@ -1,7 +1,7 @@
-"""Reading a range of offsets of one partition, without a group: fetches run ahead of whoever takes them.
+"""Reads a range of offsets of one partition, without a group; fetches run ahead of the caller.
 
-The client's thread asks and receives; the caller's thread takes whole fetches and decodes them meanwhile.
-Where the range cannot be read as asked, the caller is told what there is instead, and decides.
+The client's thread sends and receives; the caller's thread decodes whole fetches meanwhile.
+Where the range cannot be read, an error with the available range is raised, and the caller decides.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from klamm.protocol.messages.fetch import (
 from klamm.protocol.types import ZERO_ID, Buffer, TopicPartition
 from klamm.records.batch import iter_headers
 
-NAMES_VERSION: Final = 12  # the last version that speaks of topics by name
+NAMES_VERSION: Final = 12  # the last version with topic names; later ones use topic ids
 UNKNOWN_TOPIC: Final = frozenset(
     {
         ErrorCode.unknown_topic_or_partition,
@@ -49,7 +49,7 @@ UNKNOWN_TOPIC: Final = frozenset(
 
 
 class OffsetsGoneError(KlammError):
-    """The log does not have the offset that was asked for; it has those from `start_offset` on."""
+    """The log does not have the requested offset; it begins at `start_offset`."""
 
     def __init__(self, partition: TopicPartition, offset: int, start_offset: int, next_offset: int) -> None:
         super().__init__(
@@ -62,7 +62,7 @@ class OffsetsGoneError(KlammError):
 
 
 class TopicGoneError(KlammError):
-    """The topic was deleted, or deleted and made anew: what was to be read is not there any more."""
+    """The topic was deleted, or deleted and created again: its records no longer exist."""
 
 
 class NothingCameError(KlammTimeoutError):
@@ -90,7 +90,7 @@ class RangeSettings:
 
 
 class Fetch(NamedTuple):
-    """What one request brought: whole batches, perhaps with some offsets before those asked for."""
+    """The data of one response: whole batches, which may begin before the requested offset."""
 
     data: Buffer
     start_offset: int
@@ -221,7 +221,7 @@ class RangeReader:
             if self._is_out_of_time(deadline):
                 raise NothingCameError(
                     f"{self._partition} ends at offset {data.high_watermark}, before the end of the range at "
-                    f"{self._end}, and nothing came within {self._settings.poll_timeout_ms} ms",
+                    f"{self._end}, and no data arrived within {self._settings.poll_timeout_ms} ms",
                     self._position,
                 )
 
@@ -236,7 +236,7 @@ class RangeReader:
         partition = self._partition
         broker_id, topic_id = await self._leader(deadline)
         if self._is_another(topic_id):
-            # What is remembered of the topic may be older than the plan.
+            # The cached metadata of the topic may be older than the plan.
             await self._calls.refresh(deadline)
             broker_id, topic_id = await self._leader(deadline)
             if self._is_another(topic_id):
@@ -247,7 +247,7 @@ class RangeReader:
             Node("broker", broker_id),
             ApiKey.FETCH,
             request,
-            # The broker may hold the answer back for a while, whatever is left of our own patience.
+            # The broker may delay the response for `fetch.max.wait.ms`, however little time is left.
             timeout_ms=core.network.config.request_timeout_ms + request.max_wait_ms,
             max_version=NAMES_VERSION if topic_id == ZERO_ID else 32767,
         )
@@ -261,7 +261,7 @@ class RangeReader:
         return data
 
     async def _leader(self, deadline: Deadline) -> tuple[int, bytes]:
-        """Whom to ask, and the id of the topic that is known by the name."""
+        """The broker to fetch from, and the current id of the topic."""
         led, failed = await self._calls.leaders_of([self._partition], deadline)
         if self._partition in failed:
             raise failed[self._partition]
@@ -302,7 +302,7 @@ class RangeReader:
         raise broker_error(ErrorCode.not_leader_or_follower, f"fetching {self._partition}")
 
     def _fetched(self, data: PartitionData) -> Fetch | None:
-        """What came as whole batches; None when nothing did."""
+        """The whole batches of a response; None if it has none."""
         records = data.records if data.records is not None else b""
         if not len(records):
             return None
@@ -327,7 +327,7 @@ class RangeReader:
 
 
 def _retriable(error: KlammError) -> KlammError:
-    """The same error as one that may be waited for: a deadline refuses the others."""
+    """The same error as a retriable one: a deadline raises all others at once."""
     if error.retriable:
         return error
     return KlammTimeoutError(str(error))

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from random import Random
 from typing import Any, Protocol, TypeVar
 
-from klamm.clock import Clock
+from klamm.clock import Clock, future_on
 from klamm.net.metadata import Metadata, MetadataConfig
 from klamm.net.network import Network, NetworkConfig, Transport
 from klamm.net.reactor import Reactor
@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 class Component(Protocol):
-    """A part of a client that lives on its thread: group membership, fetching, batching, ..."""
+    """A part of a client that runs on its thread: group membership, fetching, batching, ..."""
 
     def tick(self, now_ms: int) -> int | None:
-        """Do what is due; the instant at which to be called again at the latest, None for "when asked"."""
+        """Do what is due; returns the latest instant for the next call, or None."""
         ...
 
 
@@ -47,22 +47,22 @@ class Core:
         return self.network.now_ms
 
     def on_time(self, now_ms: int) -> None:
-        """Hear what time it is."""
+        """Set the current time."""
         self.network.now_ms = now_ms
 
     def tick(self, now_ms: int) -> int | None:
-        """One round: time-outs, metadata, every component; when to come back."""
+        """One round: time-outs, metadata, every component; returns the instant of the next round."""
         self.network.now_ms = now_ms
         dues = [self.network.tick(), self.metadata.tick(now_ms)]
         dues += [component.tick(now_ms) for component in self.components]
-        # What the components asked for may be metadata, or have opened connections with deadlines.
+        # The components may have requested metadata or opened connections with deadlines.
         dues.append(self.metadata.tick(now_ms))
         dues.append(self.network.tick())
         return min((due for due in dues if due is not None), default=None)
 
 
 class ClientThread:
-    """A core on a thread of its own. `ask` is the door: it runs a function there and gives its result."""
+    """A core on a thread of its own. `ask` runs a function on that thread and returns its result."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class ClientThread:
 
     def run(self, make: Callable[[], Coroutine[Promise[Any], None, T]]) -> Future[T]:
         """Run a coroutine on the client's thread; its result or error as a future."""
-        future: Future[T] = Future()
+        future: Future[T] = future_on(self.clock)
 
         def settled(promise: Promise[T]) -> None:
             if future.done():  # cancelled, or the thread is ending

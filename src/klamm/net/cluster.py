@@ -1,4 +1,4 @@
-"""What the client knows of the cluster: brokers, topics, leaders."""
+"""A snapshot of the cluster's metadata: brokers, topics, leaders."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """One partition: who leads it, since which epoch, who keeps it."""
+    """One partition: leader, leader epoch, replicas."""
 
     partition: int
-    leader_id: int  # -1: nobody
+    leader_id: int  # -1: none
     leader_epoch: int
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
@@ -69,7 +69,7 @@ class Cluster:
         ]
 
     def with_leader(self, partition: TopicPartition, leader_id: int, leader_epoch: int) -> Cluster:
-        """This snapshot with a newer leader of one partition; itself when that is no news."""
+        """This snapshot with a newer leader of one partition; itself if it has that already."""
         topic, info = self.topics.get(partition.topic), self.partition(partition)
         if topic is None or info is None or leader_epoch <= info.leader_epoch:
             return self
@@ -80,14 +80,14 @@ class Cluster:
         return replace(self, topics=MappingProxyType(topics))
 
     def with_brokers(self, brokers: Iterable[BrokerInfo]) -> Cluster:
-        """This snapshot with these brokers where they say they are."""
+        """This snapshot with the addresses of these brokers."""
         known = dict(self.brokers) | {broker.broker_id: broker for broker in brokers}
         return replace(self, brokers=MappingProxyType(known))
 
     def updated(self, response: MetadataResponse, *, is_complete: bool) -> Cluster:
-        """This snapshot after an answer. A complete one (all topics) forgets what it does not list.
+        """This snapshot after a response. A complete one (all topics) drops topics not in it.
 
-        A partition whose answer has an older leader epoch than we know keeps what we know: answers of
+        A partition keeps its state if the response has an older leader epoch: responses of
         different brokers may overtake each other.
         """
         topics = {} if is_complete else dict(self.topics)

@@ -1,9 +1,11 @@
-"""Keeping the cluster snapshot fresh: what to ask for, when, and whom."""
+"""Refreshes the metadata snapshot: which topics to request, when, and from which broker."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from klamm.errors import KlammError, NoBrokersError
 from klamm.net.cluster import BrokerInfo, Cluster
@@ -13,6 +15,10 @@ from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from klamm.protocol.types import TopicPartition
+
+log = logging.getLogger(__name__)
+
+MISSING_GRACE_MS: Final = 1_000  # a topic that a broker creates on demand exists by then
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +32,7 @@ class MetadataConfig:
 
 
 class Metadata:
-    """Asks one request at a time; whoever needs more says so and is told when the answer is there."""
+    """Sends one request at a time; callers request topics and are notified when they arrive."""
 
     def __init__(self, network: Network, config: MetadataConfig) -> None:
         self._network = network
@@ -41,17 +47,19 @@ class Metadata:
         self._attempt = 0
         self._retry_at_ms = 0
         self._listeners: list[Callable[[Cluster], None]] = []
+        self._missing: dict[str, int] = {}  # wanted topics that do not exist, and since when
+        self._reported: set[str] = set()  # those of which a warning was logged
 
     def listen(self, listener: Callable[[Cluster], None]) -> None:
-        """Be told of every new snapshot."""
+        """Call a listener with every new snapshot."""
         self._listeners.append(listener)
 
     def unlisten(self, listener: Callable[[Cluster], None]) -> None:
-        """Stop being told."""
+        """Remove a listener."""
         self._listeners.remove(listener)
 
     def want(self, topics: Iterable[str]) -> None:
-        """Keep these topics in the snapshot, beside those wanted already."""
+        """Keep these topics in the snapshot, in addition to the present ones."""
         if self._topics is None:
             return
         added = set(topics) - self._topics
@@ -72,20 +80,26 @@ class Metadata:
             self._topics = None
             self.request_update()
 
+    def lacks(self, topic: str) -> bool:
+        """Whether the last answer that should have named a topic did not have it."""
+        if self.cluster.errors.get(topic) == ErrorCode.unknown_topic_or_partition:
+            return True
+        return self._topics is None and self.version > 0 and topic not in self.cluster.topics
+
     @property
     def max_age_ms(self) -> int:
-        """How old a snapshot may become before it is asked for again."""
+        """The age at which a snapshot is requested again."""
         return self._config.max_age_ms
 
     def learn_leader(self, partition: TopicPartition, leader_id: int, leader_epoch: int) -> bool:
-        """Take a leader that an answer named; False when we know as much already."""
+        """Apply a leader that a response named; False if it is not newer."""
         cluster = self.cluster.with_leader(partition, leader_id, leader_epoch)
         is_new = cluster is not self.cluster
         self.cluster = cluster
         return is_new
 
     def learn_brokers(self, brokers: Mapping[int, tuple[str, int, str | None]]) -> None:
-        """Take brokers that an answer named, beside those known."""
+        """Add brokers that a response named."""
         self.cluster = self.cluster.with_brokers(
             [BrokerInfo(number, host, port, rack) for number, (host, port, rack) in brokers.items()]
         )
@@ -95,7 +109,7 @@ class Metadata:
         return {broker.broker_id: (broker.host, broker.port) for broker in self.cluster.brokers.values()}
 
     def request_update(self) -> int:
-        """Ask again soon; the version that an answer to this request will have at least."""
+        """Request metadata soon; returns the lowest version that its response will have."""
         self._is_wanted = True
         return self.version + (2 if self._in_flight else 1)
 
@@ -147,6 +161,7 @@ class Metadata:
         self.version += 1
         self.cluster = self.cluster.updated(response, is_complete=is_complete)
         self._network.set_brokers(self._addresses())
+        self._note_missing(now_ms)
         if self._has_retriable_errors():
             self._back_off(now_ms)
             self._is_wanted = True
@@ -155,6 +170,26 @@ class Metadata:
             self._retry_at_ms = 0
         for listener in list(self._listeners):
             listener(self.cluster)
+
+    def missing_topics(self) -> list[str]:
+        """Wanted topics that did not exist for a while; safe to call from any thread."""
+        return sorted(self._reported)
+
+    def _note_missing(self, now_ms: int) -> None:
+        """Log one warning for a topic that stays away; one that is created on demand comes at once."""
+        errors, wanted = self.cluster.errors, self._topics or set()
+        missing = {name for name in wanted if errors.get(name) == ErrorCode.unknown_topic_or_partition}
+        for name in missing:
+            since_ms = self._missing.setdefault(name, now_ms)
+            if name not in self._reported and now_ms - since_ms >= MISSING_GRACE_MS:
+                self._reported.add(name)
+                client_id = self._network.config.client_id
+                log.warning("client %s: topic %s does not exist; waiting for it", client_id, name)
+        for name in self._missing.keys() - missing:
+            del self._missing[name]
+            if name in self._reported:
+                self._reported.discard(name)
+                log.info("client %s: topic %s: no longer missing", self._network.config.client_id, name)
 
     def _back_off(self, now_ms: int) -> None:
         wait_ms = backoff_ms(

@@ -1,12 +1,13 @@
 """Connections to the brokers of one cluster.
 
-Opened when needed, backed off when they fail, timed out when silent.
+Opened on demand, with backoff after failures and a time-out for each request.
 
 Sans-IO: sockets are behind the `Transport` port, time is an argument, and nothing here blocks.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from klamm.errors import DisconnectedError, KlammError, KlammTimeoutError, Proto
 from klamm.net.wire import Call, Wire
 from klamm.protocol.api import ApiKey
 from klamm.protocol.types import Buffer
+
+log = logging.getLogger(__name__)
 
 Address = tuple[str, int]
 
@@ -81,7 +84,7 @@ def backoff_ms(base_ms: int, max_ms: int, attempt: int, random: Random) -> int:
 
 
 class _Connection:
-    """One node's connection, through its lives."""
+    """The connection to one node, across reconnects."""
 
     def __init__(self, network: Network, node: Node) -> None:
         self.network = network
@@ -151,6 +154,7 @@ class _Connection:
         self.network.stir()
         self.state = _State.READY
         self.failures = 0
+        self.network.note_success(self.node)
         waiting, self.waiting = self.waiting, deque()
         for call in waiting:
             if not call.is_done:
@@ -198,7 +202,7 @@ class _Connection:
         self.retry_at_ms = self.network.now_ms + wait_ms
         self.failures += 1
         if was is not _State.CLOSED:
-            self.network.note_failure(self.node, error)
+            self.network.note_failure(self.node, error, was_opening=was is _State.OPENING)
         if wire is not None:
             for _, call in wire.in_flight:
                 call.finish(None, error)
@@ -210,18 +214,18 @@ class _Connection:
             call.finish(None, error)
 
     def tick(self, now_ms: int) -> int | None:
-        """Time out what is due; when to look again."""
+        """Expire requests that are due; returns the instant of the next check."""
         if self.state is _State.OPENING and now_ms >= self._opened_by_ms():
             self._give_up_opening()
         self._expire_waiting(now_ms)
         if self.wire is not None and self.wire.in_flight:
             _, oldest = self.wire.in_flight[0]
-            # Answers come in order: the first one missing says that the connection is dead.
+            # Responses arrive in order: if the first is overdue, the connection is broken.
             late = next((call for _, call in self.wire.in_flight if call.due_at_ms <= now_ms), None)
             if late is not None:
                 asked = ApiKey(oldest.api_key).name
                 self.close(
-                    KlammTimeoutError(f"{self._place()}: no answer to {asked} within {late.timeout_ms} ms")
+                    KlammTimeoutError(f"{self._place()}: no response to {asked} within {late.timeout_ms} ms")
                 )
         idle_ms = self.network.config.connections_max_idle_ms
         if self.state is _State.READY and not self.load and now_ms - self.last_used_ms >= idle_ms:
@@ -233,11 +237,9 @@ class _Connection:
         return self.opened_at_ms + self.network.config.request_timeout_ms
 
     def _give_up_opening(self) -> None:
-        """Nobody is there, or somebody who takes connections and says nothing: try elsewhere, or anew."""
+        """Connecting failed, or the peer does not respond: try another address, or again."""
         is_connected = self.wire is not None and bool(self.wire.in_flight)
-        missing = (
-            "it took the connection, but gave no answer to API_VERSIONS" if is_connected else "no connection"
-        )
+        missing = "connected, but got no response to API_VERSIONS" if is_connected else "no connection"
         limit_ms = self.network.config.request_timeout_ms
         self.close(KlammTimeoutError(f"{self._place()}: {missing} within {limit_ms} ms"))
 
@@ -275,7 +277,7 @@ class _Connection:
 
 
 class Network:
-    """All connections of one client. `now_ms` is set by whoever drives it, before each event and tick."""
+    """All connections of one client. The driver sets `now_ms` before each event and tick."""
 
     def __init__(self, config: NetworkConfig, transport: Transport, random: Random, now_ms: int) -> None:
         self.config = config
@@ -283,6 +285,8 @@ class Network:
         self.random = random
         self.now_ms = now_ms
         self.failures: dict[Node, KlammError] = {}  # the last one of each node since it last answered
+        self.unreachable: dict[Address, KlammError] = {}  # addresses that could not be connected to last time
+        self._is_closing = False
         self.event_count = 0  # grows with every call, answer and loss
         self._seen_count = -1
         self._due_ms: int | None = None
@@ -290,17 +294,17 @@ class Network:
         self._connections: dict[Node, _Connection] = {}
 
     def stir(self) -> None:
-        """Note that something happened, so that the next tick looks at everything."""
+        """Make the next tick check everything."""
         self.event_count += 1
 
     def address_of(self, node: Node) -> Address | None:
-        """Where a node is now; None when the metadata does not know it any more."""
+        """The address of a node; None if the metadata does not have it."""
         if node.kind == "bootstrap":
             return self.config.bootstrap[node.number]
         return self._brokers.get(node.number)
 
     def set_brokers(self, brokers: Mapping[int, Address]) -> None:
-        """What the metadata says; connections to addresses that changed are dropped."""
+        """Apply new metadata; connections to former addresses are dropped."""
         moved = {
             number for number, address in self._brokers.items() if brokers.get(number, address) != address
         }
@@ -310,7 +314,7 @@ class Network:
                 connection.close(DisconnectedError(f"broker {node.number} moved to another address"))
 
     def call(self, node: Node, call: Call) -> None:
-        """Send when the connection is there; it is opened if need be. The answer comes to `on_done`."""
+        """Send once connected; connects if necessary. `on_done` receives the response."""
         self.stir()
         connection = self._connections.get(node)
         if connection is None:
@@ -335,8 +339,22 @@ class Network:
         if connection is not None and connection.link is not None:
             connection.close(DisconnectedError(reason))
 
-    def note_failure(self, node: Node, error: KlammError) -> None:
+    def note_failure(self, node: Node, error: KlammError, *, was_opening: bool) -> None:
+        """A connection ended, or could not be opened: log the first failure of an outage."""
         self.failures[node] = error
+        address = self.address_of(node)
+        if not was_opening or address is None or self._is_closing:
+            return
+        if address not in self.unreachable:
+            log.warning("client %s: no connection to %s; retrying", self.config.client_id, error)
+        self.unreachable[address] = error
+
+    def note_success(self, node: Node) -> None:
+        """A connection can be used."""
+        self.failures.pop(node, None)
+        address = self.address_of(node)
+        if address is not None and self.unreachable.pop(address, None) is not None:
+            log.info("client %s: connected to %s:%d again", self.config.client_id, *address)
 
     def least_loaded(self) -> Node | None:
         """Ready with fewest in flight, else opening, else the longest not tried; never one backing off."""
@@ -369,7 +387,7 @@ class Network:
     def tick(self) -> int | None:
         """Time out and reopen; the instant at which to be called again.
 
-        A large answer comes in many pieces: between them nothing is new, and nothing need be looked at.
+        A large response arrives in many parts; between them there is nothing to check.
         """
         if self.event_count == self._seen_count and (self._due_ms is None or self.now_ms < self._due_ms):
             return self._due_ms
@@ -379,5 +397,6 @@ class Network:
         return self._due_ms
 
     def close(self) -> None:
+        self._is_closing = True
         for connection in self._connections.values():
             connection.close(DisconnectedError("the client was closed"))

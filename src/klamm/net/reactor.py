@@ -14,7 +14,7 @@ from concurrent.futures import Future, InvalidStateError
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from klamm.clock import Clock
+from klamm.clock import Clock, future_on, selector_on, socket_on
 from klamm.errors import IllegalStateError
 from klamm.net.network import Address, LinkEvents
 from klamm.protocol.types import Buffer
@@ -22,8 +22,8 @@ from klamm.protocol.types import Buffer
 T = TypeVar("T")
 
 CHUNK_BYTES: Final = 256 * 1024  # about what a kernel has ready at once
-MAX_PARTS: Final = 512  # of one sendmsg; the kernel takes 1024
-MAX_UNREACHABLE: Final = 64  # addresses of one name that are remembered as not answering
+MAX_PARTS: Final = 512  # of one sendmsg; the kernel's limit is 1024
+MAX_UNREACHABLE: Final = 64  # addresses of one name that are kept as failed
 
 
 class _Forks:
@@ -41,16 +41,16 @@ if hasattr(os, "register_at_fork"):  # not where there is no fork
 
 
 class Reactor:
-    """Runs work handed to it, ticks its components, waits for sockets; all in one thread.
+    """Runs submitted work, ticks its components, waits for sockets; all in one thread.
 
-    `on_time` hears what time it is before anything else happens; `on_tick` is called after every round of
-    events and returns the instant at which it wants to be called again at the latest. Everything that the
+    `on_time` receives the current time first; `on_tick` is called after every round of
+    events and returns the latest instant of its next call. Everything that the
     components own is touched from this thread only.
     """
 
     def __init__(self, clock: Clock, name: str) -> None:
         self._clock = clock
-        self._selector = selectors.DefaultSelector()
+        self._selector = selector_on(clock)
         self._work: deque[Callable[[], None]] = deque()
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.setblocking(False)
@@ -64,12 +64,15 @@ class Reactor:
         self.on_time: Callable[[int], None] = lambda _now_ms: None
         self.on_tick: Callable[[int], int | None] = lambda _now_ms: None
         self.failure: BaseException | None = None  # what ended the thread, if it was not `stop`
-        self.on_failure: Callable[[], None] = lambda: None  # wakes those who wait for the thread
+        self.on_failure: Callable[[], None] = lambda: None  # wakes threads that wait for this one
         self._awaited: set[Future[Any]] = set()  # results that the thread owes
-        # Addresses that did not answer, by the name that led to them: the next attempt begins with others.
+        # Failed addresses by host name: the next attempt begins with others.
         self.unreachable: dict[Address, list[Address]] = {}
 
     def start(self) -> None:
+        join = getattr(self._selector, "join", None)
+        if join is not None:
+            join()  # a virtual clock does not move on before this thread had its first turn
         self._thread.start()
 
     def check_fork(self) -> None:
@@ -82,7 +85,7 @@ class Reactor:
         self._work.append(work)
         if not self._woken:
             self._woken = True
-            with contextlib.suppress(BlockingIOError, OSError):  # full or closed: it is awake or gone
+            with contextlib.suppress(BlockingIOError, OSError):  # full or closed: it is awake or stopped
                 self._wake_sender.send(b"\0")
 
     def owes(self, future: Future[Any]) -> None:
@@ -95,7 +98,7 @@ class Reactor:
     def _settle_awaited(self) -> None:
         for future in list(self._awaited):
             if self.failure is not None:
-                error = IllegalStateError(f"the client's thread has died: {self.failure!r}")
+                error = IllegalStateError(f"the client's thread has stopped: {self.failure!r}")
                 error.__cause__ = self.failure
             else:
                 error = IllegalStateError("the client is closed")
@@ -104,14 +107,14 @@ class Reactor:
 
     def ask(self, work: Callable[[], T]) -> Future[T]:
         """As `submit`, with the result as a future."""
-        future: Future[T] = Future()
+        future: Future[T] = future_on(self._clock)
 
         def run() -> None:
             if not future.set_running_or_notify_cancel():
                 return
             try:
                 future.set_result(work())
-            except BaseException as error:  # handed to whoever waits
+            except BaseException as error:  # passed to waiting threads
                 future.set_exception(error)
 
         if self.failure is not None or self._is_stopping:
@@ -131,6 +134,9 @@ class Reactor:
         self.submit(lambda: None)
         if self._thread.is_alive() and not self.is_own_thread():
             self._thread.join()
+
+    def new_socket(self, family: int) -> socket.socket:
+        return socket_on(self._clock, family, socket.SOCK_STREAM)
 
     def connect(self, address: Address, events: LinkEvents) -> _SocketLink:
         return _SocketLink(self, address, events)
@@ -169,7 +175,7 @@ class Reactor:
                 with contextlib.suppress(BlockingIOError):
                     self._wake_receiver.recv(4096)
                 # After the bytes are taken: the other way round, a call from another thread in between
-                # would leave the flag up and no byte behind it, and nobody could wake us any more.
+                # would leave the flag set without a byte in the pipe, and no wake-up would work any more.
                 self._woken = False
             else:
                 key.data.handle(mask)
@@ -196,7 +202,7 @@ class _SocketLink:
         if _is_numeric(address[0]):
             self._connect([address])
         else:
-            # A name server that takes its time must not hold up heartbeats.
+            # A slow name server must not delay heartbeats.
             threading.Thread(target=self._resolve, args=(address,), daemon=True).start()
 
     def _resolve(self, address: Address) -> None:
@@ -222,7 +228,7 @@ class _SocketLink:
         self._place = place = self._places.popleft()
         family = socket.AF_INET6 if ":" in place[0] else socket.AF_INET
         try:
-            self._socket = opened = socket.socket(family, socket.SOCK_STREAM)
+            self._socket = opened = self._reactor.new_socket(family)
             opened.setblocking(False)
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             result = opened.connect_ex(place)
@@ -329,13 +335,13 @@ class _SocketLink:
         self._is_closed = True
         self._outgoing.clear()
         if not self._is_connected:
-            self._note_unreachable()  # closed while it was being tried: it took too long
+            self._note_unreachable()  # closed during the attempt: it timed out
         self._drop_socket()
 
     def _drop_socket(self) -> None:
         opened, self._socket = self._socket, None
         if opened is not None:
-            with contextlib.suppress(KeyError, ValueError):  # not registered yet, or the selector is gone
+            with contextlib.suppress(KeyError, ValueError):  # not registered yet, or the selector is closed
                 self._reactor._selector.unregister(opened)
             opened.close()
 

@@ -1,7 +1,7 @@
 """Coroutines on the client's thread, without an event loop: requests and pauses read as a plain sequence.
 
-A coroutine awaits a `Promise`; whoever resolves the promise runs the coroutine on at once. Time is what
-`tick` says it is, so a test drives a whole conversation with a moved clock.
+A coroutine awaits a `Promise`; resolving the promise resumes the coroutine at once. Time is what
+is passed to `tick`, so a test can move the clock.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Promise(Generic[T]):
-    """A value that comes later; settled once, later settlements are ignored."""
+    """A future value; settled once, later settlements are ignored."""
 
     __slots__ = ("_callbacks", "_error", "_value", "is_done")
 
@@ -75,7 +75,7 @@ class Tasks:
     def __init__(self, network: Network) -> None:
         self._network = network
         self._alarms: list[tuple[int, int, Promise[None]]] = []
-        self._cancelled = 0  # alarms in the heap that nobody waits for any more
+        self._cancelled = 0  # cancelled alarms in the heap
         self._order = count()
 
     @property
@@ -114,7 +114,7 @@ class Tasks:
         return len(self._alarms)
 
     def _cancel(self, alarm: Promise[None]) -> None:
-        """Let an alarm go. A heap gives up only its first: the others go when they are the majority."""
+        """Cancel an alarm. It leaves the heap as its first entry, or when most entries are cancelled."""
         if alarm.is_done:
             return
         alarm.is_done = True
@@ -125,7 +125,7 @@ class Tasks:
             self._cancelled = 0
 
     def within(self, promise: Promise[T], timeout_ms: int, what: str) -> Promise[T]:
-        """The same promise, but failed with KlammTimeoutError when it takes too long."""
+        """The same promise, but failed with KlammTimeoutError after the time-out."""
         if promise.is_done:
             return promise
         bounded: Promise[T] = Promise()
@@ -139,7 +139,7 @@ class Tasks:
                 bounded.resolve(inner.result())
 
         alarm.when_done(
-            lambda _alarm: bounded.fail(KlammTimeoutError(f"{what} took longer than {timeout_ms} ms"))
+            lambda _alarm: bounded.fail(KlammTimeoutError(f"{what} timed out after {timeout_ms} ms"))
         )
         promise.when_done(settled)
         return bounded

@@ -19,7 +19,7 @@ from klamm.protocol.types import Buffer
 from klamm.version import __version__
 
 NEGOTIATION_VERSION: Final = 4
-# Nobody has proved to be a broker before the versions are known, and they take a kilobyte.
+# Until the versions are known the peer may be anything; their response fits a kilobyte.
 NEGOTIATION_BYTES: Final = 1024 * 1024
 
 Done = Callable[[Any, KlammError | None], None]
@@ -40,14 +40,14 @@ class Call:
     is_done: bool = field(default=False, init=False)
 
     def finish(self, response: Any, error: KlammError | None) -> None:
-        """Tell the caller, once."""
+        """Complete the request, once."""
         if not self.is_done:
             self.is_done = True
             self.on_done(response, error)
 
 
 class Wire:
-    """Bytes of one connection. Sans-IO: `receive` takes what came, everything else returns what to send."""
+    """Bytes of one connection. Sans-IO: `receive` takes bytes, everything else returns bytes to send."""
 
     def __init__(self, client_id: str, max_response_bytes: int) -> None:
         self._client_id = client_id
@@ -60,11 +60,11 @@ class Wire:
         self.in_flight: deque[tuple[int, Call]] = deque()
 
     def open(self, timeout_ms: int, now_ms: int) -> list[Buffer]:
-        """The first request of every connection: which versions does the broker speak?"""
+        """ApiVersions, the first request of every connection."""
         return self._negotiate(NEGOTIATION_VERSION, timeout_ms, now_ms)
 
     def version_for(self, api_key: ApiKey, max_version: int = 32767) -> int:
-        """The highest version that both sides know; UnsupportedVersionError when there is none."""
+        """The highest version that both sides support; UnsupportedVersionError if there is none."""
         ours = schema_versions(api_key)
         theirs = self._versions.get(api_key)
         if theirs is None:
@@ -118,8 +118,8 @@ class Wire:
 
     def _response(self, frame: bytes) -> tuple[Call, Any]:
         if not self.in_flight:
-            raise ProtocolError("the broker answered what was not asked")
-        # It leaves the queue only once it is understood: a broken answer fails it with all the others.
+            raise ProtocolError("response without a request")
+        # It leaves the queue only once it is decoded: a malformed response fails it with all others.
         expected, call = self.in_flight[0]
         version = call.version
         correlation_id, position = read_response_header(
@@ -128,7 +128,7 @@ class Wire:
         if correlation_id != expected:
             raise ProtocolError(f"response has correlation id {correlation_id}, expected {expected}")
         if call.api_key is ApiKey.API_VERSIONS and frame[position : position + 2] == b"\x00\x23":
-            version = 0  # UNSUPPORTED_VERSION always comes in the oldest layout
+            version = 0  # UNSUPPORTED_VERSION always has the oldest layout
         response = response_decoder(call.api_key, version)(frame, position)
         self.in_flight.popleft()
         return call, response
@@ -143,7 +143,7 @@ class Wire:
         self._versions = {
             entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys
         }
-        if response.finalized_features_epoch >= 0:  # below: the broker does not know what is finalized
+        if response.finalized_features_epoch >= 0:  # below: the broker does not report finalized features
             self.features = {item.name: item.max_version_level for item in response.finalized_features}
         self.is_ready = True
         self._frames.allow(self._max_response_bytes)

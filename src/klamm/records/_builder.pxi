@@ -1,7 +1,7 @@
 # A batch that grows record by record. Included by _core.pyx, after _region.pxi.
 
 cdef class BatchBuilder:
-    """Records on their way into one batch, encoded as they come: offsets from 0, times from the first's."""
+    """Builds one batch. Records are encoded when added; offsets begin at 0, times are relative."""
 
     cdef Out out
     cdef int64_t *times_ms
@@ -23,11 +23,11 @@ cdef class BatchBuilder:
 
     @property
     def size_bytes(self):
-        """What the records take, uncompressed."""
+        """The size of the records, uncompressed."""
         return self.out.size
 
     def append(self, timestamp_ms, key, value, headers=()):
-        """Add a record; its index, or -1 when there is no room. A first record always finds room."""
+        """Add a record; returns its index, or -1 if the batch is full. The first record always fits."""
         cdef int64_t when_ms
         cdef Py_ssize_t index = self.record_count
         cdef Py_ssize_t room = self.limit_bytes - self.out.size if index else PY_SSIZE_T_MAX
@@ -71,13 +71,13 @@ cdef class BatchBuilder:
         return PyByteArray_FromStringAndSize(<char *>self.out.data, self.out.size)
 
     def timestamp_of(self, Py_ssize_t index):
-        """When a record was dated; also after `release`."""
+        """The timestamp of a record; also after `release`."""
         if not 0 <= index < self.record_count:
             raise IndexError(f"record {index} of {self.record_count}")
         return self.times_ms[index]
 
     def release(self):
-        """Let the bytes go; nothing can be added any more."""
+        """Release the bytes; nothing can be added any more."""
         self.is_released = True
         free(self.out.data)
         self.out.data = NULL

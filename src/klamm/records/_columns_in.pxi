@@ -110,7 +110,7 @@ cdef class Binary:
         cdef Binary replaced = Binary(self.sink.rows, size)
         for text in texts:
             add_field(&replaced.sink, <const uint8_t *>PyBytes_AS_STRING(text), len(<bytes>text))
-        # Nulls became empty texts on the way; the first bitmap still tells them apart.
+        # Nulls became empty texts; the first bitmap still distinguishes them.
         return replaced.finish()._replace(null_count=column.null_count, validity=column.validity)
 
 
@@ -157,7 +157,7 @@ cdef bint fill(
     Sink *sink, const uint8_t *at, Py_ssize_t size, Py_ssize_t count, int64_t base_offset,
     int64_t base_timestamp_ms, bint own_time, int64_t append_time_ms
 ) noexcept nogil:
-    """Every record of a region into the columns; false when one is not what it claims to be."""
+    """Every record of a region into the columns; false when one is malformed."""
     cdef const uint8_t *end = at + size
     cdef klamm_record parsed
     cdef int64_t offset
@@ -188,7 +188,7 @@ cdef bint fill(
 
 
 cdef class HeldRegion:
-    """A region whose bytes are held, so that what was measured is what is read."""
+    """A region whose bytes are held, so that they cannot change between measuring and reading."""
 
     cdef View view
     cdef Py_ssize_t count

@@ -125,7 +125,7 @@ cdef inline bint headers_at(Source *source, Py_ssize_t row, int32_t *start, int3
 
 
 cdef Py_ssize_t body_bytes(Source *source, Py_ssize_t row, int64_t delta_ms, Py_ssize_t index) noexcept nogil:
-    """How long the record of a row will be, without its length; -1 when the buffers do not have it."""
+    """The size of a row's record, without its length field; -1 when the buffers do not have it."""
     cdef Field field
     cdef Field header_value
     cdef int32_t start = 0, end = 0, header
@@ -270,7 +270,7 @@ def partition_rows(Py_ssize_t row_count, key, given, int32_t partition_count, in
     with nogil:
         broken = choose(row_count, &keys, &wishes, partition_count, keyless_partition, out)
     if broken >= 0:
-        raise ValueError(f"row {broken} is not in its buffers, or asks for a partition that is not there")
+        raise ValueError(f"row {broken} is not in its buffers, or has a partition that the topic does not have")
     return chosen
 
 

@@ -30,7 +30,7 @@ static inline const uint8_t *klamm_skip_tags(const uint8_t *at, const uint8_t *e
     return at;
 }
 
-/* The partition at `at`, and the position after it; NULL when it is not what it claims to be. */
+/* The partition at `at`, and the position after it; NULL when it is malformed. */
 static inline const uint8_t *klamm_read_commit(const uint8_t *at, const uint8_t *end, int has_leader_epoch,
                                                int is_flexible, klamm_commit *commit,
                                                const uint8_t **metadata, int32_t *metadata_size) {

@@ -1,4 +1,4 @@
-# OffsetCommit on the wire: partitions in, answers out. Included by _core.pyx, after _offset_table.pxi.
+# OffsetCommit on the wire: requests in, responses out. Included by _core.pyx, after _offset_table.pxi.
 
 cdef extern from "_commit_wire.h":
     const uint8_t *klamm_read_commit(
@@ -12,7 +12,7 @@ cdef Py_ssize_t MIN_COMMIT_BYTES = _layout.MIN_COMMIT_BYTES
 def read_commits(
     bint has_leader_epoch, bint is_flexible, bytes buffer not None, Py_ssize_t position, Py_ssize_t count
 ):
-    """So many partitions of an OffsetCommit request, and the position behind them; DecodeError."""
+    """Decode `count` partitions of an OffsetCommit request; returns them and the position after them."""
     cdef const uint8_t *at = <const uint8_t *>PyBytes_AS_STRING(buffer)
     cdef const uint8_t *start = at
     cdef const uint8_t *end = at + len(buffer)
@@ -29,7 +29,7 @@ def read_commits(
             at, end, has_leader_epoch, is_flexible, commits.rows + done, &metadata, &metadata_size
         )
         if at == NULL:
-            raise DecodeError(f"partition {done} of {count} is not what it claims to be")
+            raise DecodeError(f"partition {done} of {count} is malformed")
         commits.widen(commits.rows[done].partition, done == 0)
         if metadata_size > 0:
             commits.keep_metadata(done, wire_text(metadata, metadata_size))
@@ -44,7 +44,7 @@ cdef str wire_text(const uint8_t *text, Py_ssize_t size):
 
 
 def write_commit_answers(bint is_flexible, answers):
-    """The partitions of one topic in the answer."""
+    """The partitions of one topic in the response."""
     cdef tuple listed = tuple(answers)
     cdef Py_ssize_t size = 7 if is_flexible else 6
     cdef bytes written = PyBytes_FromStringAndSize(NULL, len(listed) * size)

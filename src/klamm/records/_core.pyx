@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The compiled core of the records layer. `_pure` says the same in Python and is what it is tested against.
+"""The compiled core of the records layer. `_pure` is the same in Python, and its reference in tests.
 
 Everything it reads may come off a wire: pointers move only through `_wire.h`, which knows where the
 buffer ends. The interpreter's lock is let go where nothing but plain buffers is touched for long.
@@ -71,7 +71,7 @@ HAS_CRC_INSTRUCTION = bool(klamm_crc_init())
 cdef object Record = _layout.Record
 cdef object BatchHeader = _layout.BatchHeader
 
-# Below this, letting the interpreter's lock go costs more than it gives.
+# Below this, releasing the interpreter's lock costs more than it gains.
 cdef Py_ssize_t UNLOCKED_BYTES = 64 * 1024
 cdef Py_ssize_t MIN_RECORD_BYTES = _layout.MIN_RECORD_BYTES
 
@@ -115,7 +115,7 @@ def murmur2(key):
 
 
 cdef inline void put(object of_tuple, Py_ssize_t at, object item):
-    """Fill a place of a tuple nobody has seen yet; the tuple owns the item from now on."""
+    """Set an item of a new tuple; the tuple owns the item from now on."""
     Py_INCREF(item)
     PyTuple_SET_ITEM(of_tuple, at, item)
 

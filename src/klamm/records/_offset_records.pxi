@@ -8,7 +8,7 @@ cdef enum:
 
 
 def encode_commits(blocks, int64_t timestamp_ms):
-    """Blocks as one uncompressed batch of records; what is newest of Kafka's formats that holds each."""
+    """Blocks as one uncompressed batch of records, each in the newest of Kafka's formats that fits it."""
     cdef tuple listed = tuple(blocks)
     cdef klamm_block block
     cdef TopicCommits commits
@@ -53,8 +53,9 @@ cdef uint8_t *put_header(uint8_t *out, Py_ssize_t size, int64_t count, int64_t t
     out = klamm_put_32(out, <uint32_t>(count - 1))
     out = klamm_put_64(out, timestamp_ms)
     out = klamm_put_64(out, timestamp_ms)
-    memset(out, 0xFF, 8 + 2 + 4)  # producer id, epoch, sequence: none
-    return klamm_put_32(out + 14, <uint32_t>count)
+    memset(out, 0xFF, 8 + 2)  # producer id and epoch: none
+    out = klamm_put_32(out + 10, 0)  # the sequence, as Kafka's coordinator writes it
+    return klamm_put_32(out, <uint32_t>count)
 
 
 cdef TopicCommits read_block(object fields, klamm_block *block):
@@ -93,7 +94,7 @@ cdef inline const char *metadata_of(
 
 
 def store_batches(batches, Py_ssize_t position, dict tables not None):
-    """Store batch after batch, as long as they are plain offset records for the tables and nothing else."""
+    """Store batches as long as they have only plain offset records of the tables."""
     cdef Unstored reader = Unstored(batches, 0, 0, tables)
     cdef const uint8_t *at
     cdef const uint8_t *end = reader.at + reader.view.len
@@ -125,13 +126,13 @@ cdef bint is_plain_batch(const uint8_t *at, const uint8_t *end):
 
 
 def store_records(region, Py_ssize_t count, int64_t base_offset, dict tables not None):
-    """Store the plain offset records of a region in their tables; the records that need a closer look."""
+    """Store the plain offset records of a region in their tables; yields the records that need inspection."""
     return Unstored(region, count, base_offset, tables)
 
 
 @cython.final
 cdef class Unstored:
-    """The records that need a closer look; what is between them is stored on the way."""
+    """Yields the records that need inspection; stores those between them."""
 
     cdef Py_buffer view
     cdef const uint8_t *at
@@ -177,14 +178,14 @@ cdef class Unstored:
             self.at = after
             self.left -= 1
             if not self.store(&record):
-                self.table = None  # whoever takes the record may change the tables
+                self.table = None  # the caller may change the tables
                 return new_record(
                     self.base_offset + record.offset_delta, record.timestamp_delta, &record, after
                 )
         raise StopIteration
 
     cdef int check(self) except -1:
-        """See the whole region before anything of it is stored."""
+        """Check the whole region before anything of it is stored."""
         cdef Py_ssize_t size = self.view.len, count = self.left
         cdef bint is_whole
         self.left = 0  # nothing follows an error
@@ -195,12 +196,12 @@ cdef class Unstored:
             with nogil:
                 is_whole = is_sound(self.at, size, count, self.base_offset)
         if not is_whole:
-            raise DecodeError(f"{count} records in {size} bytes are not what they claim to be")
+            raise DecodeError(f"{count} records in {size} bytes are malformed")
         self.left = count
         return 0
 
     cdef bint store_all(self, const uint8_t *batch, Py_ssize_t size) except -1:
-        """Store the records of a batch; false when somebody must look at it."""
+        """Store the records of a batch; false when it needs inspection."""
         cdef const uint8_t *end = batch + size
         cdef klamm_record record
         self.base_offset = klamm_i64(batch)
@@ -216,7 +217,7 @@ cdef class Unstored:
         return True
 
     cdef bint store(self, const klamm_record *record) except -1:
-        """Store a record; false when it needs a closer look."""
+        """Store a record; false when it needs inspection."""
         cdef klamm_plain_value plain
         if record.key_size < MIN_KEY_BYTES or record.value_size < 0 or klamm_i16(record.key) != 1:
             return False
@@ -256,7 +257,7 @@ cdef class Unstored:
         return True
 
     cdef bint read_metadata(self, const klamm_plain_value *plain) except -1:
-        """Have the record's metadata at hand; false when it is not UTF-8."""
+        """Load the record's metadata; false when it is not UTF-8."""
         cdef Py_ssize_t size = plain.metadata_size
         if size == 0 or (size == self.last.metadata_size and memcmp(plain.metadata, self.last.metadata, size) == 0):
             return True
@@ -267,7 +268,7 @@ cdef class Unstored:
         return True
 
     cdef int read_topic_id(self, const klamm_plain_value *plain) except -1:
-        """Have the record's topic id at hand."""
+        """Load the record's topic id."""
         cdef Py_ssize_t size = KLAMM_TOPIC_ID_BYTES
         if plain.topic_id == NULL or memcmp(plain.topic_id, PyBytes_AS_STRING(ZERO_ID), size) == 0:
             self.topic_id = ZERO_ID
@@ -277,7 +278,7 @@ cdef class Unstored:
 
 
 cdef bint is_sound(const uint8_t *at, Py_ssize_t size, Py_ssize_t count, int64_t base_offset) noexcept nogil:
-    """Whether a region holds as many records as it says, and nothing else."""
+    """Whether a region holds exactly the stated number of records."""
     cdef const uint8_t *end = at + size
     cdef klamm_record record
     cdef Py_ssize_t done

@@ -23,7 +23,7 @@ typedef struct {
     PyObject *topic_id; /* NULL: this partition is known to have nothing */
 } klamm_entry;
 
-/* The index lies behind the entries: numbers of entries plus one, zero where there is none. */
+/* The index is stored after the entries: numbers of entries plus one, zero where there is none. */
 typedef struct {
     klamm_entry *entries;
     uint32_t count;
@@ -38,7 +38,7 @@ static inline uint32_t *klamm_index(const klamm_table *table) {
 }
 
 static inline uint32_t klamm_home(const klamm_table *table, int32_t partition) {
-    uint32_t mixed = (uint32_t)partition * 0x9e3779b1u; /* neighbours are thrown apart, strides too */
+    uint32_t mixed = (uint32_t)partition * 0x9e3779b1u; /* spreads neighbours and strides */
     return (mixed ^ mixed >> 15) & (table->slots - 1);
 }
 
@@ -67,7 +67,7 @@ static int klamm_resize(klamm_table *table, uint32_t capacity) {
     return 0;
 }
 
-/* The entry of a partition, or NULL. Who asks in the order of the entries guesses right. */
+/* The entry of a partition, or NULL. The guess is right for lookups in the order of the entries. */
 static inline klamm_entry *klamm_find(const klamm_table *table, int32_t partition, uint32_t guess) {
     klamm_entry *entries = table->entries;
     if (guess < table->count && entries[guess].partition == partition) return entries + guess;
@@ -146,7 +146,7 @@ static inline void klamm_clear(klamm_table *table) {
     memset(table, 0, sizeof(klamm_table));
 }
 
-/* Whether there was something to remove. The last entry takes its place. */
+/* Whether there was something to remove. The last entry moves to its place. */
 static inline int klamm_remove(klamm_table *table, int32_t partition) {
     klamm_entry *entry = klamm_find(table, partition, 0);
     if (entry == NULL) return 0;
@@ -162,12 +162,12 @@ static inline int klamm_remove(klamm_table *table, int32_t partition) {
     }
     *entry = table->entries[last];
     table->count = last;
-    /* Room for four times as many is given back; that it could not be is no harm. */
+    /* Shrink when three quarters are unused; a failure to shrink is harmless. */
     if (last < table->capacity / 4) (void)klamm_resize(table, last);
     return 1;
 }
 
-/* A value of an offset record: version 4, short metadata, nothing but a topic id behind it. */
+/* A value of an offset record: version 4, short metadata, at most a topic id after it. */
 typedef struct {
     int64_t offset;
     int64_t commit_ms;

@@ -1,4 +1,4 @@
-# Committed offsets by the topic. Included by _core.pyx, after _walk.pxi and _region.pxi.
+# Committed offsets by topic. Included by _core.pyx, after _walk.pxi and _region.pxi.
 
 cdef extern from "Python.h":
     ctypedef struct PyObject
@@ -78,7 +78,7 @@ cdef bytes ZERO_ID = _layout.ZERO_ID
 @cython.final
 @cython.freelist(8)
 cdef class TopicCommits:
-    """What is committed for the partitions of one topic, in the order in which it was asked.
+    """The committed offsets of the partitions of one topic, in request order.
 
     Raises OverflowError for a number that the wire has no room for.
     """
@@ -217,7 +217,7 @@ cdef inline klamm_entry *found(klamm_table *table, int64_t partition):
 
 @cython.final
 cdef class Replaced:
-    """What partitions had before a commit; of others it knows nothing."""
+    """The values of partitions before a commit; other partitions are absent."""
 
     cdef klamm_table table
 
@@ -228,7 +228,7 @@ cdef class Replaced:
         return found(&self.table, partition) != NULL
 
     def get(self, int64_t partition):
-        """What the partition had; None when it had nothing, or is not known here."""
+        """The value of the partition; None when it had none, or is absent."""
         cdef klamm_entry *entry = found(&self.table, partition)
         return None if entry == NULL or entry.topic_id == NULL else stored(entry)
 
@@ -272,6 +272,18 @@ cdef class OffsetTable:
         ]
         items.sort()
         return items
+
+    def partitions_of_other_topics(self, bytes topic_id not None):
+        """Those whose offset was committed for a topic of another id; in ascending order."""
+        cdef uint32_t at
+        cdef object other
+        cdef list partitions = []
+        for at in range(self.table.count):
+            other = <object>self.table.entries[at].topic_id
+            if other is not topic_id and other != topic_id and other != ZERO_ID:
+                partitions.append(self.table.entries[at].partition)
+        partitions.sort()
+        return partitions
 
     def get(self, int64_t partition):
         cdef klamm_entry *entry = found(&self.table, partition)
@@ -322,7 +334,7 @@ cdef class OffsetTable:
         self, TopicCommits commits not None, int64_t log_offset, int64_t commit_ms, int64_t expire_ms,
         bytes topic_id not None,
     ):
-        """Remember commits whose records stand in the log one after the other, from this offset on."""
+        """Store commits whose records are consecutive in the log, from this offset on."""
         cdef klamm_commit *row
         cdef Py_ssize_t at
         cdef uint32_t guess = 0
@@ -350,7 +362,7 @@ cdef inline uint32_t store_entry(
     klamm_table *table, uint32_t guess, int32_t partition, int64_t log_offset, int64_t offset,
     int32_t leader_epoch, int64_t commit_ms, int64_t expire_ms, PyObject *metadata, bytes topic_id,
 ) except 0:
-    """Remember one partition; a guess where the next one is."""
+    """Store one partition; returns a guess of the next entry."""
     cdef klamm_entry *entry = klamm_entry_of(table, partition, guess)
     if entry == NULL:
         raise MemoryError()

@@ -74,7 +74,7 @@ static inline int klamm_parse_commit_value(const uint8_t *at, const uint8_t *end
     return KLAMM_OFFSET_COMMIT;
 }
 
-/* What a record of the coordinator's log says of an offset, if it speaks of one at all. */
+/* The offset commit in a record of the coordinator's log, if it is one. */
 static inline int klamm_parse_commit(const klamm_record *record, klamm_offset_commit *commit) {
     const uint8_t *at = record->key;
     if (record->key_size < 2) return KLAMM_OTHER_RECORD;

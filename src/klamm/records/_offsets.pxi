@@ -82,7 +82,7 @@ cdef bint fill_commits(
     int64_t base_timestamp_ms, bint own_time, int64_t append_time_ms, int32_t region,
     int64_t first_offset, int64_t until_offset
 ) noexcept nogil:
-    """The offset commits of a region; false when a record is not what it claims to be."""
+    """The offset commits of a region; false when a record is malformed."""
     cdef const uint8_t *end = at + size
     cdef klamm_record parsed
     cdef klamm_offset_commit commit

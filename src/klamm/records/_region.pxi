@@ -19,7 +19,7 @@ def decode_region(region, Py_ssize_t count, int64_t base_offset, int64_t base_ti
         for done in range(count):
             at = klamm_parse_record(at, end, &parsed)
             if at == NULL or base_offset > INT64_MAX - parsed.offset_delta:
-                raise DecodeError(f"record {done} of {count} is not what it claims to be")
+                raise DecodeError(f"record {done} of {count} is malformed")
             if own_time:
                 timestamp_ms = klamm_wrapping_sum(base_timestamp_ms, parsed.timestamp_delta)
             records.append(new_record(base_offset + parsed.offset_delta, timestamp_ms, &parsed, at))
@@ -65,11 +65,11 @@ cdef object new_headers(const uint8_t *at, const uint8_t *end, int32_t count):
     for i in range(count):
         at = klamm_field(at, end, &field, &size)
         if at == NULL or size < 0:
-            raise DecodeError(f"header {i} of {count} is not what it claims to be")
+            raise DecodeError(f"header {i} of {count} is malformed")
         name = PyUnicode_DecodeUTF8(<const char *>field, size, "replace")  # Java replaces bad UTF-8 too
         at = klamm_field(at, end, &field, &size)
         if at == NULL:
-            raise DecodeError(f"header {i} of {count} is not what it claims to be")
+            raise DecodeError(f"header {i} of {count} is malformed")
         header = (name, new_field(field, size))
         PyObject_GC_UnTrack(header)
         put(headers, i, header)
@@ -165,7 +165,7 @@ cdef bint put_fields(
     object value,
     object headers,
 ) except -1:
-    """Append one record, if it takes no more than `room` bytes; whether it did."""
+    """Append one record if it fits `room` bytes; returns whether it did."""
     cdef list named = None
     cdef Py_ssize_t size
     cdef uint8_t *at

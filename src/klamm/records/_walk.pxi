@@ -10,7 +10,7 @@ cdef object ScanEnd = _layout.ScanEnd
 
 
 cdef object explain_header(buffer, position):
-    """Raise what is wrong with a header, in the words of the twin, which nobody else needs here."""
+    """Raise the error of a header; the message is the pure twin's."""
     from klamm.records._pure.walk import parse_header as of_twin
 
     return of_twin(buffer, position)
@@ -66,11 +66,11 @@ def parse_header(buffer, Py_ssize_t position=0):
                 return read_header(at)
     finally:
         PyBuffer_Release(&view)
-    return explain_header(buffer, position)  # raises, and says why
+    return explain_header(buffer, position)  # raises
 
 
 def sound_header(buffer, int64_t max_bytes, int max_codec):
-    """The header of a produced batch to which nobody could object; None when somebody has to look closer."""
+    """The header of a produced batch that is valid without doubt; None if it needs a full check."""
     cdef Py_buffer view
     cdef const uint8_t *at
     cdef int attributes
@@ -108,7 +108,7 @@ cdef int check_position(Py_ssize_t position, Py_ssize_t end) except -1:
 cdef int check_batch(object buffer, const uint8_t *start, Py_ssize_t position) except -1:
     if not is_header(start + position):
         explain_header(buffer, position)
-        # Its words are the twin's; that nothing walks on from here is not left to the twin.
+        # The twin raises with its message; this line does not rely on that.
         raise DecodeError(f"no batch header at position {position}")
     if not has_offsets(start + position):
         raise DecodeError(f"a batch at offset {klamm_i64(start + position)} with a delta it cannot have")

@@ -80,7 +80,7 @@ static inline uint8_t *klamm_put_varint(uint8_t *out, int64_t value) {
     return out;
 }
 
-/* One record as it lies in its region; pointers into it, nothing copied. */
+/* One record in its region; pointers into it, nothing copied. */
 typedef struct {
     int64_t timestamp_delta;
     int32_t offset_delta;
@@ -102,7 +102,7 @@ static inline const uint8_t *klamm_field(const uint8_t *at, const uint8_t *end, 
     return *size <= end - at ? at + *size : NULL;
 }
 
-/* The record at `at`, and the position after it; NULL when it is not what it claims to be. */
+/* The record at `at`, and the position after it; NULL when it is malformed. */
 static inline const uint8_t *klamm_parse_record(const uint8_t *at, const uint8_t *end, klamm_record *record) {
     int32_t length;
     at = klamm_varint(at, end, &length);
@@ -117,7 +117,7 @@ static inline const uint8_t *klamm_parse_record(const uint8_t *at, const uint8_t
     record->headers = at;
     record->end = end;
     if (record->header_count == 0) return at == end ? end : NULL;
-    /* Walked here, so that a record is taken as a whole or not at all. */
+    /* Checked here, so that a record is accepted as a whole or not at all. */
     if (record->header_count < 0 || record->header_count > (end - at) / 2) return NULL;
     for (int32_t i = 0; i < record->header_count; i++) {
         const uint8_t *field;

@@ -55,7 +55,7 @@ class HeadersColumn(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Records as columns; None for a column that was not wanted."""
+    """Records as columns; None for a column that was not requested."""
 
     row_count: int
     offset: bytearray | None  # int64

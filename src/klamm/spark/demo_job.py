@@ -31,9 +31,16 @@ BATCH_WRITTEN: Final = "written in one transaction"
 
 
 def run(bootstrap: str, source: str, target: str, *, group: str, checkpoint: str, report: str) -> None:
-    """Stream over everything in a topic of orders, then audit the groups and write a report."""
+    """Stream over everything in a topic of orders, then audit the groups and write a report.
+
+    Starts Spark at once, and the work when a line arrives on standard input.
+    """
     spark = session("klamm demo", master="local[2]", quick=True, log_level="OFF")
-    _say("Spark is up and plans its query")
+    _say("Spark is up")
+    if not sys.stdin.readline():
+        os._exit(1)  # the demo has ended
+    threading.Thread(target=_end_with_the_demo, daemon=True).start()
+    _say("Spark plans its query")
     try:
         for number in range(1, MAX_STARTS + 1):
             try:
@@ -85,7 +92,7 @@ def _started(
 
 
 def _follow(query: Any) -> None:
-    """Say which batch is done, until the query ends; raises what ended it."""
+    """Print each completed batch until the query ends; raises its error."""
     _say("Spark reads the orders")
     last = -1
     while query.isActive:
@@ -108,6 +115,5 @@ def _end_with_the_demo() -> None:
 
 
 if __name__ == "__main__":
-    threading.Thread(target=_end_with_the_demo, daemon=True).start()
     broker, orders_topic, revenue_topic, job_group, folder, report_path = sys.argv[1:]
     run(broker, orders_topic, revenue_topic, group=job_group, checkpoint=folder, report=report_path)

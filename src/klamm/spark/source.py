@@ -97,7 +97,6 @@ class KlammDataSource(DataSource):
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamArrowWriter:
-        from klamm.spark.write.shared import plan  # noqa: PLC0415
         from klamm.spark.write.writers import ExactlyOnceStreamWriter, StreamWriter  # noqa: PLC0415
 
         freeze_once()  # one process plans the sink of every batch
@@ -105,5 +104,5 @@ class KlammDataSource(DataSource):
         options = sink_options(self.options)
         check_sink_schema(schema, options.topic)
         if options.is_exactly_once:
-            return ExactlyOnceStreamWriter(options, plan(options) if self._is_fresh else None)
+            return ExactlyOnceStreamWriter(options, is_planned=self._is_fresh)
         return StreamWriter(options)

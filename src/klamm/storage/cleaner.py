@@ -13,15 +13,12 @@ from typing import Final, Protocol
 
 from klamm.clock import Clock
 from klamm.config import DOUBLE_MAX
-from klamm.protocol.errors import DecodeError
 from klamm.protocol.types import TopicPartition
 from klamm.storage.cleaning_batches import CleaningRules, LiveProducer
 from klamm.storage.cleaning_job import CleaningCancelledError, CleaningJob, SegmentFiles
 from klamm.storage.cleaning_map import OffsetMap
 from klamm.storage.cleaning_plan import Dirtiness, measure
-from klamm.storage.engines.segments import names
-from klamm.storage.engines.segments.checkpoints import OffsetCheckpoint, encode_offsets
-from klamm.storage.engines.segments.files import Files, write_aside
+from klamm.storage.engines.segments.files import Files
 from klamm.storage.engines.segments.segment import Segment
 from klamm.storage.log import LogError
 from klamm.storage.producer_state import ProducerEntry
@@ -57,6 +54,15 @@ class CleanableLog(Protocol):
     def last_stable_offset(self) -> int: ...
     @property
     def producer_state(self) -> Iterable[ProducerEntry]: ...
+    @property
+    def cleaned_to(self) -> int | None:
+        """The end offset of the last pass; None before the first."""
+        ...
+
+    def cleaned(self, end_offset: int) -> None:
+        """A pass is complete."""
+        ...
+
     def replace_segments(self, old: Sequence[Segment], new: Sequence[Segment]) -> None: ...
 
 
@@ -125,7 +131,6 @@ class Cleaner:
         self._logs = logs
         self._clock = clock
         self._sleep = sleep
-        self._offsets: dict[str, dict[TopicPartition, int]] = {}  # by log directory
         self._running: dict[TopicPartition, tuple[CleaningJob, CleanableLog]] = {}
         self._uncleanable: dict[TopicPartition, tuple[bytes, str]] = {}
 
@@ -144,7 +149,7 @@ class Cleaner:
         found: tuple[Dirtiness, CleanableLog] | None = None
         for log in self._cleanable():
             try:
-                dirtiness = measure(log, self.first_dirty_offset(log), timestamp_ms)
+                dirtiness = measure(log, log.cleaned_to, timestamp_ms)
             except (LogError, OSError) as error:
                 self._give_up(log, f"measuring it failed: {error}")
                 continue
@@ -161,7 +166,7 @@ class Cleaner:
     def dirtiest_ratio(self) -> float:
         """The dirty ratio of the dirtiest log, whether it is due or not."""
         timestamp_ms = self._clock.timestamp_ms()
-        ratios = [measure(log, self.first_dirty_offset(log), timestamp_ms).ratio for log in self._cleanable()]
+        ratios = [measure(log, log.cleaned_to, timestamp_ms).ratio for log in self._cleanable()]
         return max(ratios, default=0.0)
 
     def finish(self, job: CleaningJob) -> CleaningReport:
@@ -169,7 +174,7 @@ class Cleaner:
         _, log = self._running.pop(job.topic_partition)
         reason = self._replace(job, log)
         if not reason:
-            self._remember(log, job.end_offset)
+            log.cleaned(job.end_offset)
         report = CleaningReport(
             topic_partition=job.topic_partition,
             first_dirty_offset=job.first_dirty_offset,
@@ -187,10 +192,6 @@ class Cleaner:
             f"; result discarded: {reason}" if reason else "",
         )  # fmt: skip
         return report
-
-    def first_dirty_offset(self, log: CleanableLog) -> int | None:
-        """The end offset of the last pass over a log; None before the first."""
-        return self._offsets_of(_log_dir(log)).get(TopicPartition(log.topic, log.partition))
 
     def _cleanable(self) -> Iterable[CleanableLog]:
         for log in self._logs():
@@ -262,31 +263,6 @@ class Cleaner:
         self._uncleanable[partition] = log.topic_id, reason
         _logger.error("%s: compaction is disabled until a restart: %s", partition, reason)
 
-    def _remember(self, log: CleanableLog, end_offset: int) -> None:
-        log_dir = _log_dir(log)
-        present = {TopicPartition(each.topic, each.partition) for each in self._logs()}
-        offsets = {
-            partition: offset
-            for partition, offset in self._offsets_of(log_dir).items()
-            if partition in present
-        }
-        offsets[TopicPartition(log.topic, log.partition)] = end_offset
-        self._offsets[log_dir] = offsets
-        try:
-            # Not synced: losing it costs one more pass, waiting for the disk here would delay every request.
-            write_aside(self._files, _checkpoint_path(log_dir), encode_offsets(offsets), sync=False)
-        except OSError as error:
-            _logger.warning("writing %s failed: %s", _checkpoint_path(log_dir), error)
-
-    def _offsets_of(self, log_dir: str) -> dict[TopicPartition, int]:
-        if log_dir not in self._offsets:
-            try:
-                self._offsets[log_dir] = OffsetCheckpoint(self._files, _checkpoint_path(log_dir)).read()
-            except (DecodeError, OSError) as error:
-                _logger.warning("%s: ignoring damaged checkpoint: %s", _checkpoint_path(log_dir), error)
-                self._offsets[log_dir] = {}
-        return self._offsets[log_dir]
-
 
 def live_producers(entries: Iterable[ProducerEntry], high_watermark: int) -> dict[int, LiveProducer]:
     """The offsets that must stay in the log to preserve the state of these producers.
@@ -295,15 +271,7 @@ def live_producers(entries: Iterable[ProducerEntry], high_watermark: int) -> dic
     """
     live = {}
     for entry in entries:
-        offsets = [batch.last_offset for batch in entry.batches]
+        offsets = [batch.last_offset for batch in entry.summaries()]
         durable = [offset for offset in offsets if offset < high_watermark]
         live[entry.producer_id] = LiveProducer(entry.epoch, tuple({*offsets[-1:], *durable[-1:]}))
     return live
-
-
-def _log_dir(log: CleanableLog) -> str:
-    return log.directory.rpartition("/")[0]
-
-
-def _checkpoint_path(log_dir: str) -> str:
-    return f"{log_dir}/{names.CLEANER_CHECKPOINT}"

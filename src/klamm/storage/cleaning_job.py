@@ -177,7 +177,7 @@ class CleaningJob:
                 if kept is not None:
                     self._write(kept, cleaned)
         # The last batch is kept at least as a header. So the log end stays, and a restart in the middle of
-        # the swap knows up to where this segment reaches, and which old ones it replaces.
+        # the swap has the end of this segment and the old ones that it replaces.
         if dropped is not None:
             self._write(emptied(dropped), cleaned)
 

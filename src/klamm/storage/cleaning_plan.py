@@ -13,7 +13,7 @@ _LARGEST_ENTRY_BYTES: Final = 12  # of the two indexes, the time index has the l
 
 
 class PlannedSegment(Protocol):
-    """What a plan needs to know about a segment."""
+    """A segment as input of a plan."""
 
     @property
     def base_offset(self) -> int: ...
@@ -29,7 +29,7 @@ class PlannedSegment(Protocol):
 
 
 class PlannedLog(Protocol):
-    """What a plan needs to know about a log."""
+    """A log as input of a plan."""
 
     @property
     def config(self) -> TopicConfig: ...

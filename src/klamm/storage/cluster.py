@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from random import Random
 from typing import Final, Protocol
 
@@ -22,34 +22,70 @@ class ConflictError(Exception):
     """Another writer changed this first: read again and decide again."""
 
 
+class FencedError(Exception):
+    """Another process has registered this broker id, or the broker was declared dead: nothing was changed."""
+
+
 class ClusterStoreError(Exception):
-    """The store cannot be read or written; the message says which file and why."""
+    """The store cannot be read or written; the message has the file and the cause."""
 
 
-class ResourceType(IntEnum):
+class ConfigResourceType(IntEnum):
     """The owner of a configuration; the numbers are the protocol's."""
 
     TOPIC = 2
     BROKER = 4
 
 
+class BrokerState(StrEnum):
+    """The phases of a registration."""
+
+    STARTING = "starting"  # loads its partitions; gets no others
+    RUNNING = "running"
+    DRAINING = "draining"  # hands its partitions over, before it stops
+    GONE = "gone"  # stopped or declared dead; it stays registered
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """One broker: its id, rack, and the address of each listener by name."""
+    """One broker: its id, rack, the address of each listener by name, and its epoch and state."""
 
     broker_id: int
     rack: str | None
     listeners: Mapping[str, tuple[str, int]]
+    epoch: int = -1  # of the registration: the version of the change that made it
+    state: BrokerState = BrokerState.RUNNING
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether clients must not be sent to it."""
+        return self.state in (BrokerState.STARTING, BrokerState.GONE)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRegistration:
-    """The replicas of a partition, its leader, and the leader's epoch."""
+    """The replicas of a partition, its leader, and the leader's epoch.
+
+    Logs are in a store that all brokers share: `replicas` lists the brokers that should lead it, most
+    preferred first.
+    """
 
     partition: int
     replicas: tuple[int, ...]
     leader_id: int  # -1: none
     leader_epoch: int
+    moving_to: int = -1  # the broker that its leader is handing it over to; -1: none
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChange:
+    """A partition, the leader and epoch that it is expected to have, and its next leader."""
+
+    topic: str
+    partition: int
+    leader_id: int
+    leader_epoch: int
+    next_leader_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +105,24 @@ class FinalizedFeatures:
     levels: Mapping[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterChanges:
+    """What changed up to a version: the present state of everything touched. None: it is deleted."""
+
+    version: int
+    brokers: tuple[BrokerRegistration, ...] = ()
+    topics: Mapping[str, TopicState | None] = field(default_factory=dict)
+    configs: Mapping[tuple[ConfigResourceType, str], Mapping[str, str]] = field(default_factory=dict)
+    features: FinalizedFeatures | None = None  # None: unchanged
+    is_complete: bool = False  # everything is listed: what is not listed is deleted
+
+
 class ClusterStore(Protocol):
-    """Cluster metadata. Every change is a compare-and-set: a lost race raises ConflictError."""
+    """Cluster metadata. Every change is a compare-and-set: a lost race raises ConflictError.
+
+    A store is one broker's once it has registered: from then on its changes raise FencedError if that
+    registration is replaced or gone.
+    """
 
     @property
     def cluster_id(self) -> str:
@@ -78,10 +130,52 @@ class ClusterStore(Protocol):
         ...
 
     def version(self) -> int:
-        """Increases with every change by any broker: a snapshot of another version is stale."""
+        """Increases by one with every change by any broker."""
         ...
 
-    def register_broker(self, registration: BrokerRegistration) -> None: ...
+    def changed(self) -> bool:
+        """Whether another process may have changed something since the last call; cheap enough to poll."""
+        ...
+
+    def changes(self, since_version: int) -> ClusterChanges:
+        """Everything that changed after a version; everything there is if that is 0, or too old."""
+        ...
+
+    def register(self, registration: BrokerRegistration) -> BrokerRegistration:
+        """Register a broker in the state given, at a new epoch.
+
+        Partitions that its id leads get the next leader epoch: an earlier process with this id is fenced.
+        """
+        ...
+
+    def set_state(self, state: BrokerState) -> None:
+        """The state of the broker that registered with this store."""
+        ...
+
+    def take_over(self, gone: BrokerRegistration, leaders: Sequence[LeaderChange]) -> None:
+        """Declare a broker gone, and give all its partitions to others at the next epoch.
+
+        Raises ConflictError, and changes nothing, if the broker has another epoch by now, is gone already, or
+        leads other partitions than these.
+        """
+        ...
+
+    def start_moves(self, moves: Sequence[LeaderChange]) -> Sequence[LeaderChange]:
+        """Announce that leaders hand partitions over; those whose leader and next leader are as expected."""
+        ...
+
+    def finish_moves(self, moves: Sequence[LeaderChange]) -> Sequence[LeaderChange]:
+        """Make each next leader the leader, at the next epoch; those whose leader was as expected."""
+        ...
+
+    def cancel_moves(self, moves: Sequence[LeaderChange]) -> None:
+        """These partitions stay where they are."""
+        ...
+
+    def replace_replicas(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Replace the preferred brokers of a partition; ConflictError if there is no such partition."""
+        ...
+
     def brokers(self) -> Sequence[BrokerRegistration]: ...
     def topics(self) -> Mapping[str, TopicState]: ...
     def create_topic(self, topic: TopicState, configs: Mapping[str, str]) -> None:
@@ -96,20 +190,11 @@ class ClusterStore(Protocol):
         """Add partitions that follow the last one; ConflictError when they no longer do."""
         ...
 
-    def lead(
-        self, broker_id: int, partitions: Sequence[tuple[str, int]] | None = None
-    ) -> Mapping[tuple[str, int], int]:
-        """Lead at last epoch + 1 these partitions or all that the broker is a replica of; the new epochs.
-
-        Raises ConflictError, and changes nothing, when the broker is not a replica of one of these.
-        """
-        ...
-
-    def configs(self, resource_type: ResourceType, name: str) -> Mapping[str, str]: ...
-    def all_configs(self) -> Mapping[tuple[ResourceType, str], Mapping[str, str]]: ...
+    def configs(self, resource_type: ConfigResourceType, name: str) -> Mapping[str, str]: ...
+    def all_configs(self) -> Mapping[tuple[ConfigResourceType, str], Mapping[str, str]]: ...
     def replace_configs(
         self,
-        resource_type: ResourceType,
+        resource_type: ConfigResourceType,
         name: str,
         configs: Mapping[str, str],
         *,
@@ -124,7 +209,7 @@ class ClusterStore(Protocol):
         ...
 
     def allocate_producer_ids(self, count: int) -> range:
-        """The first of `count` new ids. Raises OverflowError when none are left."""
+        """`count` new ids; not a change of the version. Raises OverflowError when none are left."""
         ...
 
     def close(self) -> None: ...

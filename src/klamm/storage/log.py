@@ -1,7 +1,8 @@
 """The interfaces of log storage: a store of partition logs, and one partition's log.
 
-All methods are called from the owner's thread (the event loop), except `SyncTicket.run`, which blocks on
-the disk and may run anywhere, as may `Work`. Reads and appends touch the page cache only.
+All methods are called from the owner's thread (the event loop), except `SyncTicket.run` and
+`SyncRounds.run`, which block on the disk and may run anywhere, as may `Work`. Nothing else blocks: what is
+neither in memory nor in the page cache raises MustLoadError.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from klamm.protocol.errors import ErrorCode
 from klamm.records.batch import BatchHeader
@@ -22,6 +23,10 @@ class LogError(Exception):
     def __init__(self, error_code: ErrorCode, message: str) -> None:
         super().__init__(message)
         self.error_code = error_code
+
+
+class NotContinuedError(Exception):
+    """A batch does not continue the transaction that its producer has open, if there is one."""
 
 
 class AppendOrigin(Enum):
@@ -82,10 +87,20 @@ class EpochEnd:
 Work: TypeAlias = Callable[[], None]
 
 
-class SyncTicket(Protocol):
-    """A flush of everything appended up to `end_offset`."""
+class MustLoadError(Exception):
+    """What was asked for is not in memory: run `load` off the event loop, then ask again.
 
-    end_offset: int
+    `load` blocks and does not raise: if it fails, asking again raises LogError. `LogStore.open` and all
+    methods of a log that read, look up or delete may raise this; appends and flushes do not.
+    """
+
+    def __init__(self, load: Work) -> None:
+        super().__init__("not in memory")
+        self.load = load
+
+
+class Sync(Protocol):
+    """Something that must reach the disk."""
 
     def run(self) -> None:
         """Flush; blocks. Raises OSError when the disk fails."""
@@ -97,6 +112,63 @@ class SyncTicket(Protocol):
 
     def keep_open(self) -> None:
         """Must be called by its creator if it does not run at once: else the log may close its files."""
+        ...
+
+
+class SyncTicket(Sync, Protocol):
+    """A flush of everything appended up to `end_offset`."""
+
+    end_offset: int
+
+    @property
+    def journal(self) -> SharedJournal | None:
+        """The journal that may make it durable, together with others, instead of `run`."""
+        ...
+
+    @property
+    def is_journaled(self) -> bool:
+        """Whether the journal does so."""
+        ...
+
+
+class SharedJournal(Protocol):
+    """A file that makes what is new in many logs durable with one sync. One round at a time."""
+
+    def start_round(self, tickets: Sequence[Any]) -> Sync | None:
+        """Write some of the tickets, which are then journaled; None when each must be flushed by itself."""
+        ...
+
+    def finish_round(self) -> None:
+        """The round succeeded. To be called before `finish_sync` of the logs in it."""
+        ...
+
+    def fail_round(self) -> None:
+        """The round failed. To be called before `fail_sync` of the logs in it.
+
+        Raises OSError when their records could come back: then none of them may be used any more.
+        """
+        ...
+
+    def end_file(self) -> None:
+        """Begin a new part: every log in it becomes due for `start_segment_sync`, and then it is removed."""
+        ...
+
+    def lagging(self) -> Sequence[JournalingLog]:
+        """Logs that are due for `start_segment_sync`, so that the journal need not hold them any more."""
+        ...
+
+
+class SyncRounds(Protocol):
+    """Flushes the tickets of many logs together, one round after the other.
+
+    While a round runs, its logs collect appends for the next one.
+    """
+
+    def run(self, tickets: Sequence[SyncTicket]) -> Sequence[Exception | None]:
+        """Flush; blocks, and does not raise: the outcome of each ticket.
+
+        LogError(not_leader_or_follower): the log has another epoch, this one takes no more appends.
+        """
         ...
 
 
@@ -112,6 +184,10 @@ class LogSlice(Protocol):
 
     def read(self, position: int, length: int) -> bytes:
         """At most `length` bytes from a position in the slice; fewer only at its end. Raises LogError."""
+        ...
+
+    def place(self) -> tuple[int, int] | None:
+        """The open file that has it, and the position in it; None when that is not the system's file."""
         ...
 
     def end_offset(self) -> int:
@@ -132,6 +208,7 @@ class PartitionLog(Protocol):
     config: TopicConfig  # replaced when the topic's configuration changes; applies from the next call on
     leader_epoch: int
     on_change: Callable[[], None]  # called after the high watermark, stable offset or log start moved
+    rounds: SyncRounds | None  # flushes its tickets with those of other logs; None: each by itself
 
     @property
     def log_start_offset(self) -> int: ...
@@ -161,6 +238,7 @@ class PartitionLog(Protocol):
         guard: int | None = None,
         header: BatchHeader | None = None,
         write_later: bool = False,
+        must_continue: bool = False,
     ) -> AppendResult:
         """Append one validated batch, or find that it is a duplicate. `header` saves parsing it again.
 
@@ -173,7 +251,9 @@ class PartitionLog(Protocol):
         A control batch is written by a coordinator and ends its producer's transaction. Where each end also
         raises the epoch (transaction.version 2), `marker_bumps_epoch` rejects a delayed one.
 
-        A batch that begins a transaction must show the guard of its verification; None asks for none.
+        A batch that begins a transaction must have the guard of its verification; None disables the check.
+        With `must_continue` only the next batch of an open transaction is appended, which needs no guard; for
+        others NotContinuedError is raised, and no record was appended.
         """
         ...
 
@@ -183,16 +263,12 @@ class PartitionLog(Protocol):
     ) -> int:
         """A batch would begin a transaction here: the guard to append it with, once that is confirmed.
 
-        Whoever asks for a guard gives it back with `end_verification`. A marker makes it worthless.
+        The caller returns the guard with `end_verification`. A marker invalidates it.
         """
         ...
 
     def is_verified(self, producer_id: int, guard: int) -> bool: ...
     def end_verification(self, producer_id: int, guard: int) -> None: ...
-    def verification_failed(self, header: BatchHeader) -> None:
-        """Nobody could confirm a batch: those sent behind it must not take its place."""
-        ...
-
     def read(self, offset: int, *, until_offset: int, max_bytes: int, at_least_one: bool) -> bytes:
         """Whole batches from the one that holds `offset`, below `until_offset`, of one segment.
 
@@ -249,7 +325,10 @@ class PartitionLog(Protocol):
         ...
 
     def fail_sync(self, ticket: SyncTicket) -> None:
-        """The ticket failed: cut back to the last durable offset and reload producer state."""
+        """The ticket failed: cut back to the last durable offset and reload producer state.
+
+        What the ticket made durable before it failed stays.
+        """
         ...
 
     def producers(self) -> Sequence[ProducerStatus]: ...
@@ -259,6 +338,14 @@ class PartitionLog(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class JournalingLog(PartitionLog, Protocol):
+    """A log whose tickets may have a journal."""
+
+    def start_segment_sync(self) -> SyncTicket | None:
+        """A ticket that does not use the journal, also for what is durable only there."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +359,7 @@ class LogDirStatus:
 
 
 class LogStore(Protocol):
-    """Where partition logs live."""
+    """Opens and stores partition logs."""
 
     def open(
         self, topic: str, topic_id: bytes, partition: int, *, leader_epoch: int, config: TopicConfig
@@ -281,6 +368,21 @@ class LogStore(Protocol):
 
         Raises LogError(kafka_storage_error) when this log cannot be read; others are unaffected.
         """
+        ...
+
+    def abandon(self, topic: str, partition: int) -> None:
+        """Close a log and write nothing: another broker leads it. What was not durable may be lost."""
+        ...
+
+    def close_log(self, topic: str, partition: int) -> None:
+        """Flush and close a log that another broker is about to lead, which then opens it without recovery.
+
+        Raises LogError: the log is closed, and will be recovered.
+        """
+        ...
+
+    def leaders_changed(self) -> None:
+        """Brokers have stopped or died: logs that are opened next must hold what those had written."""
         ...
 
     def existing(self) -> Iterable[tuple[str, int, bytes]]:

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from klamm.storage.log import LogDirStatus, LogError, LogStore, PartitionLog, Work
 from klamm.storage.topic_config import TopicConfig
 
 
+class LogDir(LogStore, Protocol):
+    """A store in one directory."""
+
+    def holds(self, topic: str, partition: int) -> bool:
+        """Whether the directory has the log of a partition."""
+        ...
+
+
 class LogDirs:
     """A LogStore over others; a new partition is created in the one with the fewest."""
 
-    def __init__(self, stores: Sequence[LogStore]) -> None:
+    def __init__(self, stores: Sequence[LogDir]) -> None:
         """Raises ValueError when two directories hold the same partition."""
         self._stores = stores
         self._places: dict[tuple[str, int], int] = {}
@@ -25,15 +34,31 @@ class LogDirs:
     def open(
         self, topic: str, topic_id: bytes, partition: int, *, leader_epoch: int, config: TopicConfig
     ) -> PartitionLog:
-        number = self._places.get((topic, partition))
+        # Another broker may have created it, or deleted it and created it elsewhere.
+        holding = [number for number, store in enumerate(self._stores) if store.holds(topic, partition)]
+        number = holding[0] if holding else None
         if number is None:
             counts = Counter(self._places.values())
             number = min(range(len(self._stores)), key=lambda each: counts[each])
-            self._places[topic, partition] = number
+        self._places[topic, partition] = number
         return self._stores[number].open(topic, topic_id, partition, leader_epoch=leader_epoch, config=config)
 
     def existing(self) -> Iterable[tuple[str, int, bytes]]:
         return [found for store in self._stores for found in store.existing()]
+
+    def abandon(self, topic: str, partition: int) -> None:
+        number = self._places.get((topic, partition))
+        if number is not None:
+            self._stores[number].abandon(topic, partition)
+
+    def leaders_changed(self) -> None:
+        for store in self._stores:
+            store.leaders_changed()
+
+    def close_log(self, topic: str, partition: int) -> None:
+        number = self._places.get((topic, partition))
+        if number is not None:
+            self._stores[number].close_log(topic, partition)
 
     def delete(self, topic: str, partition: int) -> None:
         number = self._places.pop((topic, partition), None)

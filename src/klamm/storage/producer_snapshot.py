@@ -25,7 +25,7 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
     """The file's bytes."""
     packed = []
     for entry in entries:
-        batches = entry.batches or [BatchSummary(NONE, NONE, 0, NONE)]
+        batches = entry.summaries() or [BatchSummary(NONE, NONE, 0, NONE)]
         packed += [
             _ENTRY.pack(
                 entry.producer_id,
@@ -77,6 +77,6 @@ def decode_snapshot(data: bytes) -> list[ProducerEntry]:
             txn_first_offset=txn_first_offset,
         )
         if last_offset >= 0:
-            entry.remember(BatchSummary(last_sequence, last_offset, offset_delta, timestamp_ms))
+            entry.add(BatchSummary(last_sequence, last_offset, offset_delta, timestamp_ms))
         entries[producer_id] = entry
     return list(entries.values())

@@ -7,9 +7,8 @@ every batch. Times are record timestamps, offsets are the log's.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -22,6 +21,7 @@ WINDOW_BATCHES: Final = 5
 MAX_SEQUENCE: Final = (1 << 31) - 1
 NONE: Final = -1
 NO_GUARD: Final = 0
+KIND_BITS: Final = CONTROL_BIT | TRANSACTIONAL_BIT
 MAX_UNCONFIRMED: Final = 1_000  # any client may send batches of producers that do not exist
 MAX_AWAITED: Final = 10_000  # a broken disk and many producers must not cost the memory too
 
@@ -43,54 +43,90 @@ class BatchSummary(NamedTuple):
         return self.last_offset - self.offset_delta
 
 
-# As `BatchSummary(...)`, in half the time.
-_SUMMARY: Final[Callable[[tuple[int, int, int, int]], BatchSummary]] = partial(tuple.__new__, BatchSummary)
-
-
-@dataclass(slots=True)
 class ProducerEntry:
     """The state of one producer."""
 
-    producer_id: int
-    epoch: int
-    batches: list[BatchSummary] = field(default_factory=list)  # the newest last
-    last_timestamp_ms: int = NONE
-    coordinator_epoch: int = NONE
-    txn_first_offset: int = NONE  # -1: no transaction is open
+    __slots__ = (
+        "batches", "coordinator_epoch", "epoch", "kind_bits", "last_timestamp_ms", "next_sequence",
+        "producer_id", "txn_first_offset",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        producer_id: int,
+        epoch: int,
+        batches: Iterable[tuple[int, int, int, int]] = (),
+        last_timestamp_ms: int = NONE,
+        coordinator_epoch: int = NONE,
+        txn_first_offset: int = NONE,
+    ) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        # As many as a producer may have in flight, the newest last. The fields of a BatchSummary each: plain
+        # tuples are made in a fifth of the time.
+        self.batches: deque[tuple[int, int, int, int]] = deque(batches, maxlen=WINDOW_BATCHES)
+        self.last_timestamp_ms = last_timestamp_ms
+        self.coordinator_epoch = coordinator_epoch
+        self.txn_first_offset = NONE  # -1: no transaction is open
+        # What the next batch has, as a rule: with these the log needs neither `check` nor `update`.
+        self.kind_bits = 0
+        self.next_sequence = NONE
+        if self.batches:
+            self.next_sequence = (self.last_sequence + 1) & MAX_SEQUENCE
+        self.begin_transaction(txn_first_offset)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ProducerEntry) and self._fields() == other._fields()
+
+    __hash__ = None  # type: ignore[assignment] # it changes
+
+    def __repr__(self) -> str:
+        return f"ProducerEntry{self._fields()}"
+
+    def _fields(self) -> tuple[object, ...]:
+        return (
+            self.producer_id,
+            self.epoch,
+            self.summaries(),
+            self.last_timestamp_ms,
+            self.coordinator_epoch,
+            self.txn_first_offset,
+        )
 
     @property
     def last_sequence(self) -> int:
-        return self.batches[-1].last_sequence if self.batches else NONE
+        return self.batches[-1][0] if self.batches else NONE
 
-    def is_continued_by(self, header: BatchHeader) -> bool:
-        """Whether a batch is the next one, within the open transaction or outside any; nearly all are."""
-        batches = self.batches
-        return (
-            bool(batches)
-            and header.base_sequence == (batches[-1][0] + 1) & MAX_SEQUENCE
-            and header.producer_epoch == self.epoch
-            and (self.txn_first_offset >= 0) is (header.attributes & TRANSACTIONAL_BIT != 0)
-        )
+    def begin_transaction(self, first_offset: int) -> None:
+        """From here on its batches are part of a transaction; -1 ends it."""
+        self.txn_first_offset = first_offset
+        self.kind_bits = TRANSACTIONAL_BIT if first_offset >= 0 else 0
 
-    def has_open(self, epoch: int) -> bool:
-        """Whether a transaction of this epoch is open."""
-        return self.txn_first_offset >= 0 and self.epoch == epoch
+    def begin_epoch(self, epoch: int) -> None:
+        """Sequences of another epoch follow."""
+        self.epoch = epoch
+        self.batches.clear()
+        self.next_sequence = NONE
 
-    def remember(self, batch: BatchSummary) -> None:
-        """Keep only the newest batches: as many as a producer may have in flight."""
+    def add(self, batch: BatchSummary) -> None:
+        """A batch of its epoch was appended."""
         self.batches.append(batch)
-        if len(self.batches) > WINDOW_BATCHES:
-            del self.batches[0]
+        self.last_timestamp_ms = batch.timestamp_ms
+        self.next_sequence = (batch.last_sequence + 1) & MAX_SEQUENCE
 
     def duplicate_of(self, header: BatchHeader) -> BatchSummary | None:
         """The batch that this one duplicates: the same epoch and sequences."""
         if header.producer_epoch != self.epoch:
             return None
         last_sequence = header.last_sequence
-        for batch in self.batches:
+        for batch in self.summaries():
             if batch.last_sequence == last_sequence and batch.first_sequence == header.base_sequence:
                 return batch
         return None
+
+    def summaries(self) -> list[BatchSummary]:
+        """Its last batches, the newest last."""
+        return [BatchSummary(*batch) for batch in self.batches]
 
 
 class CompletedTransaction(NamedTuple):
@@ -117,10 +153,14 @@ class _Verification:
 class ProducerState:
     """The producers of one partition."""
 
-    __slots__ = ("_awaited", "_completed", "_entries", "_last_guard", "_open", "_verifications")
+    __slots__ = (
+        "_awaited", "_entries", "_last_guard", "_open", "_verifications", "completed", "get",
+        "unstable_offset",
+    )  # fmt: skip
 
     def __init__(self, entries: Iterable[ProducerEntry] = ()) -> None:
         self._entries = {entry.producer_id: entry for entry in entries}
+        self.get = self._entries.get  # the entry of a producer id, if there is one
         # First offsets of open transactions, oldest first.
         self._open = {
             entry.txn_first_offset: entry.producer_id
@@ -128,7 +168,10 @@ class ProducerState:
             if entry.txn_first_offset >= 0
         }
         # Ended by markers above the high watermark, in the order of their markers.
-        self._completed: deque[CompletedTransaction] = deque()
+        self.completed: deque[CompletedTransaction] = deque()
+        # Where the oldest transaction begins that is open, or whose marker is above the high watermark; -1
+        # without any. A plain attribute: it is read whenever the high watermark moves.
+        self.unstable_offset = self._first_unstable_offset()
         # (epoch, sequence) that unknown producers must send next: their first batches failed.
         self._awaited: dict[int, tuple[int, int]] = {}
         self._verifications: dict[int, _Verification] = {}
@@ -139,9 +182,6 @@ class ProducerState:
 
     def __iter__(self) -> Iterator[ProducerEntry]:
         return iter(self._entries.values())
-
-    def get(self, producer_id: int) -> ProducerEntry | None:
-        return self._entries.get(producer_id)
 
     # -- deciding
 
@@ -155,8 +195,6 @@ class ProducerState:
         batch outside its open transaction.
         """
         entry = self._entries.get(header.producer_id)
-        if entry is not None and entry.is_continued_by(header):
-            return None
         if (
             entry is not None
             and origin is AppendOrigin.CLIENT
@@ -183,7 +221,7 @@ class ProducerState:
         return None
 
     def _check_guard(self, header: BatchHeader, entry: ProducerEntry | None, guard: int) -> None:
-        if entry is not None and entry.has_open(header.producer_epoch):
+        if self.has_open_transaction(header.producer_id, header.producer_epoch):
             return
         verification = self._verifications.get(header.producer_id)
         if verification is None or verification.guard != guard:
@@ -196,7 +234,7 @@ class ProducerState:
         lowest_sequence = verification.lowest_sequence
         if is_unknown and verification.begins_at_zero:
             lowest_sequence = 0
-        is_stale = entry is not None and header.producer_epoch < entry.epoch  # said by the next check
+        is_stale = entry is not None and header.producer_epoch < entry.epoch  # returned by the next check
         # Whatever the epoch of the lowest one was: Kafka does not compare them here.
         if header.base_sequence > lowest_sequence and not is_stale:
             raise LogError(
@@ -237,8 +275,8 @@ class ProducerState:
     # -- transactions that the coordinator has yet to confirm
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        entry = self._entries.get(producer_id)
-        return entry is not None and entry.has_open(producer_epoch)
+        entry = self.get(producer_id)
+        return entry is not None and entry.txn_first_offset >= 0 and entry.epoch == producer_epoch
 
     def begin_verification(self, producer_id: int, epoch: int, sequence: int, *, begins_at_zero: bool) -> int:
         """The guard that the batch must be appended with once the coordinator has confirmed it."""
@@ -271,7 +309,7 @@ class ProducerState:
                 self._forget_unconfirmed(len(self._verifications) - MAX_UNCONFIRMED)
 
     def _forget_unconfirmed(self, count: int) -> None:
-        """Forget the oldest verifications that no request waits for."""
+        """Drop the oldest verifications that no request waits for."""
         idle = (producer_id for producer_id, each in self._verifications.items() if not each.requests)
         for producer_id in list(islice(idle, count)):
             del self._verifications[producer_id]
@@ -287,41 +325,57 @@ class ProducerState:
     def inherit(self, before: ProducerState) -> None:
         """The log was cut: producers without batches must start again at their first sequence."""
         self._awaited = before._awaited
-        self._last_guard = before._last_guard  # what was being verified is to be asked for again
+        self._last_guard = before._last_guard  # pending verifications must be repeated
         for entry in before:
             if entry.producer_id not in self._entries and entry.batches:
-                self._awaited[entry.producer_id] = (entry.epoch, entry.batches[0].first_sequence)
+                self._awaited[entry.producer_id] = (entry.epoch, entry.summaries()[0].first_sequence)
 
     # -- updating
 
     def update(
-        self, header: BatchHeader, base_offset: int, marker: EndMarker | None
+        self,
+        header: BatchHeader,
+        base_offset: int,
+        marker: EndMarker | None,
+        *,
+        epoch_was_bumped: bool = False,
     ) -> CompletedTransaction | None:
         """Apply a batch that was appended at an offset; the transaction it ended, if any.
 
         `marker` is the content of a control batch; None for data and for other control batches.
+        `epoch_was_bumped` as for `check_marker`.
         """
         if header.attributes & CONTROL_BIT:
-            return self._end(header, base_offset, marker) if marker is not None else None
+            if marker is None:
+                return None
+            self._end_verifications(header, epoch_was_bumped)
+            return self._end(header, base_offset, marker)
         entry = self._entries.get(header.producer_id)
         if entry is None:
             entry = ProducerEntry(header.producer_id, header.producer_epoch)
             self._entries[header.producer_id] = entry
             self._awaited.pop(header.producer_id, None)
         elif entry.epoch != header.producer_epoch:
-            entry.epoch = header.producer_epoch
-            entry.batches.clear()
+            entry.begin_epoch(header.producer_epoch)
         delta = header.last_offset_delta
-        timestamp_ms = entry.last_timestamp_ms = header.max_timestamp_ms
-        batches = entry.batches
-        batches.append(_SUMMARY((header.last_sequence, base_offset + delta, delta, timestamp_ms)))
-        if len(batches) > WINDOW_BATCHES:
-            del batches[0]
+        entry.add(BatchSummary(header.last_sequence, base_offset + delta, delta, header.max_timestamp_ms))
         if header.attributes & TRANSACTIONAL_BIT and entry.txn_first_offset < 0:
-            entry.txn_first_offset = base_offset
+            entry.begin_transaction(base_offset)
             self._open[base_offset] = header.producer_id
+            self.unstable_offset = self._first_unstable_offset()
             self._verifications.pop(header.producer_id, None)
         return None
+
+    def _end_verifications(self, header: BatchHeader, epoch_was_bumped: bool) -> None:
+        """What was confirmed before the marker does not count after it.
+
+        A marker of a raised epoch ends a transaction of a lower one: a batch of the raised epoch is part of
+        the next transaction, whose producer does not wait for the markers of the last.
+        """
+        verification = self._verifications.get(header.producer_id)
+        if verification is None or (epoch_was_bumped and verification.epoch >= header.producer_epoch):
+            return
+        del self._verifications[header.producer_id]
 
     def _end(self, header: BatchHeader, base_offset: int, marker: EndMarker) -> CompletedTransaction | None:
         entry = self._entries.get(header.producer_id)
@@ -330,10 +384,9 @@ class ProducerState:
             entry = ProducerEntry(header.producer_id, header.producer_epoch)
             self._entries[header.producer_id] = entry
         elif entry.epoch != header.producer_epoch:
-            entry.epoch = header.producer_epoch
-            entry.batches.clear()
-        self._verifications.pop(header.producer_id, None)  # confirmed before the end, not after it
-        first_offset, entry.txn_first_offset = entry.txn_first_offset, NONE
+            entry.begin_epoch(header.producer_epoch)
+        first_offset = entry.txn_first_offset
+        entry.begin_transaction(NONE)
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp_ms = header.max_timestamp_ms
         if first_offset < 0:
@@ -347,7 +400,8 @@ class ProducerState:
             not marker.is_commit,
             next(iter(self._open), last_offset + 1),
         )
-        self._completed.append(completed)
+        self.completed.append(completed)
+        self.unstable_offset = self._first_unstable_offset()
         return completed
 
     def expire(self, timestamp_ms: int, expiration_ms: int) -> int:
@@ -367,22 +421,18 @@ class ProducerState:
 
     def advance(self, high_watermark: int) -> None:
         """The high watermark moved: markers below it become visible."""
-        completed = self._completed
-        while completed and completed[0].last_offset < high_watermark:
-            completed.popleft()
+        completed = self.completed
+        if completed and completed[0].last_offset < high_watermark:
+            while completed and completed[0].last_offset < high_watermark:
+                completed.popleft()
+            self.unstable_offset = self._first_unstable_offset()
 
-    @property
-    def is_stable(self) -> bool:
-        """Whether no transaction holds back the last stable offset."""
-        return not self._open and not self._completed
-
-    def first_unstable_offset(self) -> int | None:
-        """The first offset of the oldest undecided transaction; None without any."""
-        first_open = next(iter(self._open), None)
-        if not self._completed:
+    def _first_unstable_offset(self) -> int:
+        first_open = next(iter(self._open), NONE)
+        if not self.completed:
             return first_open
-        first_completed = min(transaction.first_offset for transaction in self._completed)
-        return first_completed if first_open is None else min(first_open, first_completed)
+        first_completed = min(transaction.first_offset for transaction in self.completed)
+        return first_completed if first_open < 0 else min(first_open, first_completed)
 
     def statuses(self) -> Sequence[ProducerStatus]:
         """Every producer as DescribeProducers shows it."""
@@ -421,5 +471,5 @@ def _check_sequence(header: BatchHeader, entry: ProducerEntry) -> None:
 def _stale_epoch(header: BatchHeader, entry: ProducerEntry) -> LogError:
     return LogError(
         ErrorCode.invalid_producer_epoch,
-        f"producer {header.producer_id} came with epoch {header.producer_epoch}, {entry.epoch} is known",
+        f"producer {header.producer_id} has epoch {header.producer_epoch}, current is {entry.epoch}",
     )

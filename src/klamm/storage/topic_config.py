@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from klamm.config import LONG_MAX, ConfigError, Value, as_text
@@ -39,6 +39,21 @@ class TopicConfig:
     segment_jitter_ms: int = 0
     segment_ms: int = 604_800_000
 
+    # What follows from these. Plain fields: every Produce reads them.
+    # Whether produced batches need no check of their records under these settings.
+    takes_batches_as_they_come: bool = field(init=False, repr=False, compare=False)
+    max_batch_bytes: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        takes_batches_as_they_come = (
+            self.compression_type == "producer"
+            and self.message_timestamp_type == "CreateTime"
+            and self.message_timestamp_before_max_ms == LONG_MAX
+            and "compact" not in self.cleanup_policy
+        )
+        object.__setattr__(self, "takes_batches_as_they_come", takes_batches_as_they_come)
+        object.__setattr__(self, "max_batch_bytes", min(self.max_message_bytes, self.segment_bytes))
+
     @property
     def is_compacted(self) -> bool:
         return "compact" in self.cleanup_policy
@@ -50,16 +65,6 @@ class TopicConfig:
     @property
     def stamps_append_time(self) -> bool:
         return self.message_timestamp_type == "LogAppendTime"
-
-    @property
-    def takes_batches_as_they_come(self) -> bool:
-        """Whether produced batches need no check of their records under these settings."""
-        return (
-            self.compression_type == "producer"
-            and self.message_timestamp_type == "CreateTime"
-            and self.message_timestamp_before_max_ms == LONG_MAX
-            and "compact" not in self.cleanup_policy
-        )
 
     @classmethod
     def from_settings(cls, broker_defaults: Mapping[str, str], overrides: Mapping[str, str]) -> TopicConfig:
@@ -77,7 +82,7 @@ def _field_value(value: Value) -> Any:
 
 
 _NAMES_BY_FIELD: Final[Mapping[str, str]] = {
-    field.name: field.name.replace("_", ".") for field in fields(TopicConfig)
+    each.name: each.name.replace("_", ".") for each in fields(TopicConfig) if each.init
 }
 
 

@@ -185,7 +185,7 @@ def _coarse(name: str, default: Value, check: Check) -> Setting:
         kind=Kind.INT,
         default=default,
         check=check,
-        doc="As the setting in .ms, which takes precedence.",
+        doc="As the setting in ms, which takes precedence.",
     )
 
 

@@ -17,6 +17,7 @@ from klamm.protocol.api import ApiKey
 
 Shows = Callable[[Question, str, Any, Any], bool]
 
+AFTER_REFUSED_BEGINNING: Final = "Batches after one of a lower sequence that could not begin a transaction"
 ANOTHER_LEADER: Final = "The leader leaves, or the vote for an assignor is a tie"
 
 GROUPS: Final = "Consumer groups"
@@ -118,7 +119,7 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
     ),
     Deliberate(
         area=GROUPS,
-        case="A group that nobody has joined completely yet",
+        case="A group that no member has joined completely yet",
         klamm="writes no record when it is created, and no tombstone when it goes",
         kafka="writes both",
         why="Clients that only ask for a member id leave nothing in the log.",
@@ -168,6 +169,14 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
     ),
     Deliberate(
         area=TRANSACTIONS,
+        case=AFTER_REFUSED_BEGINNING,
+        klamm="are checked against the sequences that were stored",
+        kafka="are refused with OUT_OF_ORDER_SEQUENCE_NUMBER, in an open transaction and outside any",
+        why="Any client can send a batch with the producer id of another; a refusal must not stop that one.",
+        kept_out_by="txn_runner.TxnHistory._parts_ways",
+    ),
+    Deliberate(
+        area=TRANSACTIONS,
         case="Produce 12 or TxnOffsetCommit 5 in a transaction while `transaction.version` is 0",
         klamm="UNSUPPORTED_VERSION, and the transactional id can be used as before",
         kafka="UNSUPPORTED_VERSION, then CONCURRENT_TRANSACTIONS for all that the id asks later",
@@ -200,7 +209,7 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
         case="CreateTopics with two names that collide",
         klamm="refuses the second",
         kafka="creates both",
-        why="Metrics of the two could not be told apart.",
+        why="Their metrics would have the same names.",
         kept_out_by="admin_steps.create_topics",
     ),
     Deliberate(
@@ -255,10 +264,11 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
     ),
     Deliberate(
         area=CONFIG,
-        case="Defaults that suppose several brokers",
-        klamm="`offsets.topic.replication.factor`, `transaction.state.log.replication.factor` and "
-        "`transaction.state.log.min.isr` are 1; `node.id` is 1, `log.dir` is `klamm-data`",
-        kafka="3, 3 and 2; no default; `/tmp/kafka-logs`",
+        case="Defaults of a broker",
+        klamm="internal topics have at most as many replicas as brokers run; `node.id` is 1, `log.dir` is "
+        "`klamm-data`",
+        kafka="fewer than 3 brokers cannot create them with the default factor; no default; "
+        "`/tmp/kafka-logs`",
         why="A broker without a configuration file works, and keeps its data over a reboot.",
     ),
     Deliberate(

@@ -6,7 +6,7 @@ from klamm.broker.partitions.registry import Partition
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.metadata import MetadataRequest
-from klamm.storage.cluster import ResourceType
+from klamm.storage.cluster import ConfigResourceType
 from klamm.storage.engines.segments.files import remove_tree
 from support.jar import Jar
 from support.requests import a_batch, a_produce
@@ -44,7 +44,7 @@ def test_each_start_takes_its_partitions_at_the_next_epoch_and_keeps_their_recor
 def test_settings_made_while_running_hold_after_a_restart() -> None:
     jar = Jar()
     jar.create_topic("t")
-    jar.cluster.replace_configs(ResourceType.BROKER, "", {"message.max.bytes": "1000"})
+    jar.cluster.replace_configs(ConfigResourceType.BROKER, "", {"message.max.bytes": "1000"})
     jar = again(jar)
     assert jar.services.config.topic_config({}).max_message_bytes == 1000
     batch = a_batch(jar, value=bytes(2000))

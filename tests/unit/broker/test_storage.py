@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from random import Random
+from threading import Timer
 
 import pytest
 
@@ -19,18 +21,20 @@ TOPIC_ID = bytes(range(16))
 def opened(*folders: Path, in_memory: bool = False, **settings: str) -> Storage:
     names = {name.replace("_", "."): value for name, value in settings.items()}
     config = BrokerConfig.from_settings({"log.dirs": ",".join(map(str, folders)), **names})
-    return open_storage(config, clock=ManualClock(), random=Random(1), in_memory=in_memory)
+    return open_storage(config, clock=ManualClock(), random=Random(1), sleep=time.sleep, in_memory=in_memory)
 
 
 def closed(storage: Storage) -> None:
     storage.logs.close()
     storage.cluster.close()
+    if storage.lease is not None:
+        storage.lease.release()
 
 
-def test_a_folder_is_made_and_is_one_brokers_alone(tmp_path: Path) -> None:
+def test_a_folder_is_made_and_a_node_id_is_one_brokers_alone(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "data"
     storage = opened(folder)
-    with pytest.raises(StartError, match="another broker uses"):
+    with pytest.raises(StartError, match=r"broker 1 is already running.*choose another node\.id"):
         opened(folder)
     closed(storage)
     closed(opened(folder))
@@ -48,10 +52,27 @@ def test_a_folder_of_another_kafka_is_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["meta.properties"]
 
 
-def test_a_folder_of_another_node_is_refused(tmp_path: Path) -> None:
-    closed(opened(tmp_path))
-    with pytest.raises(StartError, match="folder"):
-        opened(tmp_path, node_id="7")
+def test_brokers_of_a_cluster_share_a_folder(tmp_path: Path) -> None:
+    first = opened(tmp_path)
+    (folder,) = first.folders
+    folder.share()
+    second = opened(tmp_path, node_id="7")
+    assert [folder.is_alone for folder in second.folders] == [False]
+    closed(first)
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    closed(second)
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_a_broker_waits_while_another_one_starts_on_the_folder(tmp_path: Path) -> None:
+    first = opened(tmp_path)
+    (folder,) = first.folders
+    sharing = Timer(0.1, folder.share)
+    sharing.start()
+    second = opened(tmp_path, node_id="7")
+    sharing.join()
+    closed(second)
+    closed(first)
 
 
 def test_a_file_in_the_folders_place_is_named_in_one_line(tmp_path: Path) -> None:

@@ -71,6 +71,13 @@ def test_the_cluster_and_its_disks_are_described(bootstrap: str, topic: str) -> 
     assert isinstance(facts("-b", bootstrap, "cluster", "features"), dict)
 
 
+def test_a_cluster_of_one_broker_is_balanced_and_says_what_it_leads(bootstrap: str, topic: str) -> None:
+    (broker,) = facts("-b", bootstrap, "cluster", "describe")["brokers"]
+    assert broker["leads"] == broker["of them preferred"] >= 1
+    assert "led by its preferred broker" in says("-b", bootstrap, "cluster", "rebalance")
+    assert facts("-b", bootstrap, "cluster", "rebalance") == {"moved": [], "errors": {}}
+
+
 def test_health_is_an_exit_code(bootstrap: str) -> None:
     assert "is up" in says("health", "-b", bootstrap)
     with klamm.Broker() as broker:

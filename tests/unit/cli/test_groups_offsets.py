@@ -182,7 +182,7 @@ def test_groups_that_are_not_there_are_named_and_the_others_shown(scene: Scene) 
 
 def test_a_group_is_deleted_when_nobody_is_in_it(scene: Scene) -> None:
     with scene.member():
-        assert "it has members: stop them first" in scene.refuses(
+        assert "the group has members: stop them first" in scene.refuses(
             "groups", "delete", scene.group, exit_code=1
         )
     assert f"{scene.group} deleted" in scene.says("groups", "delete", scene.group)
@@ -286,9 +286,9 @@ def test_offsets_go_out_and_come_in_for_another_group(scene: Scene, tmp_path: Pa
     assert scene.says("offsets", "export", copy) == exported
 
 
-def test_offsets_of_a_partition_and_of_a_topic_are_forgotten(scene: Scene) -> None:
+def test_offsets_of_a_partition_and_of_a_topic_are_deleted(scene: Scene) -> None:
     scene.commit(4, 7)
-    assert scene.says("offsets", "delete", scene.group, f"{scene.topic}:1") == f"{scene.topic}-1 forgotten\n"
+    assert scene.says("offsets", "delete", scene.group, f"{scene.topic}:1") == f"{scene.topic}-1 deleted\n"
     assert scene.offsets() == {0: 4}
     scene.commit(4, 7)
     scene.says("offsets", "delete", scene.group, scene.topic)

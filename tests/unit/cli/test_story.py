@@ -6,9 +6,9 @@ from typing import Any
 
 from klamm.cli.story import chapters, clock_time, headline, sentence, summary, told_once
 from klamm.coordinator.group.events import (
-    Cause,
     CommitsMixed,
     GroupEmptied,
+    GroupEventCause,
     MemberFenced,
     MemberRemoved,
     OffsetsRemoved,
@@ -28,7 +28,7 @@ def assigned(*partitions: int) -> bytes:
 STARTED = RebalanceStarted(
     group_id="billing",
     timestamp_ms=T,
-    cause=Cause.SESSION_EXPIRED,
+    cause=GroupEventCause.SESSION_EXPIRED,
     member_id="app-2",
     client_id="app",
     client_host="/10.0.0.7",
@@ -38,7 +38,7 @@ STARTED = RebalanceStarted(
 COMPLETED = RebalanceCompleted(
     group_id="billing",
     timestamp_ms=T + 3_210,
-    cause=Cause.SESSION_EXPIRED,
+    cause=GroupEventCause.SESSION_EXPIRED,
     member_id="app-2",
     generation_before=4,
     generation_after=5,
@@ -67,7 +67,12 @@ def test_the_end_tells_how_long_each_phase_took_and_what_moved() -> None:
 
 def test_a_clients_own_words_are_quoted() -> None:
     event = RebalanceStarted(
-        group_id="g", timestamp_ms=T, cause=Cause.MEMBER_LEFT, reason="closing", generation=1, member_count=2
+        group_id="g",
+        timestamp_ms=T,
+        cause=GroupEventCause.MEMBER_LEFT,
+        reason="closing",
+        generation=1,
+        member_count=2,
     )
     assert 'because a member left, saying "closing"' in sentence(event.as_json())
 
@@ -76,24 +81,30 @@ def test_every_other_event_has_its_sentence() -> None:
     base: dict[str, Any] = {"group_id": "g", "timestamp_ms": T}
     events = [
         GroupEmptied(
-            **base, cause=Cause.MEMBER_LEFT, generation_before=1, generation_after=2, join_phase_ms=0
+            **base,
+            cause=GroupEventCause.MEMBER_LEFT,
+            generation_before=1,
+            generation_after=2,
+            join_phase_ms=0,
         ),
-        MemberRemoved(**base, cause=Cause.JOIN_MISSED, member_id="m", group_instance_id=None, generation=1),
+        MemberRemoved(
+            **base, cause=GroupEventCause.JOIN_MISSED, member_id="m", group_instance_id=None, generation=1
+        ),
         MemberFenced(
             **base,
-            cause=Cause.STATIC_MEMBER_RETURNED,
+            cause=GroupEventCause.STATIC_MEMBER_RETURNED,
             member_id="old",
             new_member_id="new",
             group_instance_id="i",
             generation=1,
         ),
-        OffsetsRemoved(**base, cause=Cause.TOPIC_DELETED, count=1),
-        CommitsMixed(**base, cause=Cause.COMMITS_MIXED, member_id="m", generation=4),
+        OffsetsRemoved(**base, cause=GroupEventCause.TOPIC_DELETED, count=1),
+        CommitsMixed(**base, cause=GroupEventCause.COMMITS_MIXED, member_id="m", generation=4),
     ]
     told = [sentence(event.as_json()) for event in events]
     assert "the last member left because a member left" in told[0].lower()
     assert told[1] == "m was removed: a member did not rejoin in time."
-    assert "came back as new" in told[2]
+    assert "rejoined as new" in told[2]
     assert told[3] == "1 committed offset removed because the topic was deleted."
     assert told[4].startswith(
         "In generation 4 offsets were committed by consumers as well as in transactions (m)."
@@ -128,7 +139,7 @@ def test_one_departure_is_one_chapter() -> None:
     departure: dict[str, Any] = {
         "timestamp_ms": T + 9_000,
         "member_id": "app-1",
-        "cause": str(Cause.MEMBER_LEFT),
+        "cause": str(GroupEventCause.MEMBER_LEFT),
     }
     older = [STARTED.as_json(), COMPLETED.as_json()]
     leaving = [
@@ -148,6 +159,6 @@ def test_a_departure_that_begins_no_rebalance_is_still_a_chapter() -> None:
         "type": "member_removed",
         "timestamp_ms": T,
         "member_id": "app-9",
-        "cause": str(Cause.MEMBER_LEFT),
+        "cause": str(GroupEventCause.MEMBER_LEFT),
     }
     assert len(told_once(chapters([removed, STARTED.as_json()]))) == 2

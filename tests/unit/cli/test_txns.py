@@ -120,6 +120,20 @@ def test_aborting_an_id_ends_its_transaction_and_fences_its_producer(scene: Scen
         scene.producer.commit_transaction()
 
 
+def test_aborting_an_id_shows_its_next_identity_as_json(scene: Scene) -> None:
+    (before,) = scene.json("describe", scene.id)
+    aborted = scene.json("abort", scene.id)
+    assert (aborted["transactional_id"], aborted["producer_id"]) == (scene.id, before["producer_id"])
+    assert aborted["producer_epoch"] > before["producer_epoch"]
+
+
+def test_aborting_a_hanging_transaction_names_its_producer_as_json(scene: Scene) -> None:
+    where = ("--topic", scene.topic, "--partition", "1")
+    aborted = scene.json("abort", *where, "--start-offset", str(scene.hang()))
+    assert aborted == {"topic": scene.topic, "partition": 1, "producer_id": 4_000_000}
+    assert scene.json("hanging", *where, "--older-than", "0") == []
+
+
 def test_a_transaction_with_a_coordinator_does_not_hang(scene: Scene) -> None:
     assert scene.says("hanging", "--topic", scene.topic, "--older-than", "0") == (
         "No hanging transactions on 2 partition(s).\n"
@@ -147,7 +161,7 @@ def test_a_hanging_transaction_is_found_and_ended_by_a_marker(scene: Scene) -> N
     [(), ("x", "--topic", "t"), ("--topic", "t"), ("--topic", "t", "--partition", "0")],
 )
 def test_aborting_wants_an_id_or_a_place(scene: Scene, arguments: tuple[str, ...]) -> None:
-    assert "say which" in scene.refuses("abort", *arguments, exit_code=2)
+    assert "expected ID, or --topic" in scene.refuses("abort", *arguments, exit_code=2)
 
 
 def test_a_partition_needs_its_topic_and_must_exist(scene: Scene) -> None:

@@ -21,6 +21,7 @@ from klamm.config import ConfigError
         (["up", "--set", "a=1", "--set=b=2"], UpOptions(settings=["a=1", "b=2"])),
         (["up", "--set", "a=-1"], UpOptions(settings=["a=-1"])),
         (["up", "--config", "f"], UpOptions(config="f")),
+        (["up", "--store", "postgresql://h/d"], UpOptions(store="postgresql://h/d")),
     ],
 )
 def test_a_plain_command_is_read_at_once(arguments: list[str], expected: UpOptions) -> None:
@@ -70,6 +71,15 @@ def test_flags_win_over_the_environment_which_wins_over_the_file(tmp_path: Path)
     options = UpOptions(config=str(file), listen="[::1]:7", data="d")
     settings = broker_settings(options, {"KLAMM_LISTENERS": "PLAINTEXT://e:2"})
     assert (settings["listeners"], settings["log.dirs"]) == ("PLAINTEXT://[::1]:7", "d")
+
+
+@pytest.mark.parametrize("options", [UpOptions(data="d"), UpOptions(memory=True)])
+def test_a_store_excludes_a_folder_and_memory(options: UpOptions) -> None:
+    options.store = "postgresql://h/d"
+    with pytest.raises(ConfigError, match="cannot be combined"):
+        broker_settings(options, {})
+    settings = broker_settings(UpOptions(store="postgresql://h/d"), {"KLAMM_SET_STORE": "postgresql://e/d"})
+    assert settings["klamm.store"] == "postgresql://h/d"
 
 
 def test_a_folder_and_memory_exclude_each_other() -> None:

@@ -309,8 +309,8 @@ class Asking:
         call: Call[OffsetDeleteResponse] = self.ask(request)
         return call.response
 
-    def describe(self, group: str = "g", *, version: int = 5, operations: bool = False) -> DescribedGroup:
-        request = DescribeGroupsRequest(groups=[group], include_authorized_operations=operations)
+    def describe(self, group: str = "g", *, version: int = 5) -> DescribedGroup:
+        request = DescribeGroupsRequest(groups=[group])
         call: Call[DescribeGroupsResponse] = self.ask(at_version(request, version))
         return call.response.groups[0]
 

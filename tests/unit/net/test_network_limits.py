@@ -42,7 +42,7 @@ def test_a_connection_that_does_not_come_about_is_given_up_and_tried_again() -> 
     assert len(transport.links) == 2
 
 
-def test_whoever_takes_the_connection_and_says_nothing_is_named() -> None:
+def test_an_address_that_accepts_connections_and_does_not_respond_is_named() -> None:
     transport = FakeTransport(negotiates=False)
     network = a_network(transport, request_timeout_ms=1_000)
     outcomes = asked(network)
@@ -51,7 +51,7 @@ def test_whoever_takes_the_connection_and_says_nothing_is_named() -> None:
     network.tick()
     (error,) = outcomes
     assert isinstance(error, KlammTimeoutError)
-    assert "127.0.0.1:9092: it took the connection, but gave no answer to API_VERSIONS" in str(error)
+    assert "127.0.0.1:9092: connected, but got no response to API_VERSIONS" in str(error)
 
 
 def test_large_answers_are_taken_only_from_those_who_told_their_versions() -> None:

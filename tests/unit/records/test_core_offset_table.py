@@ -70,6 +70,14 @@ class TestTable:
         assert (len(table), table.partitions(), 9 in table, 4 in table) == (2, [3, 9], True, False)
         assert type(table.get(9)[1]) is OffsetCommitValue
 
+    def test_it_finds_the_offsets_of_other_topics(self, core: ModuleType) -> None:
+        table = a_table(core, 7, 5)
+        table.put(9, 100, COMMITTED._replace(topic_id=b"\7" * 16))
+        table.put(1, 101, COMMITTED._replace(topic_id=ZERO_ID))  # committed by name: any topic's
+        assert table.partitions_of_other_topics(bytes(TOPIC_ID)) == [9]
+        assert table.partitions_of_other_topics(b"\7" * 16) == [5, 7]
+        assert table.partitions_of_other_topics(b"\6" * 16) == [5, 7, 9]
+
     def test_the_last_of_two_commits_of_one_partition_counts(self, core: ModuleType) -> None:
         table = core.OffsetTable()
         table.store(commits_of(core, Asked(1, 10, 0, "x"), Asked(1, 11)), 100, TIME_MS, 5, ZERO_ID)
@@ -148,7 +156,8 @@ steps = st.builds(
 
 
 def seen(table: Any, of: Iterable[int]) -> list[Any]:
-    return [len(table), table.items(), table.partitions(), [(p in table, table.get(p)) for p in of]]
+    others = [table.partitions_of_other_topics(topic_id) for topic_id in (ZERO_ID, TOPIC_ID)]
+    return [len(table), table.items(), table.partitions(), others, [(p in table, table.get(p)) for p in of]]
 
 
 class TestBothTables:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 import klamm
+from klamm.clock import SystemClock
 from klamm.spark.setup import connections
+from unit.spark.moving import Host, Time
 from unit.spark.world import World
 
 
@@ -24,3 +27,20 @@ def world(broker: klamm.Broker) -> Iterator[World]:
     made = World(broker.bootstrap)
     yield made
     made.close()
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> Time:
+    moved = Time()
+    for name in ("now_ms", "timestamp_ms"):
+        real: Callable[[SystemClock], int] = getattr(SystemClock, name)
+        monkeypatch.setattr(SystemClock, name, lambda self, real=real: real(self) + moved.ahead_ms)
+    return moved
+
+
+@pytest.fixture
+def host(time: Time, tmp_path: Path) -> Iterator[Host]:
+    made = Host(tmp_path / "data")
+    yield made
+    connections.close_all()
+    made.stop()

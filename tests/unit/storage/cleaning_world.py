@@ -92,7 +92,7 @@ class World:
         self.store.close()
         for number in range(self.topics):
             for entry in self.files.scan(f"{DIRECTORY}/t{number}-0"):
-                if entry.name.endswith(names.SNAPSHOT_SUFFIX):
+                if entry.name.endswith((names.SNAPSHOT_SUFFIX, names.PARTITION_CHECKPOINT)):
                     self.files.remove(f"{DIRECTORY}/t{number}-0/{entry.name}")
         self.files.remove(f"{DIRECTORY}/{names.CLEAN_SHUTDOWN_MARKER}")
         self.files.remove(f"{DIRECTORY}/{names.RECOVERY_POINT_CHECKPOINT}")

@@ -8,20 +8,28 @@ import pytest
 
 from klamm.storage.cluster import (
     BrokerRegistration,
+    BrokerState,
+    ClusterChanges,
     ClusterStore,
+    ConfigResourceType,
     ConflictError,
+    FencedError,
     FinalizedFeatures,
+    LeaderChange,
     PartitionRegistration,
-    ResourceType,
     TopicState,
 )
 
-TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
+TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
 
 
 def a_topic(name: str = "orders", *, topic_id: bytes = b"i" * 16, partitions: int = 2) -> TopicState:
     states = tuple(PartitionRegistration(partition, (1,), 1, 0) for partition in range(partitions))
     return TopicState(name, topic_id, states)
+
+
+def leaders(store: ClusterStore) -> list[tuple[int, int]]:
+    return [(state.leader_id, state.leader_epoch) for state in store.topics()["orders"].partitions]
 
 
 class ClusterContract:
@@ -30,6 +38,10 @@ class ClusterContract:
     @pytest.fixture
     def store(self) -> ClusterStore:
         raise AssertionError("an engine's tests provide their store")
+
+    @pytest.fixture
+    def other(self, store: ClusterStore) -> ClusterStore:
+        raise AssertionError("an engine's tests provide the store of another broker of the same cluster")
 
     def test_a_new_cluster_has_an_id_and_nothing_else(self, store: ClusterStore) -> None:
         assert len(store.cluster_id) == 22
@@ -53,14 +65,143 @@ class ClusterContract:
         assert store.features() == FinalizedFeatures(0, {"transaction.version": 2})
         assert store.version() == version
 
-    def test_a_broker_that_comes_back_replaces_its_registration(self, store: ClusterStore) -> None:
-        store.register_broker(BrokerRegistration(2, None, {"PLAINTEXT": ("b", 2)}))
-        store.register_broker(BrokerRegistration(1, "r1", {"PLAINTEXT": ("a", 1), "LAN": ("::1", 9)}))
-        store.register_broker(BrokerRegistration(2, "r2", {"PLAINTEXT": ("b", 3)}))
-        assert list(store.brokers()) == [
-            BrokerRegistration(1, "r1", {"PLAINTEXT": ("a", 1), "LAN": ("::1", 9)}),
-            BrokerRegistration(2, "r2", {"PLAINTEXT": ("b", 3)}),
+    def test_a_broker_that_comes_back_replaces_its_registration(
+        self, store: ClusterStore, other: ClusterStore
+    ) -> None:
+        other.register(BrokerRegistration(2, None, {"PLAINTEXT": ("b", 2)}))
+        first = store.register(BrokerRegistration(1, "r1", {"PLAINTEXT": ("a", 1), "LAN": ("::1", 9)}))
+        second = other.register(BrokerRegistration(2, "r2", {"PLAINTEXT": ("b", 3)}))
+        assert list(store.brokers()) == [first, second]
+        assert (first.broker_id, first.rack, first.listeners["LAN"]) == (1, "r1", ("::1", 9))
+        assert (second.rack, second.listeners) == ("r2", {"PLAINTEXT": ("b", 3)})
+        assert first.epoch < second.epoch
+
+    def test_a_registration_raises_the_epochs_of_what_its_id_leads(self, store: ClusterStore) -> None:
+        store.create_topic(a_topic(), {})
+        store.register(BrokerRegistration(2, None, {}))
+        assert leaders(store) == [(1, 0), (1, 0)]
+        store.register(BrokerRegistration(1, None, {}))
+        assert leaders(store) == [(1, 1), (1, 1)]
+
+    def test_a_broker_that_was_replaced_changes_nothing_any_more(
+        self, store: ClusterStore, other: ClusterStore
+    ) -> None:
+        store.register(BrokerRegistration(1, None, {}))
+        other.register(BrokerRegistration(1, None, {}))
+        version = store.version()
+        with pytest.raises(FencedError):
+            store.create_topic(a_topic(), {})
+        with pytest.raises(FencedError):
+            store.set_state(BrokerState.RUNNING)
+        assert (dict(store.topics()), store.version()) == ({}, version)
+        # Registering again is the way back.
+        store.register(BrokerRegistration(1, None, {}))
+        store.create_topic(a_topic(), {})
+
+    def test_a_broker_changes_its_state(self, store: ClusterStore) -> None:
+        registered = store.register(BrokerRegistration(1, None, {}, state=BrokerState.STARTING))
+        assert (registered.state, registered.is_fenced) == (BrokerState.STARTING, True)
+        store.set_state(BrokerState.RUNNING)
+        (found,) = store.brokers()
+        assert (found.epoch, found.state, found.is_fenced) == (registered.epoch, BrokerState.RUNNING, False)
+
+    def test_the_partitions_of_a_dead_broker_go_to_others_at_once(
+        self, store: ClusterStore, other: ClusterStore
+    ) -> None:
+        gone = other.register(BrokerRegistration(1, None, {}))
+        store.register(BrokerRegistration(2, None, {}))
+        store.create_topic(a_topic(), {})
+        store.take_over(gone, [LeaderChange("orders", each, 1, 0, 2) for each in range(2)])
+        assert leaders(store) == [(2, 1), (2, 1)]
+        assert [broker.state for broker in store.brokers()] == [BrokerState.GONE, BrokerState.RUNNING]
+        with pytest.raises(FencedError):
+            other.set_state(BrokerState.RUNNING)
+        # Declared once
+        with pytest.raises(ConflictError):
+            store.take_over(gone, [])
+
+    def test_a_take_over_that_does_not_match_changes_nothing(
+        self, store: ClusterStore, other: ClusterStore
+    ) -> None:
+        gone = other.register(BrokerRegistration(1, None, {}))
+        store.register(BrokerRegistration(2, None, {}))
+        store.create_topic(a_topic(), {})
+        version = store.version()
+        with pytest.raises(ConflictError):
+            store.take_over(gone, [LeaderChange("orders", 0, 1, 0, 2)])  # it leads another one too
+        back = other.register(BrokerRegistration(1, None, {}))
+        assert back.epoch == version + 1
+        with pytest.raises(ConflictError):
+            store.take_over(gone, [LeaderChange("orders", each, 1, 1, 2) for each in range(2)])
+        assert leaders(store) == [(1, 1), (1, 1)]
+        assert store.version() == version + 1
+
+    def test_a_partition_is_handed_over_in_two_steps(self, store: ClusterStore, other: ClusterStore) -> None:
+        store.register(BrokerRegistration(1, None, {}))
+        other.register(BrokerRegistration(2, None, {}))
+        store.create_topic(a_topic(), {})
+        moves = [LeaderChange("orders", 0, 1, 0, 2), LeaderChange("orders", 1, 1, 7, 2)]
+        assert store.start_moves(moves) == moves[:1]  # the other has another epoch
+        assert [state.moving_to for state in store.topics()["orders"].partitions] == [2, -1]
+        assert leaders(store) == [(1, 0), (1, 0)]
+        assert store.finish_moves(moves) == moves[:1]
+        assert leaders(store) == [(2, 1), (1, 0)]
+        assert [state.moving_to for state in store.topics()["orders"].partitions] == [-1, -1]
+
+    def test_nothing_moves_to_a_broker_that_does_not_run(self, store: ClusterStore) -> None:
+        store.register(BrokerRegistration(1, None, {}))
+        store.create_topic(a_topic(), {})
+        assert store.start_moves([LeaderChange("orders", 0, 1, 0, 2)]) == []
+        assert store.topics()["orders"].partitions[0].moving_to == -1
+
+    def test_a_cancelled_move_leaves_the_leader(self, store: ClusterStore, other: ClusterStore) -> None:
+        store.register(BrokerRegistration(1, None, {}))
+        other.register(BrokerRegistration(2, None, {}))
+        store.create_topic(a_topic(), {})
+        moves = [LeaderChange("orders", 0, 1, 0, 2)]
+        store.start_moves(moves)
+        store.cancel_moves(moves)
+        assert store.topics()["orders"].partitions[0] == PartitionRegistration(0, (1,), 1, 0)
+
+    def test_preferred_brokers_are_replaced(self, store: ClusterStore) -> None:
+        store.create_topic(a_topic(), {})
+        store.replace_replicas("orders", 1, [2, 1])
+        assert [state.replicas for state in store.topics()["orders"].partitions] == [(1,), (2, 1)]
+        with pytest.raises(ConflictError):
+            store.replace_replicas("orders", 2, [1])
+
+    def test_changes_are_what_was_touched_as_it_is_now(self, store: ClusterStore) -> None:
+        broker = store.register(BrokerRegistration(1, "r", {"PLAINTEXT": ("a", 1)}))
+        store.create_topic(a_topic("kept", topic_id=b"k" * 16), {"retention.ms": "5"})
+        store.create_topic(a_topic(), {"retention.ms": "5"})
+        seen = store.version()
+        features = store.finalize_features({"transaction.version": 2}, expected_epoch=-1)
+        store.replace_configs(TOPIC, "kept", {"retention.ms": "6"})
+        store.delete_topic("orders", b"i" * 16)
+        assert store.changes(seen) == ClusterChanges(
+            seen + 3,
+            (),
+            {"orders": None},
+            {(TOPIC, "kept"): {"retention.ms": "6"}, (TOPIC, "orders"): {}},
+            features,
+        )
+        everything = store.changes(0)
+        assert everything.is_complete
+        assert everything.brokers == (broker,)
+        assert [topic for topic in everything.topics.values() if topic is not None] == [
+            a_topic("kept", topic_id=b"k" * 16)
         ]
+        assert everything.features == features
+        assert store.changes(seen + 3) == ClusterChanges(seen + 3)
+
+    def test_another_broker_sees_that_something_changed(
+        self, store: ClusterStore, other: ClusterStore
+    ) -> None:
+        store.changed()
+        assert not store.changed()
+        other.create_topic(a_topic(), {})
+        assert store.changed()
+        assert not store.changed()
 
     def test_a_created_topic_is_found_with_its_configuration(self, store: ClusterStore) -> None:
         store.create_topic(a_topic(), {"retention.ms": "5"})
@@ -107,30 +248,6 @@ class ClusterContract:
                 store.add_partitions(name, topic_id, [state])
         assert len(store.topics()["orders"].partitions) == 3
 
-    def test_leadership_is_taken_at_the_next_epoch(self, store: ClusterStore) -> None:
-        store.create_topic(a_topic(), {})
-        assert store.lead(1) == {("orders", 0): 1, ("orders", 1): 1}
-        assert store.lead(1, [("orders", 1)]) == {("orders", 1): 2}
-        assert [(state.leader_id, state.leader_epoch) for state in store.topics()["orders"].partitions] == [
-            (1, 1),
-            (1, 2),
-        ]
-
-    def test_a_broker_leads_only_what_it_keeps(self, store: ClusterStore) -> None:
-        topic = TopicState(
-            "t", b"i" * 16, (PartitionRegistration(0, (1, 2), 1, 4), PartitionRegistration(1, (1,), -1, 7))
-        )
-        store.create_topic(topic, {})
-        assert store.lead(2) == {("t", 0): 5}
-        with pytest.raises(ConflictError):
-            store.lead(2, [("t", 0), ("t", 1)])
-        with pytest.raises(ConflictError):
-            store.lead(1, [("absent", 0)])
-        assert [(state.leader_id, state.leader_epoch) for state in store.topics()["t"].partitions] == [
-            (2, 5),
-            (-1, 7),
-        ]
-
     def test_configurations_are_replaced_whole(self, store: ClusterStore) -> None:
         store.create_topic(a_topic(), {"retention.ms": "5", "segment.ms": "6"})
         store.replace_configs(TOPIC, "orders", {"segment.ms": "7"})
@@ -157,20 +274,21 @@ class ClusterContract:
     def test_the_version_rises_with_every_change_and_only_then(self, store: ClusterStore) -> None:
         seen = [store.version()]
         for change in (
-            lambda: store.register_broker(BrokerRegistration(1, None, {})),
+            lambda: store.register(BrokerRegistration(1, None, {})),
             lambda: store.create_topic(a_topic(), {}),
             lambda: store.add_partitions("orders", b"i" * 16, [PartitionRegistration(2, (1,), 1, 0)]),
-            lambda: store.lead(1),
+            lambda: store.finish_moves([LeaderChange("orders", 0, 1, 0, 1)]),
+            lambda: store.set_state(BrokerState.DRAINING),
             lambda: store.replace_configs(TOPIC, "orders", {"segment.ms": "7"}),
             lambda: store.delete_topic("orders", b"i" * 16),
-            lambda: store.allocate_producer_ids(1),
         ):
             change()
-            assert store.version() > seen[-1]
+            assert store.version() == seen[-1] + 1
             seen.append(store.version())
         with pytest.raises(ConflictError):
             store.delete_topic("orders", b"i" * 16)
         store.topics()
+        store.allocate_producer_ids(1)
         assert store.version() == seen[-1]
 
     def test_producer_ids_are_never_given_twice(self, store: ClusterStore) -> None:

@@ -233,7 +233,7 @@ class HistoryContract(EngineContract):
     def test_a_log_that_was_closed_comes_back_as_it_was(
         self, store: LogStore, open_log: Callable[..., PartitionLog]
     ) -> None:
-        # scenarios 16, 19 and 89 of transactions: another leadership finds the same producers
+        # scenarios 16 and 89 of transactions
         log = open_log(TopicConfig(segment_bytes=1024))
         for n in range(40):
             append(log, a_batch(2, producer_id=A, producer_epoch=0, sequence=2 * n))
@@ -250,6 +250,21 @@ class HistoryContract(EngineContract):
         assert again.producers() == producers
         assert append(again, a_batch(2, producer_id=A, producer_epoch=0, sequence=78)).is_duplicate
         append(again, a_batch(1, producer_id=A, producer_epoch=0, sequence=80))
+
+    def test_the_next_leader_answers_a_duplicate_with_the_offset_of_its_original(
+        self, open_log: Callable[..., PartitionLog]
+    ) -> None:
+        # scenario 19 of transactions
+        log = open_log(leader_epoch=3)
+        for n in range(3):
+            append(log, a_batch(2, producer_id=A, producer_epoch=0, sequence=2 * n))
+        sync(log)
+        log.close()
+        leader = open_log(leader_epoch=4)
+        again = append(leader, a_batch(2, producer_id=A, producer_epoch=0, sequence=4))
+        assert (again.base_offset, again.last_offset, again.is_duplicate) == (4, 5, True)
+        assert append(leader, a_batch(1, producer_id=A, producer_epoch=0, sequence=6)).base_offset == 6
+        assert leader.log_end_offset == 7
 
     def test_a_closed_log_takes_nothing_more(self, log: PartitionLog) -> None:
         append(log)

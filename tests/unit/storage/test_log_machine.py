@@ -267,7 +267,7 @@ class LogMachine(RuleBasedStateMachine):
             entry = self.producers.get(status.producer_id)
             assert entry is not None
             # What is known only from deleted batches may be lost with their segments.
-            if entry.batches and entry.batches[-1].last_offset >= self.start_offset:
+            if entry.batches and entry.summaries()[-1].last_offset >= self.start_offset:
                 known = replace(found[status.producer_id], coordinator_epoch=status.coordinator_epoch)
                 assert known == status
 

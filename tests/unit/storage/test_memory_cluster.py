@@ -16,3 +16,7 @@ class TestMemoryCluster(ClusterContract):
     @pytest.fixture
     def store(self) -> MemoryCluster:
         return MemoryCluster(random=Random(1))
+
+    @pytest.fixture
+    def other(self, store: MemoryCluster) -> MemoryCluster:
+        return store.join()

@@ -174,6 +174,7 @@ def test_a_checkpoint_cut_short_costs_a_scan_and_no_data(machine: Machine) -> No
         names.RECOVERY_POINT_CHECKPOINT,
         names.LOG_START_CHECKPOINT,
         names.HIGH_WATERMARK_CHECKPOINT,
+        f"t-0/{names.PARTITION_CHECKPOINT}",
     ):
         path = machine.directory / name
         path.write_bytes(path.read_bytes()[:3])
@@ -213,7 +214,7 @@ def test_a_second_store_is_refused_while_the_first_runs(machine: Machine) -> Non
     assert "AlreadyLockedError" in other.stderr
 
 
-@pytest.mark.parametrize(("cluster_id", "node_id"), [("other", 1), ("c", 2)])
+@pytest.mark.parametrize(("cluster_id", "node_id"), [("other", 1), ("other", 2)])
 def test_a_foreign_directory_is_refused(machine: Machine, cluster_id: str, node_id: int) -> None:
     machine.store.close()
     with pytest.raises(ForeignDirectoryError):

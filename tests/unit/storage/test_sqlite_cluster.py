@@ -12,9 +12,10 @@ from random import Random
 
 import pytest
 
-from klamm.storage.cluster import BrokerRegistration, ClusterStoreError, ResourceType
+from klamm.storage.cluster import BrokerRegistration, BrokerState, ClusterStoreError, ConfigResourceType
+from klamm.storage.engines import sqlite_cluster
 from klamm.storage.engines.sqlite_cluster import FILE_NAME, SqliteCluster
-from unit.storage.cluster_contract import ClusterContract, a_topic
+from unit.storage.cluster_contract import ClusterContract, a_topic, leaders
 
 
 class TestSqliteCluster(ClusterContract):
@@ -26,24 +27,29 @@ class TestSqliteCluster(ClusterContract):
         yield store
         store.close()
 
+    @pytest.fixture
+    def other(self, store: SqliteCluster) -> Iterator[SqliteCluster]:
+        other = SqliteCluster(store.path, random=Random(2))
+        yield other
+        other.close()
+
 
 def test_a_restart_finds_everything_and_leads_at_higher_epochs(tmp_path: Path) -> None:
     # Given a store that was filled and closed
     store = SqliteCluster(tmp_path, random=Random(1))
     cluster_id = store.cluster_id
-    registration = BrokerRegistration(1, "rack", {"PLAINTEXT": ("localhost", 9092)})
-    store.register_broker(registration)
+    registered = store.register(BrokerRegistration(1, "rack", {"PLAINTEXT": ("localhost", 9092)}))
     store.create_topic(a_topic(), {"retention.ms": "5"})
-    assert store.lead(1) == {("orders", 0): 1, ("orders", 1): 1}
     version = store.version()
     store.close()
     # When it is opened again
     store = SqliteCluster(tmp_path / FILE_NAME, random=Random(2))
     # Then it is the same cluster, and leadership goes on
     assert (store.cluster_id, store.version()) == (cluster_id, version)
-    assert list(store.brokers()) == [registration]
-    assert store.configs(ResourceType.TOPIC, "orders") == {"retention.ms": "5"}
-    assert store.lead(1) == {("orders", 0): 2, ("orders", 1): 2}
+    assert list(store.brokers()) == [registered]
+    assert store.configs(ConfigResourceType.TOPIC, "orders") == {"retention.ms": "5"}
+    store.register(registered)
+    assert leaders(store) == [(1, 1), (1, 1)]
     store.close()
 
 
@@ -90,7 +96,8 @@ def test_two_processes_may_share_the_file(tmp_path: Path) -> None:
     version = first.version()
     assert first.cluster_id == second.cluster_id
     assert set(first.allocate_producer_ids(10)).isdisjoint(second.allocate_producer_ids(10))
-    assert first.version() == second.version() == version + 2
+    first.create_topic(a_topic(), {})
+    assert first.version() == second.version() == version + 1
     first.close()
     second.close()
 
@@ -99,6 +106,50 @@ def test_commits_wait_for_the_disk(tmp_path: Path) -> None:
     store = SqliteCluster(tmp_path, random=Random(1))
     assert store._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert store._connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    store.close()
+
+
+def test_a_file_of_the_first_schema_is_migrated(tmp_path: Path) -> None:
+    # Given a file as the first version wrote it
+    store = SqliteCluster(tmp_path, random=Random(1))
+    store.create_topic(a_topic(), {"retention.ms": "5"})
+    store.register(BrokerRegistration(1, "rack", {"PLAINTEXT": ("localhost", 9092)}))
+    store.close()
+    connection = sqlite3.connect(tmp_path / FILE_NAME)
+    with connection:
+        for statement in (
+            "ALTER TABLE brokers DROP COLUMN epoch",
+            "ALTER TABLE brokers DROP COLUMN state",
+            "ALTER TABLE partitions DROP COLUMN moving_to",
+            "DROP TABLE changes",
+            "UPDATE facts SET value = 1 WHERE name = 'schema_version'",
+        ):
+            connection.execute(statement)
+    connection.close()
+    # When it is opened
+    store = SqliteCluster(tmp_path, random=Random(1))
+    # Then everything is there, and its broker is not running
+    (broker,) = store.brokers()
+    assert (broker.rack, broker.epoch, broker.state) == ("rack", -1, BrokerState.GONE)
+    assert leaders(store) == [(1, 1), (1, 1)]
+    assert store.configs(ConfigResourceType.TOPIC, "orders") == {"retention.ms": "5"}
+    store.register(broker)
+    assert [broker.broker_id for broker in store.changes(store.version() - 1).brokers] == [1]
+    store.close()
+
+
+def test_a_broker_that_is_far_behind_gets_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_cluster, "KEPT_VERSIONS", 3)
+    store = SqliteCluster(tmp_path, random=Random(1))
+    store.create_topic(a_topic(), {"retention.ms": "5"})
+    for value in "1234":
+        store.replace_configs(ConfigResourceType.BROKER, "", {"log.retention.ms": value})
+    changes = store.changes(0)
+    assert (changes.version, set(changes.topics), len(changes.configs)) == (5, {"orders"}, 2)
+    assert changes.is_complete
+    kept = store._connection.execute("SELECT min(version), max(version) FROM changes").fetchone()
+    assert kept == (3, 5)
+    assert store.changes(2).topics == {}
     store.close()
 
 

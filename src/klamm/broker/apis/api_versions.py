@@ -24,7 +24,7 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 def handle(
     services: Services, context: RequestContext, request: ApiVersionsRequest
 ) -> HandlerResult[ApiVersionsResponse]:
-    """The routing table, and the features whose level clients must know."""
+    """The supported API versions, and the finalized features."""
     if request.names_software:
         names = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(name) for name in names):

@@ -21,7 +21,7 @@ _CONTROLLERS: Final = 2
 def handle(
     services: Services, context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    """The brokers behind the listener that was asked."""
+    """The brokers, with the addresses of the request's listener; on request also those that do not run."""
     if request.endpoint_type == _CONTROLLERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.mismatched_endpoint_type,
@@ -40,9 +40,10 @@ def handle(
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         brokers=[
-            DescribeClusterBroker(broker_id, *address, image.brokers[broker_id].rack)
-            for broker_id in sorted(image.brokers)
-            if (address := image.address(broker_id, context.listener)) is not None
+            DescribeClusterBroker(each.broker_id, *address, each.rack, each.is_fenced)
+            for _, each in sorted(image.brokers.items())
+            if request.include_fenced_brokers or not each.is_fenced
+            if (address := each.listeners.get(context.listener)) is not None
         ],
         cluster_authorized_operations=(
             services.authorizer.operations(context, ResourceType.CLUSTER, CLUSTER_NAME)

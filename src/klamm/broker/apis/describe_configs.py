@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from klamm.broker.cluster.refusal import Refusal
-from klamm.broker.config.entries import ConfigEntry
+from klamm.broker.config.entries import DescribedSetting
 from klamm.broker.config.resources import describe
 from klamm.broker.net.context import RequestContext
 from klamm.broker.services import Services
@@ -53,7 +53,7 @@ def _refused(request: DescribeConfigsRequest, why: str) -> DescribeConfigsRespon
     )
 
 
-def _entry(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+def _entry(entry: DescribedSetting, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     synonyms = entry.synonyms if request.include_synonyms else ()
     return DescribeConfigsResourceResult(
         name=entry.name,

@@ -20,7 +20,7 @@ from klamm.protocol.messages.describe_log_dirs import (
 def handle(
     services: Services, context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
-    """Every log directory with the partitions that were asked for; null asks for all."""
+    """Every log directory with the requested partitions; null requests all."""
     wanted = None
     if request.topics is not None:
         wanted = {(asked.topic, partition) for asked in request.topics for partition in asked.partitions}

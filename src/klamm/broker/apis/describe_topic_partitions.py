@@ -82,14 +82,14 @@ def _describe(
 ) -> DescribeTopicPartitionsResponseTopic:
     partitions = []
     for partition in topic.partitions[first : first + room]:
-        error_code, leader_id, in_sync, offline = view.of(topic.name, partition)
+        error_code, leader_id, replicas, in_sync, offline = view.of(topic.name, partition)
         partitions.append(
             DescribeTopicPartitionsResponsePartition(
                 error_code=error_code,
                 partition_index=partition.partition,
                 leader_id=leader_id,
                 leader_epoch=partition.leader_epoch,
-                replica_nodes=partition.replicas,
+                replica_nodes=replicas,
                 isr_nodes=in_sync,
                 eligible_leader_replicas=(),
                 last_known_elr=(),

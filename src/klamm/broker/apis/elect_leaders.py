@@ -1,10 +1,17 @@
-"""ElectLeaders: klamm's partitions keep the leader they have, so no election is ever needed."""
+"""ElectLeaders: move partitions to their preferred leaders.
+
+Logs are in a store that all brokers share, so a partition is never without a leader for long: an unclean
+election has nothing to do.
+"""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from typing import Final
 
 from klamm.broker.cluster.image import ClusterImage
+from klamm.broker.cluster.moves import announce, finished
 from klamm.broker.net.context import RequestContext
 from klamm.broker.services import Services
 from klamm.protocol.errors import ErrorCode
@@ -13,37 +20,96 @@ from klamm.protocol.messages.elect_leaders import (
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
+    TopicPartitions,
 )
+from klamm.storage.cluster import BrokerState, ClusterStoreError, FencedError, LeaderChange
 
-_ELECTION_TYPES: Final = frozenset({0, 1})  # preferred, unclean
+_PREFERRED: Final = 0
+_UNCLEAN: Final = 1
+_NOT_NEEDED: Final = "Leader election not needed for topic partition."
+
+_log = logging.getLogger(__name__)
 
 
-def handle(services: Services, context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    """Report for each known partition that no election is needed."""
-    knows_type = request.election_type in _ELECTION_TYPES
+async def handle(
+    services: Services, context: RequestContext, request: ElectLeadersRequest
+) -> ElectLeadersResponse:
+    """Elect what needs it, and respond when the new leaders are known here."""
+    if request.election_type not in (_PREFERRED, _UNCLEAN):
+        message = f"Unknown election type {request.election_type}"
+        return ElectLeadersResponse(
+            error_code=ErrorCode.invalid_request,
+            replica_election_results=[
+                ReplicaElectionResult(
+                    asked.topic,
+                    [PartitionResult(each, ErrorCode.invalid_request, message) for each in asked.partitions],
+                )
+                for asked in request.topic_partitions or ()
+            ],
+        )
+    asked = request.topic_partitions
+    planned = [
+        (
+            topic.topic,
+            [_plan(services.image, topic.topic, each, request.election_type) for each in topic.partitions],
+        )
+        for topic in (_all(services.image) if asked is None else asked)
+    ]
+    moves = [each for _, plans in planned for each in plans if isinstance(each, LeaderChange)]
+    failure = await _move(services, moves, request.timeout_ms)
     results = []
-    for asked in request.topic_partitions or ():
-        partitions = []
-        for partition in asked.partitions:
-            if knows_type:
-                partitions.append(_outcome(services.image, asked.topic, partition))
-            else:
-                message = f"Unknown election type {request.election_type}"
-                partitions.append(PartitionResult(partition, ErrorCode.invalid_request, message))
-        results.append(ReplicaElectionResult(asked.topic, partitions))
-    return ElectLeadersResponse(
-        error_code=ErrorCode.none if knows_type else ErrorCode.invalid_request,
-        replica_election_results=results,
-    )
+    for topic, plans in planned:
+        partitions = [
+            each if isinstance(each, PartitionResult) else failure.get(each, PartitionResult(each.partition))
+            for each in plans
+        ]
+        if asked is None:  # all partitions: those that need no election are left out, as in Kafka
+            partitions = [each for each in partitions if each.error_code != ErrorCode.election_not_needed]
+        results.append(ReplicaElectionResult(topic, partitions))
+    return ElectLeadersResponse(replica_election_results=results)
 
 
-def _outcome(image: ClusterImage, topic: str, partition: int) -> PartitionResult:
+async def _move(
+    services: Services, moves: Sequence[LeaderChange], timeout_ms: int
+) -> dict[LeaderChange, PartitionResult]:
+    """Move partitions; the errors of those that could not be moved in time."""
+    if not moves:
+        return {}
+    try:
+        await announce(services, moves)
+        done = await finished(services, moves, timeout_ms)
+    except (ClusterStoreError, FencedError) as error:
+        _log.error("announcing %d elections failed: %s", len(moves), error)
+        return {
+            each: PartitionResult(each.partition, ErrorCode.kafka_storage_error, str(error)) for each in moves
+        }
+    return {
+        each: PartitionResult(each.partition, ErrorCode.request_timed_out, "The request timed out.")
+        for each in moves
+        if each not in done
+    }
+
+
+def _all(image: ClusterImage) -> Sequence[TopicPartitions]:
+    return [
+        TopicPartitions(name, range(len(topic.partitions))) for name, topic in sorted(image.topics.items())
+    ]
+
+
+def _plan(image: ClusterImage, topic: str, partition: int, kind: int) -> LeaderChange | PartitionResult:
     if image.topic(topic) is None:
         return PartitionResult(partition, ErrorCode.unknown_topic_or_partition, f"No such topic as {topic}")
-    if image.partition(topic, partition) is None:
+    state = image.partition(topic, partition)
+    if state is None:
         return PartitionResult(
             partition, ErrorCode.unknown_topic_or_partition, f"No such partition as {topic}-{partition}"
         )
-    return PartitionResult(
-        partition, ErrorCode.election_not_needed, "Leader election not needed for topic partition."
-    )
+    preferred = state.replicas[0]
+    if kind == _UNCLEAN or state.leader_id == preferred:
+        return PartitionResult(partition, ErrorCode.election_not_needed, _NOT_NEEDED)
+    broker = image.brokers.get(preferred)
+    if broker is None or broker.state is not BrokerState.RUNNING:
+        return PartitionResult(
+            partition, ErrorCode.preferred_leader_not_available, "The preferred leader was not available."
+        )
+    return LeaderChange(topic, partition, state.leader_id, state.leader_epoch, preferred)

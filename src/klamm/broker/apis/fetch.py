@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from klamm.broker.cluster.leadership import leader_hint
 from klamm.broker.net.context import HandlerResult, RequestContext
 from klamm.broker.net.failures import failure_of
 from klamm.broker.partitions.fetch_read import (
@@ -14,6 +15,7 @@ from klamm.broker.partitions.fetch_read import (
     read_all,
 )
 from klamm.broker.partitions.fetch_sessions import NO_SESSION_ID, FetchPlan, FetchTarget
+from klamm.broker.partitions.loading import now_or_loaded
 from klamm.broker.services import Services
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -53,8 +55,15 @@ def handle(
         or all(source.partition is None for source in sources)
         or is_ready(sources, limits)
     ):
-        return answer()
-    return FetchWait(services.loop, services.deadlines, sources, limits, request.max_wait_ms, answer).future
+        return now_or_loaded(services.run_blocking, answer)
+    return FetchWait(
+        services.loop,
+        services.deadlines,
+        sources,
+        limits,
+        request.max_wait_ms,
+        lambda: now_or_loaded(services.run_blocking, answer),
+    ).future
 
 
 def _failed(request: FetchRequest) -> FetchResponse:
@@ -104,13 +113,8 @@ def _name_leader(
     services: Services, context: RequestContext, target: FetchTarget, data: PartitionData
 ) -> dict[int, NodeEndpoint]:
     """Set the current leader in the partition's data; returns the leader's endpoint."""
-    image = services.image
-    known = image.topic_by_id(target.topic_id)
-    state = image.partition(target.topic if known is None else known.name, target.partition)
-    if state is None or state.leader_id < 0:
-        return {}
-    data.current_leader = LeaderIdAndEpoch(state.leader_id, state.leader_epoch)
-    address = image.address(state.leader_id, context.listener)
-    if address is None:
-        return {}
-    return {state.leader_id: NodeEndpoint(state.leader_id, *address, image.brokers[state.leader_id].rack)}
+    known = services.image.topic_by_id(target.topic_id)
+    name = target.topic if known is None else known.name
+    hint = leader_hint(services.image, name, target.partition, context.listener)
+    data.current_leader = LeaderIdAndEpoch(hint.leader_id, hint.leader_epoch)
+    return {} if hint.endpoint is None else {hint.leader_id: NodeEndpoint(*hint.endpoint)}

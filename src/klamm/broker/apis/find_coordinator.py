@@ -1,4 +1,4 @@
-"""FindCoordinator: which broker coordinates a group or a transactional id. Any broker knows."""
+"""FindCoordinator: which broker coordinates a group or a transactional id. Any broker can answer it."""
 
 from __future__ import annotations
 

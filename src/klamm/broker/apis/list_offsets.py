@@ -1,4 +1,4 @@
-"""ListOffsets: which offset a point in time, or one of the special ones, stands for."""
+"""ListOffsets: the offset of a timestamp, or of a special one such as latest."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from klamm.broker.net.context import HandlerResult, RequestContext
 from klamm.broker.net.failures import failure_of
 from klamm.broker.partitions.fetch_read import ISOLATION_LEVELS, epoch_error
 from klamm.broker.partitions.flush_wait import FlushWait, PendingFlush, pending_flushes
+from klamm.broker.partitions.loading import now_or_loaded, when_loaded
 from klamm.broker.services import Services
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -46,7 +47,7 @@ def handle(
     )
     if pending:
         return _after_flush(services, request, pending)
-    return _answer(services, request)
+    return now_or_loaded(services.run_blocking, lambda: _answer(services, request))
 
 
 async def _after_flush(
@@ -54,7 +55,7 @@ async def _after_flush(
 ) -> ListOffsetsResponse:
     """The response includes what was acknowledged before the request."""
     await FlushWait(services.loop, services.deadlines, pending, FLUSH_TIMEOUT_MS).future
-    return _answer(services, request)
+    return await when_loaded(services.run_blocking, lambda: _answer(services, request))
 
 
 def _answer(services: Services, request: ListOffsetsRequest) -> ListOffsetsResponse:

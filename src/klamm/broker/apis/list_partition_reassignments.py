@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: klamm never moves a partition, so there are none; topic tools ask anyway."""
+"""ListPartitionReassignments: partitions whose leader is about to hand them over to their new replicas."""
 
 from __future__ import annotations
 
@@ -7,11 +7,31 @@ from klamm.broker.services import Services
 from klamm.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
 )
 
 
 def handle(
     services: Services, context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """An empty list."""
-    return ListPartitionReassignmentsResponse()
+    """The requested partitions that are on their way; null requests all."""
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.name, index) for topic in request.topics for index in topic.partition_indexes}
+    topics = []
+    for name, topic in sorted(services.image.topics.items()):
+        ongoing = [
+            OngoingPartitionReassignment(
+                state.partition,
+                replicas=(state.leader_id, *state.replicas),
+                adding_replicas=state.replicas,
+                removing_replicas=(state.leader_id,),
+            )
+            for state in topic.partitions
+            if state.moving_to in state.replicas and state.leader_id not in state.replicas
+            if wanted is None or (name, state.partition) in wanted
+        ]
+        if ongoing:
+            topics.append(OngoingTopicReassignment(name, ongoing))
+    return ListPartitionReassignmentsResponse(topics=topics)

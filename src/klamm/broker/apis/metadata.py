@@ -1,6 +1,6 @@
 """Metadata: brokers, topics, leaders; a request may create unknown topics.
 
-Version notes: 0 asks for all topics with an empty list, 1 and later with null. 4 lets a client forbid
+Version notes: 0 requests all topics with an empty list, 1 and later with null. 4 lets a client forbid
 creation. 6 distinguishes a missing listener from a missing leader. 10 and 11 have topic ids in requests but
 may not use them, 12 and later may.
 """
@@ -81,7 +81,7 @@ def _describe_names(
 def _topic_operations(
     services: Services, context: RequestContext, request: MetadataRequest
 ) -> Callable[[str], int]:
-    """The authorized operations of a topic by name, if the client wants them."""
+    """The authorized operations of a topic by name, if the client requests them."""
     if not request.include_topic_authorized_operations:
         return lambda name: NOT_REQUESTED
     return partial(services.authorizer.operations, context, ResourceType.TOPIC)
@@ -130,9 +130,9 @@ def _describe(
     view = LeadershipView(image, services.partitions, context.listener)
     operations = _topic_operations(services, context, request)
     brokers = [
-        MetadataResponseBroker(broker_id, *address, image.brokers[broker_id].rack)
-        for broker_id in sorted(image.brokers)
-        if (address := image.address(broker_id, context.listener)) is not None
+        MetadataResponseBroker(each.broker_id, *address, each.rack)
+        for each in image.running_brokers()
+        if (address := each.listeners.get(context.listener)) is not None
     ]
     return MetadataResponse(
         brokers=brokers,
@@ -157,7 +157,7 @@ def _topic(
 ) -> MetadataResponseTopic:
     partitions = []
     for partition in topic.partitions:
-        error_code, leader_id, in_sync, offline = view.of(topic.name, partition)
+        error_code, leader_id, replicas, in_sync, offline = view.of(topic.name, partition)
         if error_code is ErrorCode.listener_not_found and not knows_listener:
             error_code = ErrorCode.leader_not_available
         partitions.append(
@@ -166,7 +166,7 @@ def _topic(
                 partition.partition,
                 leader_id,
                 partition.leader_epoch,
-                partition.replicas,
+                replicas,
                 in_sync,
                 offline,
             )

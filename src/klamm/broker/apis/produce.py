@@ -10,18 +10,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from klamm.broker.cluster.topic_names import INTERNAL_TOPICS
+from klamm.broker.cluster.topic_names import ADMIN_CLIENT_ID, INTERNAL_TOPICS
 from klamm.broker.net.context import CloseConnectionError, HandlerResult, HeldResponse, RequestContext
-from klamm.broker.partitions.produce_wait import Appended, ProduceWait, SingleWait
+from klamm.broker.partitions.produce_wait import Appended, ProduceWait, SingleWait, name_leaders
 from klamm.broker.partitions.registry import Partition
 from klamm.broker.partitions.validation import BatchRefusedError, checked_batch
-from klamm.broker.partitions.verification import UNCONFIRMED, kept, verification_error, verified
+from klamm.broker.partitions.verification import (
+    ErrorCodes,
+    Verification,
+    verification_error,
+)
 from klamm.broker.services import Services
 from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -34,10 +36,9 @@ from klamm.records.batch import TRANSACTIONAL_BIT, BatchHeader
 from klamm.records.compression import Codec
 from klamm.records.core import sound_header
 from klamm.records.produced import ProducedError, first_header, is_no_batch, single_batch
-from klamm.storage.log import LogError, PartitionLog
+from klamm.storage.log import LogError, NotContinuedError, PartitionLog
 from klamm.storage.producer_state import NO_GUARD
 
-ADMIN_CLIENT_ID: Final = "__admin_client"
 _ACKS: Final = (-1, 0, 1)
 _DEFAULT_FLUSH_TIMEOUT_MS: Final = 30_000  # Kafka's default of request.timeout.ms
 _UNKNOWN_PARTITION: Final = ErrorCode.unknown_topic_or_partition
@@ -78,7 +79,7 @@ def handle(
     if len(request.topic_data) == 1 and (acks == -1 or acks == 1):  # noqa: PLR1714 - twice as fast as a set
         (topic,) = request.topic_data
         if len(topic.partition_data) == 1:
-            answer = _handle_one(services, request, topic, topic.partition_data[0])
+            answer = _handle_one(services, context, request, topic, topic.partition_data[0])
             if answer is not None:
                 return answer
     response, items = _items(services, request)
@@ -112,16 +113,27 @@ def _is_of_transaction(header: BatchHeader) -> bool:
     return header.producer_id >= 0 and bool(header.attributes & TRANSACTIONAL_BIT)
 
 
-async def _verify_and_append(
+@dataclass(slots=True)
+class Unverified:
+    """A batch whose partition the coordinator is asked about."""
+
+    item: Item
+    log: PartitionLog
+    header: BatchHeader
+    guard: int
+
+
+def _verify_and_append(
     services: Services,
     context: RequestContext,
     request: ProduceRequest,
     response: ProduceResponse,
     items: Sequence[Item],
     unverified: Sequence[Item],
-) -> ProduceResponse | None:
+) -> HandlerResult[ProduceResponse]:
     """Nothing of the request is appended before the coordinator has answered, as in Kafka."""
-    begun: list[tuple[Item, PartitionLog, BatchHeader, int]] = []
+    begun: list[Unverified] = []
+    names: list[TopicPartition] = []
     for item in unverified:
         assert item.partition is not None
         assert item.header is not None
@@ -132,40 +144,39 @@ async def _verify_and_append(
             header.base_sequence,
             begins_at_zero=request.adds_partitions,
         )
-        begun.append((item, log, header, item.guard))
-    try:
-        error_codes = await verified(
-            services,
-            request.transactional_id or "",
-            (begun[0][2].producer_id, begun[0][2].producer_epoch),
-            [item.partition.name for item in unverified if item.partition is not None],
-            add=request.adds_partitions,
-            retry=request.adds_partitions,
-        )
-        for item, log, header, _ in begun:
-            name = TopicPartition(item.topic, item.response.index)
+        begun.append(Unverified(item, log, header, item.guard))
+        names.append(item.partition.name)
+    header = begun[0].header
+    verification = Verification(
+        services,
+        request.transactional_id or "",
+        (header.producer_id, header.producer_epoch),
+        names,
+        add=request.adds_partitions,
+        retry=request.adds_partitions,
+    )
+
+    def append(error_codes: ErrorCodes) -> ProduceResponse | HeldResponse[ProduceResponse] | None:
+        for each in begun:
+            name = TopicPartition(each.item.topic, each.item.response.index)
             error_code = error_codes.get(name, ErrorCode.unknown_server_error)
             if error_code is not NO_ERROR:
-                _refuse_unverified(request, item, log, header, error_code)
-        answer = _append_all(services, context, request, response, items)
-    finally:
-        for _, log, header, guard in begun:
-            log.end_verification(header.producer_id, guard)
-    if isinstance(answer, HeldResponse):
-        return await kept(services.loop, answer)
-    return answer
+                _refuse_unverified(request, each, error_code)
+        return _append_all(services, context, request, response, items)
+
+    def end() -> None:
+        for each in begun:
+            each.log.end_verification(each.header.producer_id, each.guard)
+
+    return verification.then(append, end)
 
 
-def _refuse_unverified(
-    request: ProduceRequest, item: Item, log: PartitionLog, header: BatchHeader, cause: ErrorCode
-) -> None:
+def _refuse_unverified(request: ProduceRequest, unverified: Unverified, cause: ErrorCode) -> None:
     error_code = verification_error(
         cause,
         knows_abortable=request.knows_transaction_abortable,
         knows_concurrent=request.adds_partitions,
     )
-    if error_code in UNCONFIRMED:
-        log.verification_failed(header)
     message = None
     if error_code is ErrorCode.invalid_txn_state:
         message = "Partition was not added to the transaction"
@@ -174,7 +185,7 @@ def _refuse_unverified(
             "Unable to verify the partition has been added to the transaction. "
             f"Underlying error: {cause.name.upper()}"
         )
-    item.refuse(error_code, message)
+    unverified.item.refuse(error_code, message)
 
 
 def _append_all(
@@ -189,21 +200,30 @@ def _append_all(
     for item in items:
         if not item.response.error_code:
             appended = _append(services, context, item)
-            if acks == -1 and appended is not None and not appended.settle():
+            if appended is not None and _waits(acks, appended.partition) and not appended.settle():
                 waiting.append(appended)
         if item.response.error_code and item.partition is not None:
             _count_refusal(item, item.partition)
     if acks == 0:
         _close_on_error(items)
         return None
-    _name_leaders(services, context, response, items)
+
+    def finish() -> None:
+        lines = [(item.topic, item.response) for item in items]
+        name_leaders(services.image, context.listener, response, lines)
+
     if not waiting:
+        finish()
         return response
-    return ProduceWait(services.deadlines, response, waiting, _flush_timeout_ms(request)).held
+    return ProduceWait(services.deadlines, response, waiting, _flush_timeout_ms(request), finish).held
 
 
 def _handle_one(
-    services: Services, request: ProduceRequest, topic: TopicProduceData, data: PartitionProduceData
+    services: Services,
+    context: RequestContext,
+    request: ProduceRequest,
+    topic: TopicProduceData,
+    data: PartitionProduceData,
 ) -> ProduceResponse | SingleWait | None:
     """The fast path for a request of one ordinary batch, as most are.
 
@@ -221,18 +241,15 @@ def _handle_one(
     if not config.takes_batches_as_they_come or services.validation.every_record:
         return None
     batch = data.records
-    max_bytes = min(config.max_message_bytes, config.segment_bytes)
-    header = sound_header(batch, max_bytes, Codec.ZSTD if request.allows_zstd else Codec.LZ4)
+    header = sound_header(batch, config.max_batch_bytes, Codec.ZSTD if request.allows_zstd else Codec.LZ4)
     clock = services.clock
     timestamp_ms = clock.timestamp_ms()
     latest_ms = timestamp_ms + config.message_timestamp_after_max_ms
     if header is None or not 0 <= header.base_timestamp_ms <= header.max_timestamp_ms <= latest_ms:
         return None
     assert batch is not None
-    if header.attributes & TRANSACTIONAL_BIT and (
-        request.transactional_id is None
-        or not log.has_open_transaction(header.producer_id, header.producer_epoch)
-    ):
+    is_transactional = header.attributes & TRANSACTIONAL_BIT != 0
+    if is_transactional and (request.transactional_id is None or header.producer_id < 0):
         return None
     now_ms = clock.now_ms()
     line = PartitionProduceResponse(data.index)
@@ -244,7 +261,10 @@ def _handle_one(
             timestamp_ms=timestamp_ms,
             header=header,
             write_later=request.acks == -1,
+            must_continue=is_transactional,
         )
+    except NotContinuedError:
+        return None
     except LogError as error:
         _tell_refusal(line, partition, error)
         partition.counters.refused(line.error_code, len(batch))
@@ -258,10 +278,20 @@ def _handle_one(
         counters.messages_in += header.record_count
         counters.bytes_in += len(batch)
     line.log_start_offset = log.log_start_offset
-    if request.acks == 1 or log.high_watermark > last_offset:
+    if (request.acks == 1 and log.rounds is None) or log.high_watermark > last_offset:
         return response
     timeout_ms = _flush_timeout_ms(request)
-    return SingleWait(services.deadlines, response, line, partition, last_offset, timeout_ms)
+    return SingleWait(services, context, response, line, partition, last_offset, timeout_ms)
+
+
+def _waits(acks: int, partition: Partition) -> bool:
+    """Whether a response waits for the flush.
+
+    With acks=1 too, where logs are flushed in rounds: until then the broker's memory has the only copy.
+    """
+    if acks == 1:
+        return partition.error_code is NO_ERROR and partition.log.rounds is not None
+    return acks == -1
 
 
 def _flush_timeout_ms(request: ProduceRequest) -> int:
@@ -417,23 +447,3 @@ def _close_on_error(items: Iterable[Item]) -> None:
             raise CloseConnectionError(
                 f"{item.topic}-{item.response.index}: {error}, in a request with acks=0"
             )
-
-
-def _name_leaders(
-    services: Services, context: RequestContext, response: ProduceResponse, items: Iterable[Item]
-) -> None:
-    """Name the current leader where a request went to the wrong broker (version 10 and later)."""
-    endpoints: dict[int, NodeEndpoint] = {}
-    for item in items:
-        if not item.response.error_code or item.response.error_code != ErrorCode.not_leader_or_follower:
-            continue
-        state = services.image.partition(item.topic, item.response.index)
-        if state is None or state.leader_id < 0:
-            continue
-        item.response.current_leader = LeaderIdAndEpoch(state.leader_id, state.leader_epoch)
-        address = services.image.address(state.leader_id, context.listener)
-        if address is not None:
-            rack = services.image.brokers[state.leader_id].rack
-            endpoints[state.leader_id] = NodeEndpoint(state.leader_id, *address, rack)
-    if endpoints:
-        response.node_endpoints = list(endpoints.values())

@@ -1,6 +1,6 @@
 """TxnOffsetCommit: offsets that a group's transaction commits.
 
-To the transaction, the group is one more partition: that of `__consumer_offsets` in which the group lives.
+To the transaction, the group is one more partition: that of `__consumer_offsets` which holds the group.
 The first commit of a transaction is verified with the transaction coordinator, as the first batch of any
 partition is.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from klamm.broker.cluster.topic_names import OFFSETS_TOPIC
 from klamm.broker.net.context import HandlerResult, HeldResponse, RequestContext
-from klamm.broker.partitions.verification import kept, verified
+from klamm.broker.partitions.verification import ErrorCodes, Verification
 from klamm.broker.services import Services
 from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
@@ -34,29 +34,29 @@ def handle(
     return _verify_and_commit(services, context, request, log, partition.name)
 
 
-async def _verify_and_commit(
+def _verify_and_commit(
     services: Services,
     context: RequestContext,
     request: TxnOffsetCommitRequest,
     log: PartitionLog,
     name: TopicPartition,
-) -> TxnOffsetCommitResponse:
+) -> HandlerResult[TxnOffsetCommitResponse]:
     producer = (request.producer_id, request.producer_epoch)
     guard = log.begin_verification(*producer, 0, begins_at_zero=request.adds_offsets)
-    try:
-        error_codes = await verified(
-            services, request.transactional_id, producer, [name], add=request.adds_offsets, retry=False
-        )
+    verification = Verification(
+        services, request.transactional_id, producer, [name], add=request.adds_offsets, retry=False
+    )
+
+    def commit(error_codes: ErrorCodes) -> TxnOffsetCommitResponse | HeldResponse[TxnOffsetCommitResponse]:
         error_code = error_codes.get(name, ErrorCode.unknown_server_error)
         if error_code is NO_ERROR and not (
             log.is_verified(request.producer_id, guard) or log.has_open_transaction(*producer)
         ):
-            error_code = ErrorCode.invalid_txn_state  # a marker came first
+            error_code = ErrorCode.invalid_txn_state  # a marker was written first
         if error_code is not NO_ERROR:
             refusal = services.groups.coordinator.txn_commit_refusal(request, error_code)
             assert refusal is not None
             return refusal
-        answer = services.groups.ask(request, context)
-    finally:
-        log.end_verification(request.producer_id, guard)
-    return await kept(services.loop, answer) if isinstance(answer, HeldResponse) else answer
+        return services.groups.ask(request, context)
+
+    return verification.then(commit, lambda: log.end_verification(request.producer_id, guard))

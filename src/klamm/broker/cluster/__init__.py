@@ -1,1 +1,1 @@
-"""The cluster as this broker knows it: topics, leaders, producer ids, and changing them."""
+"""Cluster metadata: topics, leaders, features, producer ids, and their changes."""

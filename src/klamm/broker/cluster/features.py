@@ -12,10 +12,10 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from klamm.broker.cluster.image import TRANSACTION_VERSION, FeaturesFinalized
+from klamm.broker.cluster.image import TRANSACTION_VERSION
 from klamm.broker.cluster.refusal import Refusal
 from klamm.protocol.errors import ErrorCode
-from klamm.storage.cluster import ClusterStore, ClusterStoreError, ConflictError, FinalizedFeatures
+from klamm.storage.cluster import ClusterStore, ClusterStoreError, ConflictError, FencedError
 
 if TYPE_CHECKING:
     from klamm.broker.services import Services
@@ -93,22 +93,19 @@ async def update_features(
         if validate_only or {name: level for name, level in planned.items() if level} == present.levels:
             return None
         try:
-            finalized = await services.run_blocking(_finalize, services.cluster, planned, present.epoch)
-        except ClusterStoreError as error:
+            is_done = await services.run_blocking(_finalize, services.cluster, planned, present.epoch)
+            await services.follower.catch_up()
+        except (ClusterStoreError, FencedError) as error:
             return Refusal(ErrorCode.kafka_storage_error, f"The change cannot be made durable: {error}")
-        is_done = finalized is not None
-        if finalized is None:  # another broker changed them first
-            finalized = await services.run_blocking(services.cluster.features)
-        services.image.apply(FeaturesFinalized(finalized))
         if is_done:
             return None
     return Refusal(ErrorCode.request_timed_out, "Features were changed concurrently: try again.")
 
 
-def _finalize(
-    store: ClusterStore, levels: Mapping[str, int], expected_epoch: int
-) -> FinalizedFeatures | None:
+def _finalize(store: ClusterStore, levels: Mapping[str, int], expected_epoch: int) -> bool:
+    """Whether the levels are stored; not when another broker changed them first."""
     try:
-        return store.finalize_features(levels, expected_epoch=expected_epoch)
+        store.finalize_features(levels, expected_epoch=expected_epoch)
     except ConflictError:
-        return None
+        return False
+    return True

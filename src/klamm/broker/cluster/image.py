@@ -1,88 +1,21 @@
 """The broker's snapshot of its cluster, which hot paths read without disk access.
 
-It changes in one place, `ClusterImage.apply`, and only after the change is durable in the ClusterStore.
+It changes in one place, `ClusterImage.apply`, with what the ClusterStore says has changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final, TypeAlias, assert_never
+from typing import Final
 
-from klamm.protocol.types import TopicPartition
 from klamm.storage.cluster import (
     BrokerRegistration,
-    ClusterStore,
+    ClusterChanges,
+    ConfigResourceType,
     FinalizedFeatures,
     PartitionRegistration,
-    ResourceType,
     TopicState,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerRegistered:
-    """A broker joined, or changed its address."""
-
-    registration: BrokerRegistration
-
-
-@dataclass(frozen=True, slots=True)
-class TopicCreated:
-    """A topic with its overrides."""
-
-    topic: TopicState
-    configs: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class TopicDeleted:
-    """A topic and its configuration were deleted."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionsAdded:
-    """A topic has more partitions; `added` follow its last one."""
-
-    name: str
-    added: Sequence[PartitionRegistration]
-
-
-@dataclass(frozen=True, slots=True)
-class LeadershipTaken:
-    """A broker leads these partitions at these epochs."""
-
-    broker_id: int
-    epochs: Mapping[tuple[str, int], int]
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigsReplaced:
-    """The overrides of a resource were replaced."""
-
-    resource_type: ResourceType
-    name: str
-    configs: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class FeaturesFinalized:
-    """The feature levels of the cluster were changed."""
-
-    features: FinalizedFeatures
-
-
-Change: TypeAlias = (
-    BrokerRegistered
-    | TopicCreated
-    | TopicDeleted
-    | PartitionsAdded
-    | LeadershipTaken
-    | ConfigsReplaced
-    | FeaturesFinalized
 )
 
 TRANSACTION_VERSION: Final = "transaction.version"
@@ -95,30 +28,21 @@ class ClusterImage:
     def __init__(self, cluster_id: str, broker_id: int) -> None:
         self.cluster_id = cluster_id
         self.broker_id = broker_id  # this broker
+        self.version = 0  # of the store
         self._brokers: dict[int, BrokerRegistration] = {}
         self._topics: dict[str, TopicState] = {}
         self._names_by_id: dict[bytes, str] = {}
-        self._configs: dict[tuple[ResourceType, str], Mapping[str, str]] = {}
+        self._configs: dict[tuple[ConfigResourceType, str], Mapping[str, str]] = {}
         self._features = FinalizedFeatures()
-
-    @classmethod
-    def load(cls, store: ClusterStore, broker_id: int) -> ClusterImage:
-        """Read the image from the store; blocks."""
-        image = cls(store.cluster_id, broker_id)
-        configs = store.all_configs()
-        for registration in store.brokers():
-            image.apply(BrokerRegistered(registration))
-        for topic in store.topics().values():
-            image.apply(TopicCreated(topic, configs.get((ResourceType.TOPIC, topic.name), {})))
-        for (resource_type, name), values in configs.items():
-            if resource_type is ResourceType.BROKER:
-                image.apply(ConfigsReplaced(resource_type, name, values))
-        image.apply(FeaturesFinalized(store.features()))
-        return image
 
     @property
     def brokers(self) -> Mapping[int, BrokerRegistration]:
+        """Every registered broker, also those that do not run."""
         return self._brokers
+
+    def running_brokers(self) -> Sequence[BrokerRegistration]:
+        """The brokers that clients may be sent to, by ascending id."""
+        return [each for _, each in sorted(self._brokers.items()) if not each.is_fenced]
 
     @property
     def controller_id(self) -> int:
@@ -158,7 +82,7 @@ class ClusterImage:
             if partition.leader_id == self.broker_id
         ]
 
-    def configs(self, resource_type: ResourceType, name: str) -> Mapping[str, str]:
+    def configs(self, resource_type: ConfigResourceType, name: str) -> Mapping[str, str]:
         """A resource's own overrides, without defaults."""
         return self._configs.get((resource_type, name), _NOTHING_SET)
 
@@ -167,44 +91,27 @@ class ClusterImage:
         registration = self._brokers.get(broker_id)
         return None if registration is None else registration.listeners.get(listener)
 
-    def apply(self, change: Change) -> None:
-        """Apply a durable change. Nothing else changes the image."""
-        match change:
-            case BrokerRegistered():
-                self._brokers[change.registration.broker_id] = change.registration
-            case TopicCreated():
-                self._topics[change.topic.name] = change.topic
-                self._names_by_id[change.topic.topic_id] = change.topic.name
-                self._set_configs(ResourceType.TOPIC, change.topic.name, change.configs)
-            case TopicDeleted():
-                del self._names_by_id[self._topics.pop(change.name).topic_id]
-                self._set_configs(ResourceType.TOPIC, change.name, {})
-            case PartitionsAdded():
-                topic = self._topics[change.name]
-                self._topics[change.name] = replace(topic, partitions=(*topic.partitions, *change.added))
-            case LeadershipTaken():
-                self._take_leadership(change)
-            case ConfigsReplaced():
-                self._set_configs(change.resource_type, change.name, change.configs)
-            case FeaturesFinalized():
-                if change.features.epoch >= self._features.epoch:  # two changes may arrive in either order
-                    self._features = change.features
-            case _:
-                assert_never(change)
-
-    def _take_leadership(self, change: LeadershipTaken) -> None:
-        for name in {topic for topic, _ in change.epochs}:
-            topic = self._topics[name]
-            partitions = tuple(
-                replace(partition, leader_id=change.broker_id, leader_epoch=change.epochs[key])
-                if (key := TopicPartition(name, partition.partition)) in change.epochs
-                else partition
-                for partition in topic.partitions
-            )
-            self._topics[name] = replace(topic, partitions=partitions)
-
-    def _set_configs(self, resource_type: ResourceType, name: str, configs: Mapping[str, str]) -> None:
-        if configs:
-            self._configs[resource_type, name] = dict(configs)
-        else:
-            self._configs.pop((resource_type, name), None)
+    def apply(self, changes: ClusterChanges) -> None:
+        """Take over what changed in the store. Nothing else changes the image."""
+        if changes.is_complete:
+            self._brokers.clear()
+            self._topics.clear()
+            self._names_by_id.clear()
+            self._configs.clear()
+        for registration in changes.brokers:
+            self._brokers[registration.broker_id] = registration
+        for name, topic in changes.topics.items():
+            present = self._topics.pop(name, None)
+            if present is not None:
+                del self._names_by_id[present.topic_id]
+            if topic is not None:
+                self._topics[name] = topic
+                self._names_by_id[topic.topic_id] = name
+        for resource, configs in changes.configs.items():
+            if configs:
+                self._configs[resource] = configs
+            else:
+                self._configs.pop(resource, None)
+        if changes.features is not None:
+            self._features = changes.features
+        self.version = changes.version

@@ -1,4 +1,4 @@
-"""Producer ids out of blocks: a block is durable in the cluster store before its first id is handed out."""
+"""Producer ids out of blocks: a block is durable in the cluster store before its first id is allocated."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NoProducerIdError(Exception):
 
 
 class ProducerIds:
-    """Hands out each id once. The rest of an unfinished block is lost: ids have gaps, but never repeat."""
+    """Allocates each id once. The rest of an unfinished block is lost: ids have gaps, but never repeat."""
 
     def __init__(self, cluster: ClusterStore, run_blocking: RunBlocking) -> None:
         self._cluster = cluster

@@ -16,6 +16,7 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 EVENTS_TOPIC: Final = "__klamm_events"
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, EVENTS_TOPIC})
+ADMIN_CLIENT_ID: Final = "__admin_client"  # as in Kafka, only this client id may write to internal topics
 # Kafka's metadata log has this name; klamm has no such topic.
 FORBIDDEN_TOPIC: Final = "__cluster_metadata"
 

@@ -11,6 +11,7 @@ from random import Random
 from typing import Final, NoReturn, TypeVar
 
 from klamm.broker.cluster.image import ClusterImage
+from klamm.broker.cluster.placement import leader_counts, place_partitions
 from klamm.broker.cluster.refusal import Refusal
 from klamm.broker.cluster.topic_names import (
     FORBIDDEN_TOPIC,
@@ -24,7 +25,7 @@ from klamm.config import ConfigError
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.create_partitions import CreatePartitionsTopic
 from klamm.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic
-from klamm.storage.cluster import PartitionRegistration, TopicState, new_topic_id
+from klamm.storage.cluster import BrokerState, PartitionRegistration, TopicState, new_topic_id
 from klamm.storage.topic_config import TopicConfig
 
 Name = TypeVar("Name", str, bytes)
@@ -100,7 +101,7 @@ def plan_auto_creation(
             internal = internal_topic(name, config)
             wanted.num_partitions, wanted.replication_factor, configs = (
                 internal.num_partitions,
-                internal.replication_factor,
+                min(internal.replication_factor, len(image.running_brokers())),
                 internal.configs,
             )
         try:
@@ -168,7 +169,7 @@ def _plan_topic(
     except ConfigError as error:
         raise RefusedError(Refusal(ErrorCode.invalid_config, str(error))) from error
     replicas = _replicas(image, config, wanted, random)
-    topic = TopicState(wanted.name, new_topic_id(random), _first_leaders(0, replicas))
+    topic = TopicState(wanted.name, new_topic_id(random), _first_leaders(image, 0, replicas))
     return TopicPlan(topic, overrides, topic_config, len(replicas[0]))
 
 
@@ -213,7 +214,7 @@ def _replicas(
     factor = (
         config.default_replication_factor if wanted.replication_factor == -1 else wanted.replication_factor
     )
-    return spread(sorted(image.brokers), count, factor, random)
+    return _placed(image, count, factor, random)
 
 
 def _manual_replicas(
@@ -239,12 +240,13 @@ def _manual_replicas(
 
 def _check_rows(image: ClusterImage, rows: Iterable[tuple[int, ...]], factor: int) -> None:
     for row in rows:
-        problem = _row_problem(image, row, factor)
+        problem = row_problem(image, row, factor)
         if problem is not None:
             _refuse(ErrorCode.invalid_replica_assignment, problem)
 
 
-def _row_problem(image: ClusterImage, row: tuple[int, ...], factor: int) -> str | None:
+def row_problem(image: ClusterImage, row: tuple[int, ...], factor: int) -> str | None:
+    """Why a partition cannot have these replicas; None when it can."""
     if not row:
         return "The manual partition assignment includes an empty replica list."
     for position, broker_id in enumerate(row):
@@ -260,29 +262,42 @@ def _row_problem(image: ClusterImage, row: tuple[int, ...], factor: int) -> str 
             f"The manual partition assignment includes a partition with {len(row)} replica(s), but this is "
             f"not consistent with previous partitions, which have {factor} replica(s)."
         )
+    if all(image.brokers[broker_id].state is not BrokerState.RUNNING for broker_id in row):
+        return f"All brokers specified in the manual partition assignment are fenced or shutting down: {row}"
     return None
 
 
-def spread(broker_ids: Sequence[int], count: int, factor: int, random: Random) -> list[tuple[int, ...]]:
-    """Assign partitions to brokers round robin, so that each leads about the same number."""
-    if factor > len(broker_ids):
+def _placed(image: ClusterImage, count: int, factor: int, random: Random) -> list[tuple[int, ...]]:
+    registered = image.brokers.values()
+    if factor > len(registered):
         _refuse(
             ErrorCode.invalid_replication_factor,
             f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} "
-            f"cannot be reached because only {len(broker_ids)} broker(s) are registered.",
+            f"cannot be reached because only {len(registered)} broker(s) are registered.",
         )
-    start = random.randrange(len(broker_ids))
-    return [
-        tuple(broker_ids[(start + index + step) % len(broker_ids)] for step in range(factor))
-        for index in range(count)
-    ]
+    running = {each.broker_id: each.rack for each in registered if each.state is BrokerState.RUNNING}
+    return place_partitions(
+        running,
+        leader_counts(image.topics.values(), running),
+        count,
+        factor,
+        random,
+        fenced=[each.broker_id for each in registered if each.broker_id not in running],
+    )
 
 
-def _first_leaders(first: int, replicas: Sequence[tuple[int, ...]]) -> tuple[PartitionRegistration, ...]:
+def _first_leaders(
+    image: ClusterImage, first: int, replicas: Sequence[tuple[int, ...]]
+) -> tuple[PartitionRegistration, ...]:
     return tuple(
-        PartitionRegistration(first + index, row, leader_id=row[0], leader_epoch=0)
+        PartitionRegistration(first + index, row, leader_id=_first_leader(image, row), leader_epoch=0)
         for index, row in enumerate(replicas)
     )
+
+
+def _first_leader(image: ClusterImage, row: tuple[int, ...]) -> int:
+    """The first broker of a row that runs."""
+    return next(each for each in row if image.brokers[each].state is BrokerState.RUNNING)
 
 
 def plan_growth(
@@ -302,7 +317,7 @@ def plan_growth(
             if budget < 0:
                 _refuse(ErrorCode.policy_violation, _TOO_MANY)
             replicas = _added_replicas(image, state, topic, random)
-            plans[topic.name] = GrowthPlan(state, _first_leaders(len(state.partitions), replicas))
+            plans[topic.name] = GrowthPlan(state, _first_leaders(image, len(state.partitions), replicas))
         except RefusedError as refused:
             plans[topic.name] = refused.refusal
     return plans
@@ -335,7 +350,7 @@ def _added_replicas(
     count = wanted.count - len(state.partitions)
     factor = len(state.partitions[0].replicas)
     if wanted.assignments is None:
-        return spread(sorted(image.brokers), count, factor, random)
+        return _placed(image, count, factor, random)
     if len(wanted.assignments) != count:
         _refuse(
             ErrorCode.invalid_replica_assignment,

@@ -8,15 +8,8 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from klamm.broker.cluster.image import (
-    Change,
-    ClusterImage,
-    ConfigsReplaced,
-    FeaturesFinalized,
-    PartitionsAdded,
-    TopicCreated,
-    TopicDeleted,
-)
+from klamm.broker.cluster.following import ClusterFollower, topic_config
+from klamm.broker.cluster.image import ClusterImage
 from klamm.broker.cluster.refusal import Refusal, no_such_topic
 from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.partitions.registry import PartitionRegistry
@@ -26,13 +19,12 @@ from klamm.protocol.errors import ErrorCode
 from klamm.storage.cluster import (
     ClusterStore,
     ClusterStoreError,
+    ConfigResourceType,
     ConflictError,
+    FencedError,
     PartitionRegistration,
-    ResourceType,
     TopicState,
 )
-from klamm.storage.log import LogError
-from klamm.storage.topic_config import TopicConfig
 
 if TYPE_CHECKING:
     from klamm.broker.cluster.topic_plans import GrowthPlan, TopicPlan
@@ -41,10 +33,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 Plan = TypeVar("Plan", "TopicPlan", "GrowthPlan")
-DeletionWatcher = Callable[[Sequence[TopicState]], None]
-ConfigWatcher = Callable[[BrokerConfig], None]
 
-_OPENED_PER_TURN: Final = 8  # logs opened in one turn of the event loop
 _TRIES: Final = 5  # after so many conflicts with other brokers the client has to retry
 _log = logging.getLogger(__name__)
 
@@ -58,14 +47,14 @@ class TopicManager:
     def __init__(
         self,
         *,
-        config: BrokerConfig,
+        follower: ClusterFollower,
         image: ClusterImage,
         cluster: ClusterStore,
         partitions: PartitionRegistry,
         random: Random,
         run_blocking: RunBlocking,
     ) -> None:
-        self._config = config
+        self._follower = follower
         self._image = image
         self._cluster = cluster
         self._partitions = partitions
@@ -73,13 +62,11 @@ class TopicManager:
         self._run_blocking = run_blocking
         self._turn = asyncio.Lock()
         self._running: set[asyncio.Task[Any]] = set()
-        self.deletion_watchers: list[DeletionWatcher] = []  # called with deleted topics
-        self.config_watchers: list[ConfigWatcher] = []  # called with the broker's new configuration
 
     @property
     def config(self) -> BrokerConfig:
         """The broker's configuration as it is now."""
-        return self._config
+        return self._follower.config
 
     async def create(
         self, wanted: Sequence[CreatableTopic], *, validate_only: bool = False
@@ -89,11 +76,11 @@ class TopicManager:
 
         def plan(names: Collection[str] | None) -> Mapping[str, TopicPlan | Refusal]:
             chosen = wanted if names is None else [topic for topic in wanted if topic.name in names]
-            return plan_topics(self._image, self._config, chosen, self._random)
+            return plan_topics(self._image, self.config, chosen, self._random)
 
         if validate_only:
             return plan(None)
-        return await self._alone(lambda: self._carry_out(plan, self._store_topic, self._show_topic))
+        return await self._alone(lambda: self._carry_out(plan, self._store_topic, self._check_topic))
 
     async def ensure(self, names: Sequence[str]) -> Mapping[str, Refusal]:
         """Create those of the topics that are missing; returns the refusals."""
@@ -102,9 +89,9 @@ class TopicManager:
         def plan(retried: Collection[str] | None) -> Mapping[str, TopicPlan | Refusal]:
             missing = [name for name in names if name not in self._image.topics]
             chosen = missing if retried is None else [name for name in missing if name in retried]
-            return plan_auto_creation(self._image, self._config, chosen, self._random)
+            return plan_auto_creation(self._image, self.config, chosen, self._random)
 
-        outcomes = await self._alone(lambda: self._carry_out(plan, self._store_topic, self._show_topic))
+        outcomes = await self._alone(lambda: self._carry_out(plan, self._store_topic, self._check_topic))
         return {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Refusal)}
 
     async def grow(
@@ -119,7 +106,7 @@ class TopicManager:
 
         if validate_only:
             return plan(None)
-        return await self._alone(lambda: self._carry_out(plan, self._store_partitions, self._show_partitions))
+        return await self._alone(lambda: self._carry_out(plan, self._store_partitions, self._check_growth))
 
     async def delete(self, topics: Sequence[TopicState]) -> Mapping[str, Refusal]:
         """Delete topics with their logs and configurations; returns the refusals."""
@@ -157,71 +144,70 @@ class TopicManager:
         self,
         plan: Callable[[Collection[str] | None], Mapping[str, Plan | Refusal]],
         store: Callable[[Plan], None],
-        show: Callable[[Plan], Coroutine[Any, Any, Refusal | None]],
+        check: Callable[[Plan], Coroutine[Any, Any, Refusal | None]],
     ) -> Mapping[str, Plan | Refusal]:
         """Decide, make it durable, make it visible; decide again after a conflict with another broker."""
         outcomes = dict(plan(None))
         pending = [(name, each) for name, each in outcomes.items() if not isinstance(each, Refusal)]
         for _ in range(_TRIES):
-            stored = await self._run_blocking(_store_all, store, [each for _, each in pending])
+            stored = await self._stored(store, [each for _, each in pending])
             lost: list[str] = []
             for (name, each), failure in zip(pending, stored, strict=True):
                 if isinstance(failure, ConflictError):
                     lost.append(name)
                     continue
-                refusal = await show(each) if failure is None else _not_stored(failure)
+                refusal = await check(each) if failure is None else _not_stored(failure)
                 if refusal is not None:
                     outcomes[name] = refusal
             if not lost:
                 return outcomes
-            await self._refresh()
             again = plan(lost)
             outcomes |= again
             pending = [(name, each) for name, each in again.items() if not isinstance(each, Refusal)]
         return outcomes | {name: _LOST_EVERY_RACE for name, _ in pending}
 
+    async def _stored(
+        self, store: Callable[[Result], None], items: Sequence[Result]
+    ) -> Sequence[ConflictError | ClusterStoreError | FencedError | None]:
+        """Store each item, then show it; a change that cannot be read back counts as failed."""
+        if not items:
+            return []
+        failures = await self._run_blocking(_store_all, store, items)
+        try:
+            await self._follower.catch_up()
+        except ClusterStoreError as error:
+            return [failure or error for failure in failures]
+        return failures
+
     def _store_topic(self, plan: TopicPlan) -> None:
         self._cluster.create_topic(plan.topic, plan.configs)
 
-    async def _show_topic(self, plan: TopicPlan) -> Refusal | None:
+    async def _check_topic(self, plan: TopicPlan) -> Refusal | None:
+        """A topic without its logs is removed again: the client gets an error, and may retry."""
         topic = plan.topic
-        if not await self._open_logs(topic, topic.partitions, plan.config):
-            # A topic without its logs is removed again: the client gets an error, and may retry.
-            for partition in topic.partitions:
-                self._partitions.delete(topic.name, partition.partition)
-            await self._run_blocking(self._cluster.delete_topic, topic.name, topic.topic_id)
-            return Refusal(
-                ErrorCode.kafka_storage_error,
-                f"The log of topic '{topic.name}' cannot be created: see the broker's log.",
-            )
-        self._image.apply(TopicCreated(topic, plan.configs))
-        _log.info("topic %s created with %d partition(s)", topic.name, len(topic.partitions))
-        return None
+        if self._all_served(topic, topic.partitions):
+            _log.info("topic %s created with %d partition(s)", topic.name, len(topic.partitions))
+            return None
+        await self._stored(self._forget_topic, [topic])
+        return Refusal(
+            ErrorCode.kafka_storage_error,
+            f"The log of topic '{topic.name}' cannot be created: see the broker's log.",
+        )
 
     def _store_partitions(self, plan: GrowthPlan) -> None:
         self._cluster.add_partitions(plan.topic.name, plan.topic.topic_id, plan.added)
 
-    async def _show_partitions(self, plan: GrowthPlan) -> Refusal | None:
-        topic = plan.topic
-        await self._open_logs(topic, plan.added, topic_config(self._config, self._image, topic.name))
-        self._image.apply(PartitionsAdded(topic.name, plan.added))
-        _log.info("topic %s has %d more partition(s)", topic.name, len(plan.added))
+    async def _check_growth(self, plan: GrowthPlan) -> Refusal | None:
+        _log.info("topic %s has %d more partition(s)", plan.topic.name, len(plan.added))
         return None
 
-    async def _open_logs(
-        self, topic: TopicState, partitions: Sequence[PartitionRegistration], config: TopicConfig
-    ) -> bool:
-        """Open the partitions that this broker leads; whether all of them can be served."""
-        led_here = [each for each in partitions if each.leader_id == self._image.broker_id]
-        all_serve = True
-        for opened, each in enumerate(led_here, start=1):
-            partition = self._partitions.open(
-                topic.name, topic.topic_id, each.partition, leader_epoch=each.leader_epoch, config=config
-            )
-            all_serve = all_serve and partition.error_code is ErrorCode.none
-            if opened % _OPENED_PER_TURN == 0:
-                await asyncio.sleep(0)
-        return all_serve
+    def _all_served(self, topic: TopicState, partitions: Sequence[PartitionRegistration]) -> bool:
+        """Whether the partitions that this broker leads can be served."""
+        return all(
+            served is None or served.error_code is ErrorCode.none
+            for each in partitions
+            for served in [self._partitions.get(topic.name, each.partition)]
+        )
 
     async def _delete(self, topics: Sequence[TopicState]) -> Mapping[str, Refusal]:
         refusals: dict[str, Refusal] = {}
@@ -231,36 +217,11 @@ class TopicManager:
                 present.append(topic)
             else:
                 refusals[topic.name] = no_such_topic(topic.name)
-        gone: list[TopicState] = []
-        stored = await self._run_blocking(_store_all, self._forget_topic, present)
+        stored = await self._stored(self._forget_topic, present)
         for topic, failure in zip(present, stored, strict=True):
-            if failure is None or isinstance(failure, ConflictError):
-                gone.append(self._image.topics[topic.name])
-            else:
+            if failure is not None and not isinstance(failure, ConflictError):
                 refusals[topic.name] = _not_stored(failure)
-        self._hide(gone)
-        await self._forget_offsets(gone)
         return refusals
-
-    def _hide(self, gone: Sequence[TopicState]) -> None:
-        """Remove deleted topics: from the metadata first, then their partitions, where requests may wait."""
-        for topic in gone:
-            self._image.apply(TopicDeleted(topic.name))
-        for topic in gone:
-            for partition in topic.partitions:
-                self._partitions.delete(topic.name, partition.partition)
-            _log.info("topic %s deleted", topic.name)
-        if gone:
-            for watcher in self.deletion_watchers:
-                watcher(gone)
-
-    async def _forget_offsets(self, gone: Sequence[TopicState]) -> None:
-        """Remove deleted logs from the checkpoints, before another topic can have the same name."""
-        if gone:
-            try:
-                await self._run_blocking(self._partitions.logs.start_checkpoint())
-            except LogError as error:
-                _log.error("removing deleted topics from checkpoints failed: %s", error)
 
     def _forget_topic(self, topic: TopicState) -> None:
         self._cluster.delete_topic(topic.name, topic.topic_id)
@@ -269,42 +230,38 @@ class TopicManager:
         self, name: str, decide: Callable[[Mapping[str, str]], dict[str, str]]
     ) -> Refusal | None:
         for _ in range(_TRIES):
-            present = self._image.configs(ResourceType.TOPIC, name)
+            present = self._image.configs(ConfigResourceType.TOPIC, name)
             altered = decide(present)
             if name not in self._image.topics:
                 return no_such_topic(name)
-            config = self._config.topic_config(altered)
-            failure = await self._replace_configs(ResourceType.TOPIC, name, present, altered)
+            self.config.topic_config(altered)
+            failure = await self._replace_configs(ConfigResourceType.TOPIC, name, present, altered)
             if failure is None:
-                self._partitions.reconfigure(name, config)
                 return None
             if not isinstance(failure, ConflictError):
                 return _not_stored(failure)
-            await self._refresh()
         return _LOST_EVERY_RACE
 
     async def _alter_broker(
         self, name: str, decide: Callable[[BrokerConfig], dict[str, str]]
     ) -> Refusal | None:
         for _ in range(_TRIES):
-            altered = decide(self._config)
+            altered = decide(self.config)
             refusal = self.contradicted_topic(name, altered)
             if refusal is not None:
                 return refusal
-            present = self._image.configs(ResourceType.BROKER, name)
-            failure = await self._replace_configs(ResourceType.BROKER, name, present, altered)
+            present = self._image.configs(ConfigResourceType.BROKER, name)
+            failure = await self._replace_configs(ConfigResourceType.BROKER, name, present, altered)
             if failure is None:
-                self._take_over_broker_configs()
                 return None
             if not isinstance(failure, ConflictError):
                 return _not_stored(failure)
-            await self._refresh()
         return _LOST_EVERY_RACE
 
     def contradicted_topic(self, name: str, altered: Mapping[str, str]) -> Refusal | None:
         """A topic whose own settings contradict new ones of this broker or, with name "", of all."""
-        layers = self._config.layers
-        config = self._config.changed(
+        layers = self.config.layers
+        config = self.config.changed(
             dynamic_default=layers.dynamic_default if name else altered,
             dynamic=altered if name else layers.dynamic,
         )
@@ -316,58 +273,17 @@ class TopicManager:
         return None
 
     async def _replace_configs(
-        self, resource_type: ResourceType, name: str, present: Mapping[str, str], altered: Mapping[str, str]
+        self,
+        resource_type: ConfigResourceType,
+        name: str,
+        present: Mapping[str, str],
+        altered: Mapping[str, str],
     ) -> Exception | None:
         def replace(configs: Mapping[str, str]) -> None:
             self._cluster.replace_configs(resource_type, name, configs, expected=dict(present))
 
-        (failure,) = await self._run_blocking(_store_all, replace, [altered])
-        if failure is None:
-            self._image.apply(ConfigsReplaced(resource_type, name, altered))
+        (failure,) = await self._stored(replace, [altered])
         return failure
-
-    def _take_over_broker_configs(self) -> None:
-        """Apply changed broker settings, and with them the defaults of every topic."""
-        self._config = with_dynamic_configs(self._config, self._image)
-        for name in self._image.topics:
-            self._partitions.reconfigure(name, topic_config(self._config, self._image, name))
-        for watcher in self.config_watchers:
-            watcher(self._config)
-
-    async def _refresh(self) -> None:
-        """Apply the changes that other brokers made to the cluster."""
-        fresh = await self._run_blocking(ClusterImage.load, self._cluster, self._image.broker_id)
-        self._hide(
-            [topic for topic in self._image.topics.values() if fresh.topic_by_id(topic.topic_id) is None]
-        )
-        changes: list[Change] = [
-            TopicCreated(topic, fresh.configs(ResourceType.TOPIC, name))
-            for name, topic in fresh.topics.items()
-        ]
-        changes += [
-            ConfigsReplaced(ResourceType.BROKER, name, fresh.configs(ResourceType.BROKER, name))
-            for name in ("", str(self._image.broker_id))
-        ]
-        changes.append(FeaturesFinalized(fresh.features))
-        for change in changes:
-            self._image.apply(change)
-        self._take_over_broker_configs()
-
-
-def with_dynamic_configs(config: BrokerConfig, image: ClusterImage) -> BrokerConfig:
-    """A broker's configuration with its dynamic settings and those of the cluster."""
-    return config.changed(
-        dynamic_default=image.configs(ResourceType.BROKER, ""),
-        dynamic=image.configs(ResourceType.BROKER, str(image.broker_id)),
-    )
-
-
-def topic_config(config: BrokerConfig, image: ClusterImage, topic: str) -> TopicConfig:
-    """The configuration of a topic. Raises ConfigError if its settings contradict the broker's."""
-    try:
-        return config.topic_config(image.configs(ResourceType.TOPIC, topic))
-    except ConfigError as error:
-        raise ConfigError(error.name, f"topic {topic}: {error}") from error
 
 
 _LOST_EVERY_RACE: Final = Refusal(
@@ -377,13 +293,13 @@ _LOST_EVERY_RACE: Final = Refusal(
 
 def _store_all(
     store: Callable[[Result], None], items: Sequence[Result]
-) -> list[ConflictError | ClusterStoreError | None]:
+) -> list[ConflictError | ClusterStoreError | FencedError | None]:
     """Store each item, also after a failure; blocks."""
-    failures: list[ConflictError | ClusterStoreError | None] = []
+    failures: list[ConflictError | ClusterStoreError | FencedError | None] = []
     for item in items:
         try:
             store(item)
-        except (ConflictError, ClusterStoreError) as failure:
+        except (ConflictError, ClusterStoreError, FencedError) as failure:
             failures.append(failure)
         else:
             failures.append(None)

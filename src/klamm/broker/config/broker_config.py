@@ -13,12 +13,14 @@ from klamm.broker.net.listeners import (
     advertised_listeners,
     bound_listeners,
     check_protocols,
+    inter_broker_listener,
     metrics_listener,
 )
 from klamm.config import (
     DOUBLE_MAX,
     INT_MAX,
     ConfigError,
+    Password,
     RawValue,
     Values,
     from_environment,
@@ -56,6 +58,7 @@ class BrokerConfig:
     broker_rack: str | None = None
     listeners: tuple[Listener, ...] = (Listener("PLAINTEXT", "localhost", 9092),)
     advertised_listeners: tuple[Listener, ...] = (Listener("PLAINTEXT", "localhost", 9092),)
+    inter_broker_listener_name: str = "PLAINTEXT"
     log_dirs: tuple[str, ...] = ("klamm-data",)
 
     num_partitions: int = 1
@@ -71,10 +74,21 @@ class BrokerConfig:
     max_incremental_fetch_session_cache_slots: int = 1000
     max_request_partition_size_limit: int = 2000
     transaction_version: int = 2
+    klamm_store: Password | None = None
     klamm_flush: str = "commit"
+    klamm_journal_file_bytes: int = 16 * MIB
+    klamm_journal_round_bytes: int = 128 * 1024
     klamm_record_validation: str = "header"
     klamm_decompress_max_bytes: int = 64 * MIB
     klamm_metrics_listener: Listener | None = None
+
+    broker_heartbeat_interval_ms: int = 1000
+    broker_session_timeout_ms: int = 9000
+    klamm_broker_serve_window_ms: int = 3000
+    klamm_fence: str = "kill"
+    klamm_shutdown_timeout_ms: int = 30_000
+    auto_leader_rebalance_enable: bool = True
+    leader_imbalance_check_interval_seconds: int = 30
 
     log_retention_check_interval_ms: int = 300_000
     log_flush_offset_checkpoint_interval_ms: int = 60_000
@@ -94,7 +108,7 @@ class BrokerConfig:
     offset_metadata_max_bytes: int = 4096
     offsets_load_buffer_size: int = 5_242_880
     offsets_topic_num_partitions: int = 50
-    offsets_topic_replication_factor: int = 1
+    offsets_topic_replication_factor: int = 3
     offsets_topic_segment_bytes: int = 104_857_600
     offsets_topic_compression_codec: int = 0
     offsets_retention_minutes: int = 10_080
@@ -102,8 +116,8 @@ class BrokerConfig:
     offsets_commit_timeout_ms: int = 5000
 
     transaction_state_log_num_partitions: int = 50
-    transaction_state_log_replication_factor: int = 1
-    transaction_state_log_min_isr: int = 1
+    transaction_state_log_replication_factor: int = 3
+    transaction_state_log_min_isr: int = 2
     transaction_state_log_segment_bytes: int = 104_857_600
     transaction_state_log_load_buffer_size: int = 5_242_880
     transaction_max_timeout_ms: int = 900_000
@@ -154,6 +168,7 @@ class BrokerConfig:
         bound = bound_listeners(values.words("listeners"), controllers)
         check_protocols(values.text("listener.security.protocol.map"), bound)
         advertised, metrics = values["advertised.listeners"], values["klamm.metrics.listener"]
+        between = values["inter.broker.listener.name"]
         config = cls(
             **plain,
             layers=layers,
@@ -167,6 +182,9 @@ class BrokerConfig:
                 hostname,
             ),
             log_dirs=_log_dirs(values),
+            inter_broker_listener_name=inter_broker_listener(
+                None if between is None else str(between), bound
+            ),
             klamm_metrics_listener=metrics_listener(None if metrics is None else str(metrics)),
         )
         config.topic_config({})  # the defaults of topics must be consistent too
@@ -195,6 +213,7 @@ _COMPOSED: Final = frozenset(
         "listeners",
         "advertised_listeners",
         "log_dirs",
+        "inter_broker_listener_name",
         "klamm_metrics_listener",
     }
 )
@@ -233,4 +252,17 @@ def _check_together(values: Values) -> None:
         raise ConfigError(
             "group.min.session.timeout.ms",
             "group.min.session.timeout.ms is above group.max.session.timeout.ms: lower it or raise that",
+        )
+    session_ms = values.integer("broker.session.timeout.ms")
+    window_ms = values.integer("klamm.broker.serve.window.ms")
+    if session_ms < 3 * window_ms:
+        raise ConfigError(
+            "broker.session.timeout.ms",
+            f"broker.session.timeout.ms={session_ms} is below three times "
+            f"klamm.broker.serve.window.ms={window_ms}: raise it or lower that",
+        )
+    if window_ms < values.integer("broker.heartbeat.interval.ms"):
+        raise ConfigError(
+            "klamm.broker.serve.window.ms",
+            "klamm.broker.serve.window.ms is below broker.heartbeat.interval.ms: raise it or lower that",
         )

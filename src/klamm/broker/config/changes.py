@@ -23,7 +23,7 @@ class AlterError(Exception):
         self.error_code = error_code
 
 
-class Operation(IntEnum):
+class ConfigOperation(IntEnum):
     """What to do with one setting; the numbers are the protocol's."""
 
     SET = 0
@@ -34,7 +34,7 @@ class Operation(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One setting of one request; `operation` is the number that came."""
+    """One setting of one request; `operation` is the number in the request."""
 
     name: str
     operation: int
@@ -114,11 +114,11 @@ def _altered(definition: Definition, current: Mapping[str, str], changes: Sequen
     _check_changes(changes)
     settings = dict(current)
     for change in changes:
-        if change.operation == Operation.DELETE:
+        if change.operation == ConfigOperation.DELETE:
             settings.pop(change.name, None)
             continue
         assert change.value is not None, change.name
-        if change.operation == Operation.SET:
+        if change.operation == ConfigOperation.SET:
             settings[change.name] = change.value
         else:
             settings[change.name] = _with_words(definition, settings, change, _words(change.value))
@@ -129,9 +129,9 @@ def _check_changes(changes: Sequence[Change]) -> None:
     if len({change.name for change in changes}) < len(changes):
         raise AlterError(ErrorCode.invalid_request, "Error due to duplicate config keys")
     for change in changes:
-        if change.operation not in set(Operation):
+        if change.operation not in set(ConfigOperation):
             raise AlterError(ErrorCode.invalid_request, f"unknown operation {change.operation}")
-        if change.value is None and change.operation != Operation.DELETE:
+        if change.value is None and change.operation != ConfigOperation.DELETE:
             raise AlterError(ErrorCode.invalid_request, f"Null value not supported for : {change.name}")
 
 
@@ -155,7 +155,7 @@ def _with_words(
     text = current.get(change.name, as_text(setting.default))
     present = dict.fromkeys(word.strip() for word in text.split(",") if word.strip())
     for word in words:
-        if change.operation == Operation.APPEND:
+        if change.operation == ConfigOperation.APPEND:
             present[word.strip()] = None
         else:
             present.pop(word.strip(), None)

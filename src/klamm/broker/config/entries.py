@@ -23,7 +23,7 @@ class ConfigSynonym:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigEntry:
+class DescribedSetting:
     """One setting of a resource."""
 
     name: str
@@ -38,7 +38,7 @@ class ConfigEntry:
 
 def describe_topic(
     config: BrokerConfig, overrides: Mapping[str, str], keys: Collection[str] | None = None
-) -> list[ConfigEntry]:
+) -> list[DescribedSetting]:
     """The settings of a topic with these overrides; `keys` none or empty: all of them."""
     values = effective_values(config.layers.merged, overrides)
     entries = []
@@ -52,7 +52,7 @@ def describe_topic(
     return entries
 
 
-def describe_broker(config: BrokerConfig, keys: Collection[str] | None = None) -> list[ConfigEntry]:
+def describe_broker(config: BrokerConfig, keys: Collection[str] | None = None) -> list[DescribedSetting]:
     """The settings of this broker."""
     values = BROKER_SETTINGS.parse(config.layers.merged)
     entries = []
@@ -64,7 +64,9 @@ def describe_broker(config: BrokerConfig, keys: Collection[str] | None = None) -
     return entries
 
 
-def describe_cluster_default(config: BrokerConfig, keys: Collection[str] | None = None) -> list[ConfigEntry]:
+def describe_cluster_default(
+    config: BrokerConfig, keys: Collection[str] | None = None
+) -> list[DescribedSetting]:
     """Only the dynamic settings of all brokers."""
     made = config.layers.dynamic_default
     return [
@@ -119,11 +121,11 @@ def _broker_synonyms(layers: Layers, names: Sequence[str]) -> tuple[ConfigSynony
     return tuple(found[own:])
 
 
-def _entry(setting: Setting, value: str | None, synonyms: tuple[ConfigSynonym, ...]) -> ConfigEntry:
+def _entry(setting: Setting, value: str | None, synonyms: tuple[ConfigSynonym, ...]) -> DescribedSetting:
     if setting.is_sensitive:
         value = None
         synonyms = tuple(ConfigSynonym(each.name, None, each.source) for each in synonyms)
-    return ConfigEntry(
+    return DescribedSetting(
         name=setting.name,
         value=value,
         source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,

@@ -11,13 +11,13 @@ from klamm.broker.cluster.topic_names import name_problem
 from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.config.changes import AlterError, Make, alter_broker, alter_topic
 from klamm.broker.config.entries import (
-    ConfigEntry,
+    DescribedSetting,
     describe_broker,
     describe_cluster_default,
     describe_topic,
 )
 from klamm.protocol.errors import ErrorCode
-from klamm.storage.cluster import ResourceType
+from klamm.storage.cluster import ConfigResourceType
 
 if TYPE_CHECKING:
     from klamm.broker.services import Services
@@ -36,17 +36,19 @@ class Wish:
 
 def describe(
     services: Services, resource_type: int, name: str, keys: Sequence[str] | None
-) -> list[ConfigEntry] | Refusal:
+) -> list[DescribedSetting] | Refusal:
     """A resource's settings; `keys` none or empty: all of them."""
     match resource_type:
-        case ResourceType.TOPIC:
+        case ConfigResourceType.TOPIC:
             problem = name_problem(name)
             if problem is not None:
                 return Refusal(ErrorCode.invalid_topic_exception, problem)
             if services.image.topic(name) is None:
                 return no_such_topic(name)
-            return describe_topic(services.config, services.image.configs(ResourceType.TOPIC, name), keys)
-        case ResourceType.BROKER:
+            return describe_topic(
+                services.config, services.image.configs(ConfigResourceType.TOPIC, name), keys
+            )
+        case ConfigResourceType.BROKER:
             refusal = _foreign_broker(services, name)
             if refusal is not None:
                 return refusal
@@ -77,9 +79,9 @@ async def alter(services: Services, wishes: Sequence[Wish], *, validate_only: bo
 
 async def _alter(services: Services, wish: Wish, *, validate_only: bool) -> Refusal | None:
     match wish.resource_type:
-        case ResourceType.TOPIC:
+        case ConfigResourceType.TOPIC:
             return await _alter_topic(services, wish, validate_only=validate_only)
-        case ResourceType.BROKER:
+        case ConfigResourceType.BROKER:
             refusal = _foreign_broker(services, wish.name)
             if refusal is not None:
                 return refusal
@@ -94,7 +96,7 @@ async def _alter_topic(services: Services, wish: Wish, *, validate_only: bool) -
 
     if not validate_only:
         return await services.topics.alter_topic(wish.name, decide)
-    decide(services.image.configs(ResourceType.TOPIC, wish.name))
+    decide(services.image.configs(ConfigResourceType.TOPIC, wish.name))
     return None if services.image.topic(wish.name) is not None else no_such_topic(wish.name)
 
 

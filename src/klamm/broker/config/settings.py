@@ -22,7 +22,7 @@ from klamm.config import (
 from klamm.storage.topic_settings import BROKER_DEFAULT_SETTINGS
 
 MIB: Final = 1024 * 1024
-_ONE_BROKER: Final = "Kafka's default is higher; klamm is one broker, so 1 is all it could keep."
+_AT_MOST_RUNNING: Final = "Preferred brokers per partition; at most as many as run when the topic is created."
 
 
 def _broker(name: str, kind: Kind, default: Value, check: Check | None = None, doc: str = "") -> Setting:
@@ -41,8 +41,10 @@ _SERVER: Final = (
             "Where to listen: NAME://host:port, several by commas; no host: all interfaces; port 0: any."),
     _broker("advertised.listeners", Kind.LIST, None, not_empty(),
             "Addresses that clients connect to; the value of listeners when not set."),
+    _broker("inter.broker.listener.name", Kind.STRING, None, not_empty(),
+            "The listener that other brokers of the cluster connect to; the first one when not set."),
     _broker("listener.security.protocol.map", Kind.STRING, "PLAINTEXT:PLAINTEXT",
-            None, "NAME:PLAINTEXT by commas; klamm speaks PLAINTEXT on every listener."),
+            None, "NAME:PLAINTEXT, separated by commas; every listener of klamm is PLAINTEXT."),
     _broker("controller.listener.names", Kind.LIST, (), None,
             "Listeners of this name are for Kafka's controllers; klamm leaves them out."),
     _broker("log.dirs", Kind.LIST, None, not_empty(), "The data folders; wins over log.dir."),
@@ -69,14 +71,38 @@ _SERVER: Final = (
             "Partitions in one DescribeTopicPartitions answer."),
     _broker("transaction.version", Kind.INT, 2, between(0, 2),
             "The transaction.version that a new cluster begins with; later `kafka-features` changes it."),
+    _broker("klamm.store", Kind.PASSWORD, None, None,
+            "postgresql://user:password@host/database: all data in PostgreSQL, and not in log.dirs."),
     _broker("klamm.flush", Kind.STRING, "commit", one_of("commit", "os"),
             "commit: what acks=all answered is on disk. os: the system writes when it likes, as with Kafka."),
+    _broker("klamm.journal.file.bytes", Kind.INT, 16 * MIB, at_least(0),
+            "Size at which the journal begins its next file; 0: no journal, every log is flushed by itself."),
+    _broker("klamm.journal.round.bytes", Kind.INT, 128 * 1024, at_least(0),
+            "Up to how many produced bytes one flush writes to the journal; larger logs are flushed by "
+            "themselves."),
     _broker("klamm.record.validation", Kind.STRING, "header", one_of("header", "records"),
-            "header: believe a batch's header if its checksum holds. records: decode every record."),
+            "header: accept a batch whose header and checksum are valid. records: decode every record."),
     _broker("klamm.decompress.max.bytes", Kind.INT, 64 * MIB, at_least(MIB),
             "What one batch may decompress to."),
     _broker("klamm.metrics.listener", Kind.STRING, None, not_empty(),
             "Where Prometheus reads /metrics, host:port; nowhere when it is not set."),
+)  # fmt: skip
+
+_CLUSTER: Final = (
+    _broker("broker.heartbeat.interval.ms", Kind.INT, 1000, at_least(10),
+            "How often this broker renews its lease. Kafka's default is 2000."),
+    _broker("broker.session.timeout.ms", Kind.INT, 9000, at_least(100),
+            "A broker that has not renewed its lease for so long is dead; at least three serve windows."),
+    _broker("klamm.broker.serve.window.ms", Kind.INT, 3000, at_least(30),
+            "How long after a renewal a broker may send responses."),
+    _broker("klamm.fence", Kind.STRING, "kill", one_of("kill", "wait"),
+            "A process on this folder that is stuck longer than broker.session.timeout.ms: end it, or wait."),
+    _broker("klamm.shutdown.timeout.ms", Kind.INT, 30000, at_least(0),
+            "How long a broker that stops may hand its partitions over to others."),
+    _broker("auto.leader.rebalance.enable", Kind.BOOLEAN, True, None,
+            "Move partitions to their preferred brokers, and from the fullest broker to the emptiest."),
+    _broker("leader.imbalance.check.interval.seconds", Kind.LONG, 30, at_least(1),
+            "How often the balance of leaders is checked. Kafka's default is 300; moves are cheap here."),
 )  # fmt: skip
 
 _LOG: Final = (
@@ -111,7 +137,7 @@ _GROUPS: Final = (
     _broker("offset.metadata.max.bytes", Kind.INT, 4096, None, "The longest note beside a committed offset."),
     _broker("offsets.load.buffer.size", Kind.INT, 5242880, at_least(1), "Bytes read at once while loading."),
     _broker("offsets.topic.num.partitions", Kind.INT, 50, at_least(1), "Partitions of __consumer_offsets."),
-    _broker("offsets.topic.replication.factor", Kind.SHORT, 1, at_least(1), _ONE_BROKER),
+    _broker("offsets.topic.replication.factor", Kind.SHORT, 3, at_least(1), _AT_MOST_RUNNING),
     _broker("offsets.topic.segment.bytes", Kind.INT, 104857600, at_least(1),
             "Segment size of __consumer_offsets."),
     _broker("offsets.topic.compression.codec", Kind.INT, 0, between(0, 4),
@@ -127,8 +153,9 @@ _GROUPS: Final = (
 _TRANSACTIONS: Final = (
     _broker("transaction.state.log.num.partitions", Kind.INT, 50, at_least(1),
             "Partitions of __transaction_state; fixed once it exists."),
-    _broker("transaction.state.log.replication.factor", Kind.SHORT, 1, at_least(1), _ONE_BROKER),
-    _broker("transaction.state.log.min.isr", Kind.INT, 1, at_least(1), _ONE_BROKER),
+    _broker("transaction.state.log.replication.factor", Kind.SHORT, 3, at_least(1), _AT_MOST_RUNNING),
+    _broker("transaction.state.log.min.isr", Kind.INT, 2, at_least(1),
+            "Reported to clients; the store keeps records durable, not replicas."),
     _broker("transaction.state.log.segment.bytes", Kind.INT, 104857600, at_least(1),
             "Segment size of __transaction_state."),
     _broker("transaction.state.log.load.buffer.size", Kind.INT, 5242880, at_least(1),
@@ -141,9 +168,9 @@ _TRANSACTIONS: Final = (
     _broker("transaction.remove.expired.transaction.cleanup.interval.ms", Kind.INT, 3600000, at_least(1),
             "How often forgotten ones are sought."),
     _dynamic(_broker("transaction.partition.verification.enable", Kind.BOOLEAN, True, None,
-                     "A partition asks the coordinator before it takes a transaction's first batch.")),
+                     "A partition verifies a transaction with its coordinator before the first batch.")),
     _dynamic(_broker("producer.id.expiration.ms", Kind.INT, 86400000, at_least(1),
-                     "How long a silent producer's sequence is remembered.")),
+                     "How long the sequence of an inactive producer is kept.")),
     _broker("producer.id.expiration.check.interval.ms", Kind.INT, 600000, at_least(1),
             "How often that is looked at."),
     _broker("add.partitions.to.txn.retry.backoff.ms", Kind.INT, 20, at_least(1),
@@ -170,6 +197,7 @@ BROKER_SETTINGS: Final = Definition(
     (
         *BROKER_DEFAULT_SETTINGS.settings.values(),
         *_SERVER,
+        *_CLUSTER,
         *_LOG,
         *_GROUPS,
         *_TRANSACTIONS,

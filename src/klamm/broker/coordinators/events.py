@@ -5,10 +5,16 @@ from __future__ import annotations
 import json
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from klamm.broker.cluster.topic_names import EVENTS_TOPIC
 from klamm.coordinator.runtime.events import Event
+from klamm.errors import KlammError
+from klamm.protocol.api import ApiKey
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from klamm.protocol.types import ZERO_ID
 from klamm.records.record import Record, encode_batch
 from klamm.storage.log import AppendOrigin, LogError
 
@@ -23,6 +29,8 @@ PER_BATCH: Final = 200  # one in each turn of the loop
 # Not while the members of a rebalance wait for their answers, so when nothing new happened for so long:
 WRITE_AFTER_S: Final = 0.1
 MAX_PUT_OFFS: Final = 10  # then it is written in any case
+SEND_TIMEOUT_MS: Final = 10_000
+RESEND_AFTER_S: Final = 1.0  # to another broker, which may be starting or moving the partition
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +46,8 @@ class EventWriter:
         self._put_offs = 0
         self._is_news = False  # an event was added since the last check
         self._creating: Task[None] | None = None
+        self.watchers: list[Callable[[Event], None]] = []  # called with each event
+        self._sending: Task[None] | None = None  # to the broker that leads the topic
 
     def tell(self, event: Event) -> None:
         self._waiting.append(event)
@@ -47,6 +57,8 @@ class EventWriter:
         if not self._unlogged:
             self._services.loop.call_soon(self._log_lines)  # after the responses of this turn
         self._unlogged.append(event)
+        for watch in self.watchers:
+            watch(event)
 
     def _log_lines(self) -> None:
         events, self._unlogged = self._unlogged, []
@@ -67,13 +79,44 @@ class EventWriter:
 
     def _write(self) -> None:
         self._due = None
-        partition = self._services.partitions.get(EVENTS_TOPIC, 0)
-        if partition is None:
-            if self._creating is None and self._services.image.topic(EVENTS_TOPIC) is None:
-                self._creating = self._services.loop.create_task(self._create())
+        services = self._services
+        partition = services.partitions.get(EVENTS_TOPIC, 0)
+        if partition is not None:
+            if self._append(partition) and self._waiting:
+                self._due = services.loop.call_soon(self._write)
             return
-        if self._append(partition) and self._waiting:
-            self._due = self._services.loop.call_soon(self._write)
+        state = services.image.partition(EVENTS_TOPIC, 0)
+        if state is None:
+            if self._creating is None:
+                self._creating = services.loop.create_task(self._create())
+        elif self._waiting and self._sending is None:
+            self._sending = services.loop.create_task(self._send(state.leader_id))
+
+    async def _send(self, leader_id: int) -> None:
+        """Send one batch to the broker that leads the topic; keep it if that fails."""
+        count = min(len(self._waiting), PER_BATCH)
+        events = [self._waiting.popleft() for _ in range(count)]
+        batch = PartitionProduceData(0, _encoded(events))
+        topic = self._services.image.topic(EVENTS_TOPIC)
+        request = ProduceRequest(
+            acks=1,
+            timeout_ms=SEND_TIMEOUT_MS,
+            topic_data=[TopicProduceData(topic.topic_id if topic else ZERO_ID, EVENTS_TOPIC, [batch])],
+        )
+        try:
+            answer = await self._services.peers.ask(leader_id, ApiKey.PRODUCE, request)
+            error_code = answer.responses[0].partition_responses[0].error_code
+            failure = ErrorCode(error_code).name if error_code else ""
+        except KlammError as error:
+            failure = str(error)
+        finally:
+            self._sending = None
+        if failure:
+            _log.debug("sending %d events to broker %d failed: %s", count, leader_id, failure)
+            room = MAX_WAITING - len(self._waiting)
+            self._waiting.extendleft(reversed(events[max(0, count - room) :]))
+        if self._waiting and self._due is None:
+            self._due = self._services.loop.call_later(RESEND_AFTER_S if failure else 0, self._write)
 
     def _append(self, partition: Partition) -> bool:
         """Append one batch; whether that succeeded."""
@@ -113,8 +156,9 @@ class EventWriter:
         if (partition := self._services.partitions.get(EVENTS_TOPIC, 0)) is not None:
             while self._waiting and self._append(partition):
                 pass
-        if self._creating is not None:
-            self._creating.cancel()
+        for task in (self._creating, self._sending):
+            if task is not None:
+                task.cancel()
 
 
 def _encoded(events: list[Event]) -> bytes:

@@ -11,7 +11,7 @@ from klamm.broker.coordinators.host import CoordinatorHost
 from klamm.broker.coordinators.topic import CoordinatorTopic
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.coordinator import GroupCoordinator
-from klamm.coordinator.group.events import Cause, OffsetsRemoved, RebalanceCompleted
+from klamm.coordinator.group.events import GroupEventCause, OffsetsRemoved, RebalanceCompleted
 from klamm.coordinator.group.remembered import TransactionEnded
 from klamm.coordinator.group.topics import KnownTopic
 
@@ -32,7 +32,7 @@ IDS_AT_ONCE: Final = 64
 
 
 class _Topics:
-    """The cluster's topics as the coordinator asks for them."""
+    """The cluster's topics for the coordinator."""
 
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
@@ -68,7 +68,7 @@ class Groups(CoordinatorHost[GroupCoordinator]):
         self._fresh_ids = fresh_uuids(services.random)
         self.completed_rebalances = 0
         self.expired_offsets = 0
-        services.topics.deletion_watchers.append(self._topics_deleted)
+        services.follower.deletion_watchers.append(self._topics_deleted)
         services.markers.listeners[OFFSETS_TOPIC] = self._transaction_ended
         topic.attach(self)
 
@@ -81,7 +81,7 @@ class Groups(CoordinatorHost[GroupCoordinator]):
     def tell(self, event: Event) -> None:
         if isinstance(event, RebalanceCompleted):
             self.completed_rebalances += 1
-        elif isinstance(event, OffsetsRemoved) and event.cause == Cause.RETENTION_OVER:
+        elif isinstance(event, OffsetsRemoved) and event.cause == GroupEventCause.RETENTION_OVER:
             self.expired_offsets += event.count
         super().tell(event)
 

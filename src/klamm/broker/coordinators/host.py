@@ -19,8 +19,9 @@ loads its shards, answers requests, writes events and begins actions. To run ano
         def act(self, shard: Shard[Any, Any], action: object) -> None:
             ...  # begin the work; when it is done: self.signal(shard, MarkersWritten(...))
 
-- `ask` hands a request to the coordinator. The response comes at once or as a promise, and its type follows
-  from the request's: `ask(EndTxnRequest(...), context)` is an `EndTxnResponse` or a `HeldResponse` of one.
+- `ask` passes a request to the coordinator. The response is returned at once or as a promise; its type
+  follows from the request's: `ask(EndTxnRequest(...), context)` is an `EndTxnResponse` or a `HeldResponse`
+  of one.
 - `act` begins what an outcome listed in `actions`, once the decision is durable. It must not call back into
   the shard before it returns. The result enters with `signal`, at any later time: a shard that was unloaded
   ignores it; one that was rebuilt in between decides on it like on any other, so a signal must say which
@@ -38,20 +39,21 @@ import logging
 from asyncio import AbstractEventLoop, TimerHandle
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from klamm.broker.net.context import HeldResponse, ParkedResponse, RequestContext
 from klamm.clock import Clock
 from klamm.coordinator.runtime.events import Event
-from klamm.coordinator.runtime.log import CoordinatorLog, LogUnavailableError
+from klamm.coordinator.runtime.log import CoordinatorLog, LogNotLoadedError, LogUnavailableError
 from klamm.coordinator.runtime.machine import CorruptLogError
 from klamm.coordinator.runtime.outcome import Context
-from klamm.coordinator.runtime.shard import Host, Shard, Status
+from klamm.coordinator.runtime.shard import Shard, ShardHost, ShardStatus
 from klamm.coordinator.runtime.shards import Shards
 from klamm.protocol.request import Request
 
 LOAD_BYTES: Final = 1024 * 1024  # of one log per turn of the loop: loading must not delay other requests
-STANDSTILL_MS: Final = 200  # no turn of the loop takes that long
+STANDSTILL_MS: Final = 200  # no turn of the loop lasts that long
 RETRY_MS: Final = 1_000  # after loading failed for the first time, then twice as long each time
 MAX_RETRY_MS: Final = 60_000
 
@@ -67,7 +69,7 @@ class Coordinator(Protocol):
         ...
 
     def handle(self, request: Any, context: Context) -> None:
-        """Decide a request; the response goes to `Host.send` with the context's token, now or later."""
+        """Decide a request; the response goes to `ShardHost.send` with the context's token, now or later."""
         ...
 
 
@@ -95,7 +97,7 @@ class CoordinatorHost(Generic[Hosted]):
         self,
         loop: AbstractEventLoop,
         clock: Clock,
-        make_coordinator: Callable[[Host], Hosted],
+        make_coordinator: Callable[[ShardHost], Hosted],
         *,
         events: EventSink,
     ) -> None:
@@ -156,14 +158,14 @@ class CoordinatorHost(Generic[Hosted]):
         return promise if response is None else response
 
     def now(self) -> Context:
-        """The context of what no client asked for."""
+        """The context of work without a client, such as a timer."""
         return Context(now_ms=self._now_ms(), timestamp_ms=self._timestamp_ms())
 
     def signal(self, shard: Shard[Any, Any], signal: object) -> None:
         """The result of an action, or a fact from elsewhere, enters a shard. An inactive shard ignores it."""
         shard.signal(signal, self.now())
 
-    # --- what shards ask of their host -----------------------------------------------------------------
+    # --- calls of the shards ----------------------------------------------------------------------------
 
     def send(self, token: Any, response: object) -> None:
         token.keep(response)
@@ -203,17 +205,25 @@ class CoordinatorHost(Generic[Hosted]):
             if not shard.load_some(self.now(), LOAD_BYTES):
                 self._to_load.appendleft(shard)
                 return
+        except LogNotLoadedError as waiting:
+            waiting.then(partial(self._load_on, shard))
+            return
         finally:
             self._load_soon()
-        if shard.status is Status.LOADING:
+        if shard.status is ShardStatus.LOADING:
             return  # it waits for a flush
         took_ms = self._now_ms() - self._loading_since_ms.pop(shard)
-        if shard.status is Status.ACTIVE:
+        if shard.status is ShardStatus.ACTIVE:
             self._retries.pop(shard, None)
             self.longest_load_ms = max(self.longest_load_ms, took_ms)
             _log.info("%s is served at epoch %d, loaded in %d ms", shard.name, shard.epoch, took_ms)
-        elif shard.status is Status.FAILED:
+        elif shard.status is ShardStatus.FAILED:
             self._retry_later(shard)
+
+    def _load_on(self, shard: Shard[Any, Any]) -> None:
+        """The next part of its log is in memory."""
+        self._to_load.append(shard)
+        self._load_soon()
 
     def _retry_later(self, shard: Shard[Any, Any]) -> None:
         retry = self._retries.get(shard)
@@ -233,7 +243,7 @@ class CoordinatorHost(Generic[Hosted]):
         )
 
     def _retry(self, shard: Shard[Any, Any]) -> None:
-        if shard.status is Status.FAILED:
+        if shard.status is ShardStatus.FAILED:
             shard.reload()
         else:
             del self._retries[shard]  # replaced by another, or not led here any more
@@ -258,7 +268,7 @@ class CoordinatorHost(Generic[Hosted]):
     # --- leadership and durability ---------------------------------------------------------------------
 
     def elect(self, partition: int, epoch: int, open_log: Callable[[], CoordinatorLog]) -> bool:
-        """This broker leads a partition at an epoch: load its shard. False when that is old news."""
+        """This broker leads a partition at an epoch: load its shard. False if the epoch is not newer."""
         return self.shards.elect(partition, epoch, open_log)
 
     def resign(self, partition: int, epoch: int) -> None:

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+from asyncio import ensure_future
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
-from klamm.coordinator.runtime.log import AppendRefusedError, LogUnavailableError
+from klamm.coordinator.runtime.log import AppendRefusedError, LogNotLoadedError, LogUnavailableError
 from klamm.protocol.errors import ErrorCode
-from klamm.storage.log import AppendOrigin, LogError
+from klamm.storage.log import AppendOrigin, LogError, MustLoadError
 
 if TYPE_CHECKING:
     from klamm.broker.partitions.flusher import Flusher
     from klamm.broker.partitions.registry import Partition
+    from klamm.broker.services import RunBlocking
     from klamm.storage.log import PartitionLog
 
 
 class PartitionCoordinatorLog:
     """The port of `coordinator.runtime`, on one partition that this broker leads."""
 
-    def __init__(self, partition: Partition, flusher: Flusher) -> None:
+    def __init__(
+        self, partition: Partition, flusher: Flusher, run_blocking: RunBlocking | None = None
+    ) -> None:
+        """`run_blocking` is needed for logs that are not read on the event loop."""
         self._partition = partition
         self._flusher = flusher
+        self._run_blocking = run_blocking
 
     @property
     def start_offset(self) -> int:
@@ -71,6 +79,13 @@ class PartitionCoordinatorLog:
             return log.read(offset, until_offset=log.high_watermark, max_bytes=max_bytes, at_least_one=True)
         except LogError as error:
             raise LogUnavailableError(str(error)) from error
+        except MustLoadError as missing:
+            raise LogNotLoadedError(partial(self._load, missing)) from missing
+
+    def _load(self, missing: MustLoadError, then: Callable[[], None]) -> None:
+        assert self._run_blocking is not None, f"{self._partition.name} cannot be loaded"
+        loading = ensure_future(self._run_blocking(missing.load))
+        loading.add_done_callback(lambda _: then())
 
     def flush(self) -> None:
         self._flusher.mark(self._partition)

@@ -59,7 +59,7 @@ class CoordinatorTopic:
             opened(partition)
 
     def _opened(self, host: CoordinatorHost[Any], partition: Partition) -> None:
-        log = PartitionCoordinatorLog(partition, self._services.flusher)
+        log = PartitionCoordinatorLog(partition, self._services.flusher, self._services.run_blocking)
         if host.elect(partition.partition, partition.leader_epoch, lambda: log):
             self._watches[partition.partition] = _PartitionWatch(self, host, partition)
 

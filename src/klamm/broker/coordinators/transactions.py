@@ -37,7 +37,7 @@ ErrorCodes: TypeAlias = Mapping[TopicPartition, ErrorCode]
 
 
 class _Topics:
-    """The cluster's partitions as the coordinator asks for them."""
+    """The cluster's partitions for the coordinator."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -50,7 +50,7 @@ class _Topics:
 
 
 class _Verified(HeldResponse[ErrorCodes]):
-    """A coordinator's response as partitions want it."""
+    """A coordinator's response by partition."""
 
     __slots__ = ()
 
@@ -130,17 +130,21 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
             shard.epoch,
             bumps_epoch=order.transaction_version >= EPOCH_BUMP_VERSION,
         )
-        written = self._services.markers.write(marker, sorted(order.partitions))
-        report = partial(self._loop.call_soon, self._markers_written, shard, order, written)
-        if written.done():
-            report()
-        else:
-            written.listen(report)
+        for partitions, written in self._services.remote.write(marker, sorted(order.partitions)):
+            report = partial(self._loop.call_soon, self._markers_written, shard, order, partitions, written)
+            if written.done():
+                report()
+            else:
+                written.listen(report)
 
     def _markers_written(
-        self, shard: Shard[Any, Any], order: WriteMarkers, written: HeldResponse[MarkerResults]
+        self,
+        shard: Shard[Any, Any],
+        order: WriteMarkers,
+        partitions: Sequence[TopicPartition],
+        written: HeldResponse[MarkerResults],
     ) -> None:
-        results = dict.fromkeys(order.partitions, ErrorCode.network_exception) | dict(written.outcome() or {})
+        results = dict.fromkeys(partitions, ErrorCode.network_exception) | dict(written.outcome() or {})
         image = self._services.image
         for partition, error_code in results.items():
             if error_code is ErrorCode.unknown_topic_or_partition and image.partition(*partition) is None:

@@ -10,7 +10,7 @@ from klamm.broker.metrics.exposition import Family, Kind
 from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.membership import CLASSIC
 from klamm.coordinator.group.remembered import OffsetForgotten, PendedBlock
-from klamm.coordinator.runtime.shard import Status
+from klamm.coordinator.runtime.shard import ShardStatus
 from klamm.records.layout import CommitBlock
 
 if TYPE_CHECKING:
@@ -47,13 +47,13 @@ def group_families(groups: Groups) -> Iterator[Family]:
     for name, value, says in (
         ("offset_commit", written[CommitBlock] + written[PendedBlock], "offsets that were committed"),
         ("offset_expiration", expired, "offsets that were removed after their retention time"),
-        ("offset_deletion", deleted, "offsets that were deleted, or went with their group or topic"),
-        ("group_completed_rebalance", groups.completed_rebalances, "rebalances that came to their end"),
+        ("offset_deletion", deleted, "offsets deleted, also with their group or topic"),
+        ("group_completed_rebalance", groups.completed_rebalances, "completed rebalances"),
     ):
         yield _one(f"{_COORDINATOR}{name}_count", value, says, "counter")
     statuses = Counter(shard.status for shard in groups.shards)
-    partitions = Family(f"{_COORDINATOR}num_partitions", "gauge", "partitions that groups live in")
-    for status in (Status.LOADING, Status.ACTIVE, Status.FAILED):
+    partitions = Family(f"{_COORDINATOR}num_partitions", "gauge", "partitions of __consumer_offsets loaded")
+    for status in (ShardStatus.LOADING, ShardStatus.ACTIVE, ShardStatus.FAILED):
         partitions.add(statuses[status], state=status.value)
     yield partitions
     yield _one(f"{_COORDINATOR}partition_load_time_max", groups.longest_load_ms, "milliseconds")

@@ -6,13 +6,15 @@ Counters are incremented by the parts that they measure; gauges are computed for
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
 from klamm.broker.metrics.counters import TopicCounters
-from klamm.broker.metrics.exposition import Family, Kind, render
+from klamm.broker.metrics.exposition import Family, Kind, lines
 from klamm.broker.metrics.groups import group_families
+from klamm.broker.metrics.lag import LagMeter
+from klamm.broker.metrics.partitions import partition_families
 from klamm.broker.metrics.request_meter import RequestMeter, RequestStats
 from klamm.broker.metrics.transactions import transaction_families
 from klamm.broker.partitions.fetch_read import FetchWait
@@ -25,11 +27,9 @@ if TYPE_CHECKING:
     from klamm.broker.net.server import Server
     from klamm.broker.services import Services
     from klamm.broker.upkeep.periodic import Chores
-    from klamm.storage.log import ProducerStatus
 
 _RUNNING: Final = 3
 _LAG_INTERVAL_S: Final = 1.0
-LATE_BUFFER_MS: Final = 300_000  # added to the longest time-out, as in Kafka, before a transaction is late
 
 
 class Metrics:
@@ -40,13 +40,14 @@ class Metrics:
         self._server = server
         self._chores = chores
         self._meter = meter
+        self._lag = LagMeter(services)
         self._worst_lag_ms = 0
         self._timer = services.loop.call_later(_LAG_INTERVAL_S, self._look_at_the_clock)
         self._due_at_ms = services.clock.now_ms() + int(_LAG_INTERVAL_S * 1000)
 
-    def page(self) -> bytes:
-        """The page for Prometheus."""
-        return render(self._families())
+    def page(self) -> Iterator[str]:
+        """The page for Prometheus, line by line; an empty string where only time has passed."""
+        return lines(self._families())
 
     def stop(self) -> None:
         self._timer.cancel()
@@ -61,11 +62,13 @@ class Metrics:
         yield _one("kafka_server_kafkaserver_brokerstate", _RUNNING, "3: running")
         yield from self._topics()
         yield from self._requests()
-        yield from self._partitions()
+        yield from partition_families(self._services)
+        yield from self._verification()
         yield from self._logs()
         yield from self._waiting()
         yield from self._connections()
         yield from group_families(self._services.groups)
+        yield from self._lag.families()
         yield from transaction_families(self._services.transactions)
         yield from self._own()
 
@@ -123,24 +126,7 @@ class Metrics:
             family.add(count, resourceType=permission.resource_type.name, operation=permission.operation.name)
         return family
 
-    def _partitions(self) -> Iterator[Family]:
-        everyone = list(self._services.partitions)
-        serving = [each for each in everyone if each.error_code is ErrorCode.none]
-        manager = "kafka_server_replicamanager_"
-        yield _one(f"{manager}leadercount", len(everyone), "partitions led here")
-        yield _one(f"{manager}partitioncount", len(everyone), "partitions kept here")
-        yield _one(f"{manager}offlinereplicacount", len(everyone) - len(serving), "logs that cannot serve")
-        yield _one(f"{manager}underreplicatedpartitions", 0, "there are no replicas to be behind")
-        yield _one(f"{manager}underminisrpartitioncount", 0, "there are no replicas to be missing")
-        producers = [each.log.producers() for each in serving]
-        known = sum(map(len, producers))
-        yield _one(f"{manager}produceridcount", known, "producers whose sequences are remembered")
-        late = sum(map(self._has_late_transaction, producers))
-        yield _one(
-            f"{manager}partitionswithlatetransactionscount",
-            late,
-            "partitions with a transaction that is open for longer than any may be",
-        )
+    def _verification(self) -> Iterator[Family]:
         verification, manager = self._services.verification, "kafka_server_addpartitionstotxnmanager_"
         times = Family(
             f"{manager}verificationtimems", "summary", "asking whether a transaction has a partition"
@@ -148,32 +134,6 @@ class Metrics:
         yield times.add(verification.total_ms, "_sum").add(verification.count, "_count")
         failures = f"{manager}verificationfailurerate_total"
         yield _one(failures, verification.failures, "partitions that were not confirmed", "counter")
-        figures: tuple[tuple[str, str, str], ...] = (
-            ("kafka_log_log_size", "size_bytes", "bytes of a partition's log"),
-            ("kafka_log_log_logstartoffset", "log_start_offset", "the first offset"),
-            ("kafka_log_log_logendoffset", "log_end_offset", "the next offset"),
-            ("kafka_log_log_numlogsegments", "segment_count", "segments of a partition's log"),
-        )
-        for name, attribute, says in figures:
-            family = Family(name, "gauge", says)
-            for each in serving:
-                value = getattr(each.log, attribute)
-                family.add(value, topic=each.topic, partition=str(each.partition))
-            yield family
-        lag = Family("kafka_cluster_partition_laststableoffsetlag", "gauge", "offsets in open transactions")
-        for each in serving:
-            behind = each.log.high_watermark - each.log.last_stable_offset
-            lag.add(behind, topic=each.topic, partition=str(each.partition))
-        yield lag
-
-    def _has_late_transaction(self, producers: Sequence[ProducerStatus]) -> bool:
-        """Whether a transaction stays open that its coordinator should have ended: it may be hanging."""
-        services = self._services
-        allowed_ms = services.config.transaction_max_timeout_ms + LATE_BUFFER_MS
-        before_ms = services.clock.timestamp_ms() - allowed_ms
-        return any(
-            each.current_txn_start_offset >= 0 and each.last_timestamp_ms < before_ms for each in producers
-        )
 
     def _logs(self) -> Iterator[Family]:
         flusher = self._services.flusher

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from klamm.broker.metrics.exposition import Family
-from klamm.coordinator.runtime.shard import Status
+from klamm.coordinator.runtime.shard import ShardStatus
 from klamm.coordinator.transaction.states import State
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def transaction_families(transactions: Transactions) -> Iterator[Family]:
     partitions = Family(
         f"{_COORDINATOR}num_partitions", "gauge", "partitions of __transaction_state led here"
     )
-    for status in (Status.LOADING, Status.ACTIVE, Status.FAILED):
+    for status in (ShardStatus.LOADING, ShardStatus.ACTIVE, ShardStatus.FAILED):
         partitions.add(statuses[status], state=status.value)
     yield partitions
     yield Family(f"{_COORDINATOR}partition_load_time_max", "gauge", "milliseconds").add(

@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from klamm.broker.net.answer import Answer
-from klamm.broker.net.backlog import READ_AT_ONCE_BYTES, Backlog, Part, has_slice
 from klamm.broker.net.context import (
     ClientSoftware,
     CloseConnectionError,
@@ -25,6 +24,7 @@ from klamm.broker.net.context import (
 from klamm.broker.net.dispatch import API_VERSIONS_KEY, Dispatcher, Endpoint, RefusalLog
 from klamm.broker.net.idle import IdleTimer
 from klamm.broker.net.memory import RequestMemory, Share
+from klamm.broker.net.sender import Sender
 from klamm.broker.net.throttling import throttled
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import DecodeError, ErrorCode
@@ -36,26 +36,23 @@ if TYPE_CHECKING:
 
     from klamm.broker.net.outbox import Outbox
     from klamm.broker.services import Services
-    from klamm.protocol.types import Buffer
 
 MAX_UNDECIDED: Final = 64
 MAX_UNDECIDED_BYTES: Final = 1024 * 1024
 MAX_UNANSWERED: Final = 1024
-_JOINED_BYTES: Final = 16 * 1024  # parts below this size cost more as parts than as a copy
 
 _log = logging.getLogger(__name__)
 
 
 class Connection(asyncio.Protocol):
-    """The asyncio side of one client. It knows frames and order, and of the requests nothing."""
+    """The asyncio side of one connection: frames and the order of responses. It does not decode requests."""
 
     __slots__ = (
-        "_backlog", "_broken", "_context", "_dispatcher", "_find_endpoint", "_flush_is_due", "_has_slices",
-        "_headers", "_idle", "_is_lost", "_is_pumping", "_loop", "_memory", "_now_ms", "_on_lost",
-        "_on_made", "_out", "_out_bytes", "_outbox", "_overlapping", "_parked", "_pump_is_due", "_reader",
-        "_reading_is_paused", "_refusals", "_services", "_share", "_takes_no_more", "_transport",
-        "_unanswered", "_undecided", "_undecided_bytes", "_writing_is_paused", "active_at_ms", "client_ip",
-        "peer",
+        "_broken", "_context", "_dispatcher", "_find_endpoint", "_headers", "_idle",
+        "_is_lost", "_is_pumping", "_loop", "_memory", "_now_ms", "_on_lost", "_on_made",
+        "_overlapping", "_parked", "_pump_is_due", "_reader", "_reading_is_paused", "_refusals", "_sender",
+        "_services", "_share", "_takes_no_more", "_transport", "_unanswered", "_undecided",
+        "_undecided_bytes", "active_at_ms", "client_ip", "peer",
     )  # fmt: skip
 
     def __init__(
@@ -86,23 +83,17 @@ class Connection(asyncio.Protocol):
         self._undecided_bytes = 0
         self._unanswered: deque[Answer] = deque()
         self._parked: Answer | None = None
-        self._out: list[Part] = []
-        self._out_bytes = 0
-        self._has_slices = False  # in `_out`
-        self._backlog = Backlog()  # what is left of large responses
-        self._outbox = outbox
+        self._sender = Sender(self, outbox)
         self._memory = memory
         self._share = Share(memory, self)
-        self._flush_is_due = False
         self._is_pumping = False
         self._pump_is_due = False
         self._reading_is_paused = False
-        self._writing_is_paused = False
         self._broken: str | None = None  # why nothing after the last whole frame can be read
         self._takes_no_more = False  # answers what was decided, then closes
         self._is_lost = False
         self._idle = IdleTimer(self, services)
-        self.active_at_ms = self._now_ms()  # when anything last came or was answered
+        self.active_at_ms = self._now_ms()  # when data was last received or sent
         self._context = RequestContext("", "", listener, ClientSoftware())
         self.peer = ""
         self.client_ip = ""
@@ -119,17 +110,20 @@ class Connection(asyncio.Protocol):
     @property
     def is_busy(self) -> bool:
         """Whether a request of it has no answer yet, through no fault of the client."""
-        return bool(self._unanswered or (self._undecided and not self._backlog) or self._share.is_waiting)
+        return bool(
+            self._unanswered or (self._undecided and not self._sender.has_backlog) or self._share.is_waiting
+        )
 
     @property
     def waits_for_client(self) -> bool:
         """Whether nothing but the client, which sends or reads no further, keeps its requests in memory."""
-        return self._writing_is_paused or bool(self._backlog) or not self._unanswered
+        return self._sender.is_blocked or not self._unanswered
 
     # What asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's does not say so
+        self._sender.attach(transport)
         peer = transport.get_extra_info("peername")
         self.client_ip = str(peer[0]) if peer else "?"
         self._context = replace(self._context, client_host=f"/{self.client_ip}")
@@ -151,8 +145,8 @@ class Connection(asyncio.Protocol):
             self._decide(frame)
         else:
             self._take_in(data)
-        if self._out:
-            self._flush_out()
+        if self._sender.unsent:
+            self._sender.flush()
         memory = self._memory
         if (
             frame is None
@@ -184,21 +178,20 @@ class Connection(asyncio.Protocol):
         self._on_lost(self)
 
     def pause_writing(self) -> None:
-        self._writing_is_paused = True
-        self._outbox.blocked += 1
+        self._sender.pause()
         self.mind_reading()
 
     def resume_writing(self) -> None:
-        self._unblock()
-        if self._backlog:
-            self._outbox.stream(self)
-        else:
-            self._pump_and_flush()
+        self._sender.resume()
+        self.part_is_sent()
 
-    def _unblock(self) -> None:
-        if self._writing_is_paused:
-            self._writing_is_paused = False
-            self._outbox.blocked -= 1
+    def part_is_sent(self) -> None:
+        """The client has accepted something of the responses that it did not accept at once."""
+        self.active_at_ms = self._now_ms()
+        if not self._sender.is_blocked:
+            self._pump_soon()
+        elif self._takes_no_more:
+            self._idle.linger()  # the client still reads
 
     # Deciding
 
@@ -222,8 +215,7 @@ class Connection(asyncio.Protocol):
         return (
             self._parked is None
             and not self._takes_no_more
-            and not self._writing_is_paused
-            and not self._backlog
+            and not self._sender.is_blocked
             and len(self._unanswered) < MAX_UNANSWERED
         )
 
@@ -335,7 +327,7 @@ class Connection(asyncio.Protocol):
     # Answering
 
     def answer_is_ready(self, answer: Answer) -> None:
-        """An answer came: send it and all ready ones behind it, and go on deciding."""
+        """A response is ready: send it and all ready ones behind it, and continue with the next requests."""
         self.active_at_ms = self._now_ms()
         if answer is self._parked:
             self._parked = None
@@ -344,9 +336,8 @@ class Connection(asyncio.Protocol):
             self._finish(unanswered.popleft())
         if (self._undecided or self._broken is not None) and self._parked is None:
             self._pump_soon()
-        if self._out and not self._flush_is_due:
-            self._flush_is_due = True
-            self._outbox.add(self)
+        if self._sender.unsent:
+            self._sender.flush_soon()
         if self._takes_no_more:
             self._close_if_finished()
 
@@ -404,80 +395,29 @@ class Connection(asyncio.Protocol):
             _log.exception("encoding the response to %s from %s failed", endpoint, self.peer)
             self._take_no_more()
             return
-        head_bytes = endpoint.head_bytes
         if endpoint.streams:
-            size_bytes = head_bytes + sum(map(len, parts))
-            self._out.append(endpoint.pack_head(size_bytes - 4, correlation_id))
-            self._out += parts
-            if size_bytes > READ_AT_ONCE_BYTES and has_slice(parts):
-                self._has_slices = True
-                self._flush_out()  # which ends deciding until all of it is sent
-                return
+            size_bytes = endpoint.head_bytes + sum(map(len, parts))
+            head = endpoint.pack_head(size_bytes - 4, correlation_id)
+            self._sender.put_parts([head, *parts], size_bytes)
         else:
             body = parts[0] if len(parts) == 1 else b"".join(parts)
-            size_bytes = head_bytes + len(body)
-            self._out.append(endpoint.pack_head(size_bytes - 4, correlation_id) + body)
-        self._out_bytes += size_bytes
-        if self._out_bytes >= MAX_UNDECIDED_BYTES:
-            # A burst of large answers must feel the send buffer's limit while it is being decided.
-            self._flush_out()
+            head = endpoint.pack_head(endpoint.head_bytes + len(body) - 4, correlation_id)
+            self._sender.put(head + body)
 
     def _observe(
         self, endpoint: Endpoint, response: Any, started_at_ms: int, *, has_waited: bool = False
     ) -> None:
-        """The one place that knows of every request its API, its answer and when it began."""
+        """The one place with the API, response and start time of every request."""
         meter = self._services.meter
         if meter is not None:
             total_ms = self._services.clock.now_ms() - started_at_ms
             meter.answered(endpoint, response, total_ms, has_waited=has_waited)
 
-    def flush(self) -> None:
-        """Send what was put down in this turn of the loop."""
-        self._flush_is_due = False
-        self._flush_out()
-
-    def _flush_out(self) -> None:
-        out, size_bytes = self._out, self._out_bytes
-        self._out, self._out_bytes = [], 0
-        if self._transport is None or self._is_lost or not out:
-            return
-        if self._has_slices or self._backlog:
-            self._has_slices = False
-            is_streaming = bool(self._backlog)
-            self._backlog.add(out)
-            if not is_streaming and not self._writing_is_paused:
-                self._outbox.stream(self)
-            return
-        whole = cast("list[Buffer]", out)
-        if len(whole) == 1:
-            self._transport.write(whole[0])
-        elif size_bytes <= _JOINED_BYTES:
-            self._transport.write(b"".join(whole))
-        else:
-            self._transport.writelines(whole)
-
-    def send_part(self, limit_bytes: int) -> int:
-        """Send about so many bytes of the backlog, if the socket accepts any; how many. Raises LogError."""
-        if self._transport is None or self._is_lost or self._writing_is_paused:
-            return 0
-        parts = self._backlog.take(limit_bytes)
-        self._transport.writelines(parts)
-        self.active_at_ms = self._now_ms()
-        if not self._backlog:
-            self._pump_soon()
-        elif self._takes_no_more:
-            self._idle.linger()  # the client still reads
-        return sum(map(len, parts))
-
-    @property
-    def can_send_more(self) -> bool:
-        return bool(self._backlog) and not self._writing_is_paused and not self._is_lost
-
     def _pump_and_flush(self) -> None:
         self._pump_is_due = False
         self._pump()
-        if self._out:
-            self._flush_out()
+        if self._sender.unsent:
+            self._sender.flush()
         self.mind_reading()
         self._close_if_finished()
 
@@ -490,8 +430,7 @@ class Connection(asyncio.Protocol):
         must_wait = self._share.must_wait(self._undecided_bytes, self._reader)
         is_enough = (
             must_wait
-            or self._writing_is_paused
-            or bool(self._backlog)
+            or self._sender.is_blocked
             or len(self._undecided) >= MAX_UNDECIDED
             or self._undecided_bytes >= MAX_UNDECIDED_BYTES
         )
@@ -521,8 +460,8 @@ class Connection(asyncio.Protocol):
 
     def _close_if_finished(self) -> None:
         if self._takes_no_more and not self._unanswered and self._transport is not None:
-            self._flush_out()
-            if not self._backlog:
+            self._sender.flush()
+            if not self._sender.has_backlog:
                 self._transport.close()
             self._idle.linger()
 
@@ -548,9 +487,7 @@ class Connection(asyncio.Protocol):
             return
         self._is_lost = True
         self._share.close()
-        self._unblock()
-        self._out.clear()
-        self._backlog.clear()
+        self._sender.close()
         # A parked request is cancelled, which lets the next one be decided, and so on to the last.
         if self._parked is not None:
             self._parked.cancel()

@@ -1,4 +1,4 @@
-"""What a handler knows besides the request, and what it may return."""
+"""The context of a request, and what a handler may return."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RequestContext:
 
     client_id: str  # "" when the client gave none
     client_host: str  # as Kafka prints it: "/127.0.0.1"
-    listener: str  # the name of the listener the request came through
+    listener: str  # the name of the listener that received the request
     software: ClientSoftware
     principal: Principal = ANONYMOUS
 

@@ -39,7 +39,7 @@ class Endpoint:
     api_key: ApiKey
     version: int
     header_has_tags: bool
-    head_bytes: int  # what stands before the body of an answer: size, correlation id, tags if there are any
+    head_bytes: int  # what precedes the body of a response: size, correlation id, tags if there are any
     pack_head: Callable[[int, int], bytes]
     decode: Decode
     encode: Encode
@@ -59,7 +59,7 @@ class Dispatcher:
         self._routes = routes
         self._endpoints: dict[bytes, Endpoint] = {}
         self.overlapping = routes.overlapping
-        self.find = self._endpoints.get  # those that were asked for before; None for the others
+        self.find = self._endpoints.get  # those requested before; None for the others
 
     def endpoint(self, start: bytes) -> Endpoint:
         """The endpoint for these four bytes; DecodeError when this API or version is not served."""

@@ -107,6 +107,12 @@ _ITEMS: Final[Mapping[ApiKey, tuple[Items, ...]]] = {
         ),
     ),
     ApiKey.CREATE_PARTITIONS: (Items("topics", "results", "CreatePartitionsTopicResult", _named("name")),),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (
+        Items(
+            "topics", "responses", "ReassignableTopicResponse", _named("name"),
+            Items("partitions", "partitions", "ReassignablePartitionResponse", _named("partition_index")),
+        ),
+    ),
     ApiKey.ELECT_LEADERS: (
         Items(
             "topic_partitions", "replica_election_results", "ReplicaElectionResult", _named("topic"),

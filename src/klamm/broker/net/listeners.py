@@ -99,6 +99,19 @@ def _check_advertised(advertised: Sequence[Listener], bound: Sequence[Listener])
         raise ConfigError(setting, f"{setting} contains no client listener")
 
 
+def inter_broker_listener(name: str | None, bound: Sequence[Listener]) -> str:
+    """The name of the listener that other brokers connect to: the first one, unless it is set."""
+    if name is None:
+        return bound[0].name
+    names = [listener.name for listener in bound]
+    if name.upper() not in names:
+        raise ConfigError(
+            "inter.broker.listener.name",
+            f"inter.broker.listener.name={name} is not in listeners: expected {' or '.join(names)}",
+        )
+    return name.upper()
+
+
 def check_protocols(protocol_map: str, listeners: Sequence[Listener]) -> None:
     """Reject a listener with encryption or authentication, which klamm does not have."""
     protocols: dict[str, str] = {}

@@ -10,14 +10,14 @@ from klamm.storage.log import LogError
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-    from klamm.broker.net.connection import Connection
+    from klamm.broker.net.sender import Sender
 
 # How much of large responses is read and sent in one turn of the loop, by all connections together: requests
-# of other clients wait no longer than that takes.
+# of other clients wait no longer than that.
 TURN_BYTES: Final = 1024 * 1024
 # How much of it one connection sends at a time: in large parts, which cost the least, unless many clients do
-# not read. What their sockets do not accept stays in memory.
-PART_BYTES: Final = TURN_BYTES
+# not read, and what is read for them stays in memory until their sockets accept it.
+PART_BYTES: Final = 512 * 1024
 SMALL_PART_BYTES: Final = 64 * 1024
 MANY_BLOCKED: Final = 16
 
@@ -31,59 +31,70 @@ class Outbox:
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._loop = loop
-        self._waiting: list[Connection] = []
-        self._streaming: dict[Connection, None] = {}  # in the order of their turns
+        self._waiting: list[Sender] = []
+        self._streaming: dict[Sender, None] = {}  # in the order of their turns
         self._left_bytes = TURN_BYTES  # of this turn
         self._is_turn_due = False
         self.blocked = 0  # connections whose clients do not read what is sent
 
-    def add(self, connection: Connection) -> None:
+    def add(self, sender: Sender) -> None:
         """Let its responses leave in the next turn of the loop, in one call for all connections."""
         if not self._waiting:
             self._loop.call_soon(self._flush)
-        self._waiting.append(connection)
+        self._waiting.append(sender)
 
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, []
-        for connection in waiting:
+        for sender in waiting:
             try:
-                connection.flush()
+                sender.flush()
             except Exception:
                 # The responses of the other connections leave all the same.
-                _log.exception("sending responses to %s failed", connection.peer)
-                connection.abort()
+                _log.exception("sending responses to %s failed", sender.connection.peer)
+                sender.connection.abort()
 
-    def stream(self, connection: Connection) -> None:
+    def stream(self, sender: Sender) -> None:
         """Send what a connection's backlog holds: now, as far as this turn allows, and in later turns."""
-        self._streaming[connection] = None
-        self._send_parts()
+        if not self._streaming:
+            self._send_parts(sender)
+        if sender.can_send_more:
+            self._streaming[sender] = None
         if not self._is_turn_due:
             self._is_turn_due = True
             self._loop.call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
+        """Each connection in its order, until this turn has sent enough."""
         self._is_turn_due = False
         self._left_bytes = TURN_BYTES
-        if self._streaming:
-            self._send_parts()
-            self._is_turn_due = True
-            self._loop.call_soon(self._next_turn)
-
-    def _send_parts(self) -> None:
-        """One part per connection in turn, until this turn has sent enough."""
         streaming = self._streaming
+        if not streaming:
+            return
         while streaming and self._left_bytes > 0:
-            connection = next(iter(streaming))
-            del streaming[connection]
-            part_bytes = PART_BYTES if self.blocked < MANY_BLOCKED else SMALL_PART_BYTES
-            try:
-                self._left_bytes -= connection.send_part(min(part_bytes, self._left_bytes))
-            except Exception as error:
+            sender = next(iter(streaming))
+            del streaming[sender]
+            self._send_part(sender)
+            if sender.can_send_more:
+                streaming[sender] = None
+            sender.connection.part_is_sent()
+        self._is_turn_due = True
+        self._loop.call_soon(self._next_turn)
+
+    def _send_parts(self, sender: Sender) -> None:
+        while self._left_bytes > 0 and self._send_part(sender) and sender.can_send_more:
+            pass
+
+    def _send_part(self, sender: Sender) -> bool:
+        is_large = sender.is_direct or self.blocked < MANY_BLOCKED
+        part_bytes = min(PART_BYTES if is_large else SMALL_PART_BYTES, self._left_bytes)
+        try:
+            self._left_bytes -= sender.send_part(part_bytes)
+        except Exception as error:
+            # Nothing behind a response that is not complete would be understood.
+            if not isinstance(error, ConnectionError):
                 is_unexpected = not isinstance(error, LogError)
-                _log.error(
-                    "sending a response to %s failed: %s", connection.peer, error, exc_info=is_unexpected
-                )
-                connection.abort()
-                continue
-            if connection.can_send_more:
-                streaming[connection] = None
+                peer = sender.connection.peer
+                _log.error("sending a response to %s failed: %s", peer, error, exc_info=is_unexpected)
+            sender.connection.abort()
+            return False
+        return True

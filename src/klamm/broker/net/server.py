@@ -7,7 +7,7 @@ import errno
 import logging
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 _BACKLOG: Final = 1024
 _STOP_WITHIN_S: Final = 10.0
+_TURNS_TO_ACCEPT: Final = 3  # of the loop, until a connection that was accepted just now is made
 _TRIES_FOR_A_FREE_PORT: Final = 20
+
+MakeConnection = Callable[..., Connection]  # with the arguments of Connection
 
 _log = logging.getLogger(__name__)
 
@@ -129,8 +132,9 @@ def _cannot_listen(listener: Listener, error: OSError) -> str:
 class Server:
     """Accepts connections, bounds their number, and ends them all when the broker stops."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, make_connection: MakeConnection = Connection) -> None:
         self._services = services
+        self._make_connection = make_connection
         self._dispatcher = Dispatcher(services.routes)
         self._refusals = RefusalLog(services.clock)
         self._outbox = Outbox(services.loop)
@@ -163,7 +167,7 @@ class Server:
         """How many connections were closed because of invalid input, by its kind."""
         return self._refusals.decode_failures
 
-    async def listen_for_metrics(self, bound: BoundListener, page: Callable[[], bytes]) -> None:
+    async def listen_for_metrics(self, bound: BoundListener, page: Callable[[], Iterator[str]]) -> None:
         """Serve the metrics page over HTTP."""
         # Imported here: not needed by a broker without metrics.
         from klamm.broker.metrics.http import MetricsPage  # noqa: PLC0415
@@ -180,7 +184,7 @@ class Server:
 
     def connection(self, listener: str) -> Connection:
         """A protocol for one more client of a listener."""
-        return Connection(
+        return self._make_connection(
             self._services,
             self._dispatcher,
             self._refusals,
@@ -193,6 +197,7 @@ class Server:
 
     async def stop(self) -> None:
         """Accept no connections, drop parked requests, complete those that wait for the disk, and close."""
+        await self._finish_accepting()
         for server in self._listening:
             server.close()
         for connection in list(self._connections):
@@ -202,6 +207,22 @@ class Server:
             late = self._services.loop.call_later(_STOP_WITHIN_S, self._abort_all)
             await self._all_gone
             late.cancel()
+
+    async def _finish_accepting(self) -> None:
+        """Let connections be made that are accepted already: asyncio's servers leak them when closed."""
+        loop = self._services.loop
+        if self._listening and isinstance(loop, asyncio.SelectorEventLoop):
+            for server in self._listening:
+                for each in server.sockets:
+                    loop.remove_reader(each.fileno())
+            for _ in range(_TURNS_TO_ACCEPT):
+                await asyncio.sleep(0)
+
+    def abort(self) -> None:
+        """Accept no connections, and reset all, as the system does for a process that died."""
+        for server in self._listening:
+            server.close()
+        self._abort_all()
 
     def _abort_all(self) -> None:
         for connection in list(self._connections):

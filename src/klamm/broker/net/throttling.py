@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Quotas(Protocol):
-    """How long a client that exceeds its share is asked to wait."""
+    """The throttle time of a client that exceeds its quota."""
 
     def throttle_ms(self, context: RequestContext, api_key: ApiKey, response: Any, /) -> int: ...
 

@@ -24,7 +24,7 @@ class Waiter(Protocol):
 class Deadlines:
     """Expires waiters on the loop's time. Adding and discarding one costs dictionary operations, no timer.
 
-    Waiters with the same time-out are due in the order in which they came: a queue for each time-out, and
+    Waiters with the same time-out are due in the order of arrival: a queue for each time-out, and
     only the first of each queue is looked at.
     """
 

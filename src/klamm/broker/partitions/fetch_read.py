@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -17,16 +17,16 @@ from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, FetchResponse, PartitionData
 from klamm.protocol.types import Buffer
 from klamm.records.batch import iter_headers
-from klamm.storage.log import EpochEnd, LogError, LogSlice, PartitionLog
+from klamm.storage.log import EpochEnd, LogError, LogSlice, MustLoadError, PartitionLog, Work
 
 ISOLATION_LEVELS: Final = (0, 1)  # read_uncommitted, read_committed
 _MANY_ABORTED: Final = 16
 ReadResult = list[tuple[FetchTarget, PartitionData]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Limits:
-    """How much is read, and up to which offset."""
+    """How much is read, and up to which offset. Not frozen: that doubles what making one costs."""
 
     max_bytes: int
     min_bytes: int
@@ -41,7 +41,7 @@ class Limits:
 
 
 @dataclass(slots=True)
-class Source:
+class FetchSource:
     """A target and its partition, or the error when there is none."""
 
     target: FetchTarget
@@ -52,7 +52,7 @@ class Source:
 
 def find_source(
     image: ClusterImage, partitions: PartitionRegistry, target: FetchTarget, uses_topic_ids: bool
-) -> Source:
+) -> FetchSource:
     """Find the partition of a target."""
     name = target.topic
     if uses_topic_ids:
@@ -60,23 +60,27 @@ def find_source(
         if state is not None:
             target.found_as = state.name
         elif not target.found_as:
-            return Source(target, None, ErrorCode.unknown_topic_id)
+            return FetchSource(target, None, ErrorCode.unknown_topic_id)
         name = target.found_as
     partition = partitions.get(name, target.partition)
     if partition is not None:
         if uses_topic_ids and partition.topic_id != target.topic_id:
-            return Source(target, None, ErrorCode.inconsistent_topic_id, ends_wait=True)
-        return Source(target, partition)
+            return FetchSource(target, None, ErrorCode.inconsistent_topic_id, ends_wait=True)
+        return FetchSource(target, partition)
     if image.partition(name, target.partition) is None:
-        return Source(target, None, ErrorCode.unknown_topic_or_partition)
-    return Source(target, None, ErrorCode.not_leader_or_follower, ends_wait=True)
+        return FetchSource(target, None, ErrorCode.unknown_topic_or_partition)
+    return FetchSource(target, None, ErrorCode.not_leader_or_follower, ends_wait=True)
 
 
-def reading_error(source: Source) -> ErrorCode:
+def reading_error(source: FetchSource) -> ErrorCode:
     """Why a partition cannot be read at the target's leader epoch."""
     partition, asked_epoch = source.partition, source.target.current_leader_epoch
-    if partition is None or partition.error_code is not NO_ERROR:
-        return source.error_code if partition is None else partition.error_code
+    if partition is None:
+        return source.error_code
+    if partition.error_code is not NO_ERROR:
+        # The leadership moved while the request waited: an epoch that was right is now an older one.
+        was_right = partition.error_code is ErrorCode.not_leader_or_follower and asked_epoch >= 0
+        return ErrorCode.fenced_leader_epoch if was_right else partition.error_code
     # In a Fetch any negative epoch means none; in offset lookups only -1 does.
     return epoch_error(partition, max(-1, asked_epoch))
 
@@ -101,7 +105,7 @@ def divergence(log: PartitionLog, target: FetchTarget) -> EpochEnd | None:
     return None
 
 
-def is_ready(sources: Sequence[Source], limits: Limits) -> bool:
+def is_ready(sources: Sequence[FetchSource], limits: Limits) -> bool:
     """Whether to respond now: there are enough bytes, or an error, or waiting would not change anything."""
     available_bytes = 0
     for source in sources:
@@ -134,33 +138,48 @@ def is_ready(sources: Sequence[Source], limits: Limits) -> bool:
     return False
 
 
-def read_all(sources: Sequence[Source], limits: Limits) -> ReadResult:
-    """Read the sources in order, within the limits."""
+def read_all(sources: Sequence[FetchSource], limits: Limits) -> ReadResult:
+    """Read the sources in order, within the limits. Raises MustLoadError for all that have to load."""
     left_bytes = limits.max_bytes
     read_at_once_bytes = READ_AT_ONCE_BYTES
     at_least_one = True
     result: ReadResult = []
+    missing: list[Work] = []
     for source in sources:
+        partition = source.partition
         try:
             data = _read(source, limits, left_bytes, at_least_one, read_at_once_bytes)
+        except MustLoadError as error:
+            missing.append(error.load)
+            continue
         except Exception:
-            if source.partition is not None:
-                source.partition.counters.failed_fetch_requests += 1
+            if partition is not None:
+                partition.counters.failed_fetch_requests += 1
             raise
-        if source.partition is not None:
-            source.partition.counters.total_fetch_requests += 1
-            source.partition.counters.bytes_out += len(data.records or b"")
-        if data.records:
-            left_bytes = max(0, left_bytes - len(data.records))
+        records = data.records
+        size_bytes = len(records) if records is not None else 0
+        if partition is not None:
+            counters = partition.counters
+            counters.total_fetch_requests += 1
+            counters.bytes_out += size_bytes
+        if size_bytes:
+            left_bytes = max(0, left_bytes - size_bytes)
             at_least_one = False
-            if isinstance(data.records, bytes):
-                read_at_once_bytes -= len(data.records)
+            if type(records) is bytes:
+                read_at_once_bytes -= size_bytes
         result.append((source.target, data))
+    if missing:
+        raise MustLoadError(lambda: _run_all(missing))
     return result
 
 
+def _run_all(missing: Sequence[Work]) -> None:
+    for load in missing:
+        load()
+
+
 def _read(
-    source: Source, limits: Limits, left_bytes: int, at_least_one: bool, read_at_once_bytes: int
+    source: FetchSource, limits: Limits, left_bytes: int, at_least_one: bool, read_at_once_bytes: int
 ) -> PartitionData:
     target = source.target
     error_code = reading_error(source)
@@ -202,9 +221,12 @@ def _read(
         log.high_watermark,
         log.last_stable_offset,
         log.log_start_offset,
-        diverging_epoch=diverging,
-        aborted_transactions=aborted if limits.read_committed and diverging is None else None,
-        records=records,
+        diverging,
+        None,  # the current leader, which only errors name
+        None,  # a snapshot
+        aborted if limits.read_committed and diverging is None else None,
+        -1,  # a preferred replica
+        records,
     )
 
 
@@ -232,10 +254,10 @@ class FetchWait(FutureWait[FetchResponse]):
         self,
         loop: AbstractEventLoop,
         deadlines: Deadlines,
-        sources: Sequence[Source],
+        sources: Sequence[FetchSource],
         limits: Limits,
         max_wait_ms: int,
-        answer: Callable[[], FetchResponse],
+        answer: Callable[[], FetchResponse | Awaitable[FetchResponse]],
     ) -> None:
         self._sources = sources
         self._limits = limits
@@ -246,5 +268,5 @@ class FetchWait(FutureWait[FetchResponse]):
     def is_over(self) -> bool:
         return is_ready(self._sources, self._limits)
 
-    def result(self) -> FetchResponse:
+    def result(self) -> FetchResponse | Awaitable[FetchResponse]:
         return self._answer()

@@ -85,7 +85,7 @@ class FetchPlan:
     error_code: ErrorCode = ErrorCode.none  # of the session: nothing is fetched
     session: FetchSession | None = None  # an incremental fetch
     epoch: int = 0  # the session's after this request
-    creates: bool = False  # a full fetch that asks for a session
+    creates: bool = False  # a full fetch that requests a session
     uses_topic_ids: bool = False
 
 

@@ -1,7 +1,7 @@
 """Waiting until what was appended before a request is durable.
 
 A Produce with acks=1 is acknowledged after the append; the high watermark follows with the flush. A client
-that was given offset 9 and asks for the end of the log must get 10, as from a Kafka without replicas, and not
+that was given offset 9 and requests the end of the log must get 10, as from a Kafka without replicas, and not
 the high watermark of before the flush.
 """
 

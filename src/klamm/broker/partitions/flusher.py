@@ -1,8 +1,10 @@
 """Group commit: everything appended to a log during one fdatasync shares the next one.
 
-Logs are flushed in parallel, and no log waits for another: a log that was appended to during its flush is
-flushed again as soon as that is complete. The kernel flushes asynchronously where it can (`KernelSync`);
-threads do it elsewhere, and where a flush is more than syncing files.
+What is new in many logs is written to one journal with one fdatasync, where the log's engine has one. Logs
+with much to write are flushed by themselves, in parallel, and again as soon as that is complete. The kernel
+flushes asynchronously where it can (`KernelSync`); threads do it elsewhere, and where a flush is more than
+syncing files. A store that has rounds of its own (`SyncRounds`) gets all that are dirty, when its last one
+is complete.
 """
 
 from __future__ import annotations
@@ -12,18 +14,19 @@ import os
 from asyncio import AbstractEventLoop, Future, ensure_future
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
 from klamm.broker.partitions.registry import Partition
 from klamm.clock import Clock
 from klamm.protocol.errors import NO_ERROR, ErrorCode
-from klamm.storage.log import LogError, PartitionLog, SyncTicket
+from klamm.storage.log import LogError, PartitionLog, SharedJournal, Sync, SyncRounds, SyncTicket
 
 if TYPE_CHECKING:
     from klamm.broker.services import RunBlocking
     from klamm.storage.engines.segments.kernel_sync import KernelSync
 
 # Files are flushed in parallel: the disk writes its journal once for concurrent flushes. On one
-# SSD, flushing 32 files takes 78 ms one after the other and 4 ms in eight lanes.
+# SSD, flushing 32 files needs 78 ms one after the other and 4 ms in eight lanes.
 LANES: Final = 8
 
 _log = logging.getLogger(__name__)
@@ -32,7 +35,7 @@ _log = logging.getLogger(__name__)
 class _Flush:
     """A flush of one log that is under way."""
 
-    __slots__ = ("error", "log", "partition", "parts_left", "started_at_ms", "ticket")
+    __slots__ = ("log", "partition", "started_at_ms", "ticket")
 
     def __init__(
         self, partition: Partition, log: PartitionLog, ticket: SyncTicket, started_at_ms: int
@@ -41,16 +44,27 @@ class _Flush:
         self.log = log
         self.ticket = ticket
         self.started_at_ms = started_at_ms
-        self.parts_left = 0  # files that the kernel has, and one for a thread that has the ticket
+
+
+class _Sync:
+    """What the kernel or a thread has to do: one log's own files, or a round of a journal."""
+
+    __slots__ = ("error", "flushes", "journal", "parts_left", "work")
+
+    def __init__(self, work: Sync, flushes: Sequence[_Flush], journal: SharedJournal | None = None) -> None:
+        self.work = work
+        self.flushes = flushes
+        self.journal = journal
+        self.parts_left = 0  # files that the kernel has, and one for a thread that has the work
         self.error: Exception | None = None
 
 
-def _run(tickets: Sequence[SyncTicket]) -> list[Exception | None]:
+def _run(works: Sequence[Sync]) -> Sequence[Exception | None]:
     """Flush each of them, also after a failure; blocks."""
     outcomes: list[Exception | None] = []
-    for ticket in tickets:
+    for work in works:
         try:
-            ticket.run()
+            work.run()
         except Exception as error:
             outcomes.append(error)
         else:
@@ -79,14 +93,21 @@ class Flusher:
         self._kernel: KernelSync | None = None
         self._dirty: dict[Partition, None] = {}
         self._under_way: dict[Partition, _Flush] = {}
-        self._by_tag: dict[int, _Flush] = {}  # what the kernel has
+        self._by_tag: dict[int, _Sync] = {}  # what the kernel has
+        self._journals: dict[SharedJournal, None] = {}
+        self._rounds_in_journals: set[SharedJournal] = set()  # under way
+        self._journaled: WeakKeyDictionary[PartitionLog, Partition] = WeakKeyDictionary()
         self._next_tag = 0
-        self._lanes: set[Future[list[Exception | None]]] = set()
-        self._for_threads: list[_Flush] = []  # until a lane is free
+        self._lanes: set[Future[Sequence[Exception | None]]] = set()
+        self._busy: set[SyncRounds] = set()  # a round of theirs is under way
+        self._for_threads: list[_Sync] = []  # until a lane is free
         self._starts_soon = False
+        self._has_failed = False
         self._idle: Future[None] | None = None
+        self._settling: dict[Partition, Future[None]] = {}  # until the flush that is under way is complete
         self.rounds = 0
         self.flushes = 0  # of single logs
+        self.journal_rounds = 0
         self.flush_ms = 0  # total duration
 
     def mark(self, partition: Partition) -> None:
@@ -115,6 +136,19 @@ class Flusher:
                 self._idle = self._loop.create_future()
             await self._idle
 
+    def sync_segments(self) -> None:
+        """Begin to sync everything that is durable only in a journal."""
+        if self._journals:
+            for journal in self._journals:
+                journal.end_file()
+            self._start_soon()
+
+    async def settled(self, partition: Partition) -> None:
+        """Wait until no flush of a partition is under way."""
+        while partition in self._under_way:
+            waiter = self._settling.setdefault(partition, self._loop.create_future())
+            await waiter
+
     def close(self) -> None:
         """Release the kernel's resources; nothing is flushed any more."""
         if self._kernel is not None:
@@ -124,24 +158,27 @@ class Flusher:
 
     def _start(self) -> None:
         self._starts_soon = False
-        # Where only threads flush, logs keep collecting appends while all threads are busy.
-        if (self._kernel is not None or len(self._lanes) < LANES) and (flushes := self._begin_all()):
+        # Where only threads flush, logs keep collecting appends while all threads are busy. So they do while
+        # a round of the journal is under way: they share the next one.
+        is_free = self._kernel is not None or len(self._lanes) < LANES
+        if is_free and not self._rounds_in_journals and (flushes := self._begin_all()):
             if not self.rounds and (kernel := self._open_kernel()) is not None:
                 self._kernel = kernel
                 self._loop.add_reader(kernel.fileno(), self._kernel_is_done)
             self.rounds += 1
+            syncs = self._start_rounds(self._shared(flushes))
             if self._kernel is not None:
-                flushes = self._give_to_kernel(self._kernel, flushes)
-            for flush in flushes:
-                flush.ticket.keep_open()
+                syncs = self._give_to_kernel(self._kernel, syncs)
+            for sync in syncs:
+                sync.work.keep_open()
                 # Counted here and not when a thread is free: the kernel may finish its files before that.
-                flush.parts_left += 1
-            self._for_threads += flushes
+                sync.parts_left += 1
+            self._for_threads += syncs
         lanes = min(len(self._for_threads), LANES - len(self._lanes))
         if lanes > 0:
-            flushes, self._for_threads = self._for_threads, []
+            waiting, self._for_threads = self._for_threads, []
             for lane in range(lanes):
-                self._start_lane(flushes[lane::lanes])
+                self._start_lane(waiting[lane::lanes])
         if self._idle is not None and not self._dirty and not self._under_way:
             self._idle.set_result(None)
             self._idle = None
@@ -151,7 +188,9 @@ class Flusher:
         waiting, self._dirty = self._dirty, {}
         under_way = self._under_way
         now_ms = self._clock.now_ms()
-        flushes: list[_Flush] = []
+        # After a failure not at once again: that would be a loop without a pause.
+        is_pausing, self._has_failed = self._has_failed and not waiting, False
+        flushes: list[_Flush] = self._begin_lagging(now_ms) if self._journals and not is_pausing else []
         for partition in waiting:
             if partition in under_way:
                 self._dirty[partition] = None
@@ -160,6 +199,9 @@ class Flusher:
                 continue
             try:
                 log = partition.log
+                if log.rounds in self._busy:
+                    self._dirty[partition] = None
+                    continue
                 ticket = log.start_sync()
             except Exception:
                 self._lose(partition)
@@ -169,23 +211,71 @@ class Flusher:
                 flushes.append(flush)
         return flushes
 
+    # --- by a journal ----------------------------------------------------------------------------------
+
+    def _begin_lagging(self, now_ms: int) -> list[_Flush]:
+        """Begin to sync segments of logs that the journal holds, so that its files can be used again."""
+        flushes = []
+        for journal in self._journals:
+            for log in journal.lagging():
+                partition = self._journaled.get(log)
+                if partition is None or partition in self._under_way or partition.error_code is not NO_ERROR:
+                    continue
+                try:
+                    ticket = log.start_segment_sync()
+                except Exception:
+                    self._lose(partition)
+                    continue
+                if ticket is not None:
+                    flush = self._under_way[partition] = _Flush(partition, log, ticket, now_ms)
+                    flushes.append(flush)
+        return flushes
+
+    def _shared(self, flushes: Sequence[_Flush]) -> list[_Sync]:
+        """What has to be synced: a round of each journal, and the files of the logs that are not in one."""
+        by_journal: dict[SharedJournal, list[_Flush]] = {}
+        syncs: list[_Sync] = []
+        for flush in flushes:
+            journal = flush.ticket.journal
+            if journal is None:
+                syncs.append(_Sync(flush.ticket, (flush,)))
+            else:
+                by_journal.setdefault(journal, []).append(flush)
+        for journal, members in by_journal.items():
+            started = journal.start_round([flush.ticket for flush in members])
+            if started is None:
+                syncs += [_Sync(flush.ticket, (flush,)) for flush in members]
+                continue
+            journaled = []
+            for flush in members:
+                if flush.ticket.is_journaled:
+                    journaled.append(flush)
+                    self._journaled[flush.log] = flush.partition
+                else:
+                    syncs.append(_Sync(flush.ticket, (flush,)))
+            syncs.append(_Sync(started, journaled, journal))
+            self._journals[journal] = None
+            self._rounds_in_journals.add(journal)
+            self.journal_rounds += 1
+        return syncs
+
     # --- by the kernel ---------------------------------------------------------------------------------
 
-    def _give_to_kernel(self, kernel: KernelSync, flushes: Sequence[_Flush]) -> list[_Flush]:
-        """Submit flushes that only sync files; return the others, and those that are not accepted."""
+    def _give_to_kernel(self, kernel: KernelSync, syncs: Sequence[_Sync]) -> list[_Sync]:
+        """Submit what is only files; return the others, and those that are not accepted."""
         room = kernel.room
-        refused: list[_Flush] = []
+        refused: list[_Sync] = []
         handles: list[int] = []
-        owners: list[_Flush] = []
-        for flush in flushes:
-            files = flush.ticket.files_only()
+        owners: list[_Sync] = []
+        for sync in syncs:
+            files = sync.work.files_only()
             if not files or len(handles) + len(files) > room:
-                refused.append(flush)
+                refused.append(sync)
                 continue
-            flush.parts_left = len(files)
+            sync.parts_left = len(files)
             for handle in files:
                 handles.append(handle)
-                owners.append(flush)
+                owners.append(sync)
         if not handles:
             return refused
         tags = range(self._next_tag, self._next_tag + len(handles))
@@ -194,10 +284,10 @@ class Flusher:
         self._by_tag.update(zip(tags[:taken], owners[:taken], strict=True))
         # If the kernel accepted only some of a log's files, a thread flushes all of them. The kernel's part
         # is awaited too: the system reports a failure only to the first caller.
-        for flush in owners[taken:]:
-            flush.parts_left -= 1
-            if flush not in refused:
-                refused.append(flush)
+        for sync in owners[taken:]:
+            sync.parts_left -= 1
+            if sync not in refused:
+                refused.append(sync)
         return refused
 
     def _kernel_is_done(self) -> None:
@@ -211,37 +301,79 @@ class Flusher:
 
     # --- by threads ------------------------------------------------------------------------------------
 
-    def _start_lane(self, flushes: list[_Flush]) -> None:
-        outcome = ensure_future(self._run_blocking(_run, [flush.ticket for flush in flushes]))
+    def _start_rounds(self, syncs: list[_Sync]) -> list[_Sync]:
+        """Start the rounds of stores that flush many logs at once; return what is flushed otherwise."""
+        others: list[_Sync] = []
+        together: dict[SyncRounds, list[_Sync]] = {}
+        for sync in syncs:
+            rounds = sync.flushes[0].log.rounds
+            if rounds is None:
+                others.append(sync)
+            else:
+                sync.parts_left = 1
+                together.setdefault(rounds, []).append(sync)
+        for rounds, members in together.items():
+            self._busy.add(rounds)
+            self._start_lane(members, rounds)
+        return others
+
+    def _start_lane(self, syncs: list[_Sync], rounds: SyncRounds | None = None) -> None:
+        if rounds is None:
+            started = self._run_blocking(_run, [sync.work for sync in syncs])
+        else:
+            started = self._run_blocking(rounds.run, [sync.flushes[0].ticket for sync in syncs])
+        outcome = ensure_future(started)
         self._lanes.add(outcome)
 
-        def finish(_: Future[list[Exception | None]]) -> None:
+        def finish(_: Future[Sequence[Exception | None]]) -> None:
             self._lanes.discard(outcome)
+            if rounds is not None:
+                self._busy.discard(rounds)
             now_ms = self._clock.now_ms()
-            for flush, error in zip(flushes, outcome.result(), strict=True):
-                self._part_is_done(flush, error, now_ms)
+            for sync, error in zip(syncs, outcome.result(), strict=True):
+                self._part_is_done(sync, error, now_ms)
             self._start_soon()
 
         outcome.add_done_callback(finish)
 
     # --- what becomes of it ----------------------------------------------------------------------------
 
-    def _part_is_done(self, flush: _Flush, error: Exception | None, now_ms: int) -> None:
-        flush.error = flush.error or error
-        flush.parts_left -= 1
-        if flush.parts_left:
+    def _part_is_done(self, sync: _Sync, error: Exception | None, now_ms: int) -> None:
+        sync.error = sync.error or error
+        sync.parts_left -= 1
+        if sync.parts_left:
             return
-        partition, log = flush.partition, flush.log
-        del self._under_way[partition]
-        self.flushes += 1
-        self.flush_ms += now_ms - flush.started_at_ms
+        self._has_failed |= sync.error is not None
+        can_go_on = sync.journal is None or self._round_is_done(sync.journal, sync.error)
+        for flush in sync.flushes:
+            partition, log = flush.partition, flush.log
+            del self._under_way[partition]
+            self.flushes += 1
+            self.flush_ms += now_ms - flush.started_at_ms
+            try:
+                if sync.error is None:
+                    log.finish_sync(flush.ticket)
+                elif can_go_on:
+                    self._fail(partition, log, flush.ticket, sync.error)
+                else:
+                    raise sync.error
+            except Exception:
+                self._lose(partition)
+            if self._settling and (waiter := self._settling.pop(partition, None)) is not None:
+                waiter.set_result(None)
+
+    def _round_is_done(self, journal: SharedJournal, error: Exception | None) -> bool:
+        """Whether the logs of a round can be used further."""
+        self._rounds_in_journals.discard(journal)
+        if error is None:
+            journal.finish_round()
+            return True
         try:
-            if flush.error is None:
-                log.finish_sync(flush.ticket)
-            else:
-                self._fail(partition, log, flush.ticket, flush.error)
-        except Exception:
-            self._lose(partition)
+            journal.fail_round()
+        except OSError as worse:
+            _log.error("truncating the journal after a failed flush failed: %s", worse)
+            return False
+        return True
 
     def _lose(self, partition: Partition) -> None:
         """After an unexpected failure the state of this log is unknown: it goes offline, the others go on."""
@@ -249,6 +381,13 @@ class Flusher:
         partition.fail(ErrorCode.kafka_storage_error)
 
     def _fail(self, partition: Partition, log: PartitionLog, ticket: SyncTicket, error: Exception) -> None:
+        if isinstance(error, LogError) and error.error_code is ErrorCode.not_leader_or_follower:
+            # Another epoch leads the log now. What the ticket made durable before is acknowledged.
+            _log.warning("%s: %s", partition.name, error)
+            log.fail_sync(ticket)
+            partition.release()
+            partition.fail(error.error_code)
+            return
         why = f"flush failed, records that are not on disk are removed: {error}"
         partition.note(LogError(ErrorCode.kafka_storage_error, why))  # logs repeated failures once
         partition.flush_failed()

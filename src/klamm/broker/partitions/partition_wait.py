@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from asyncio import AbstractEventLoop, Future
-from collections.abc import Iterable
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Coroutine, Iterable
+from typing import Any, Generic, TypeVar, cast
 
 from klamm.broker.partitions.deadlines import Deadlines
 from klamm.broker.partitions.registry import Partition
@@ -59,8 +59,8 @@ class FutureWait(PartitionWait, Generic[Result]):
         self.future.add_done_callback(lambda _: self.stop())
 
     @abstractmethod
-    def result(self) -> Result:
-        """What the future is completed with."""
+    def result(self) -> Result | Awaitable[Result]:
+        """What the future is completed with; or an awaitable of that."""
 
     def end(self) -> None:
         if self.future.done():
@@ -71,4 +71,22 @@ class FutureWait(PartitionWait, Generic[Result]):
             # Unexpected: the connection logs it, and answers with an error.
             self.future.set_exception(error)
         else:
-            self.future.set_result(result)
+            if isinstance(result, Coroutine):
+                self._complete_after(result)
+            else:
+                self.future.set_result(cast("Result", result))
+
+    def _complete_after(self, coming: Coroutine[Any, Any, Result]) -> None:
+        loading = self.future.get_loop().create_task(coming)
+        self.future.add_done_callback(lambda _: loading.cancel())
+
+        def finish(_: Future[Result]) -> None:
+            if self.future.done():
+                return
+            error = None if loading.cancelled() else loading.exception()
+            if error is not None:
+                self.future.set_exception(error)
+            elif not loading.cancelled():
+                self.future.set_result(loading.result())
+
+        loading.add_done_callback(finish)

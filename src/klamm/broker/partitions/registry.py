@@ -26,14 +26,14 @@ class HeldAppend(Protocol):
     flush_failures: int  # of the partition at the append; one more means that it was truncated
 
     def release(self, error_code: ErrorCode) -> None:
-        """The append is durable, or the error says why it was lost."""
+        """The append is durable, or failed with an error."""
         ...
 
 
 class Partition:
     """One partition at one leadership.
 
-    `error_code` says why it cannot serve: kafka_storage_error when its log is offline,
+    `error_code` is set while it cannot serve: kafka_storage_error when its log is offline,
     unknown_topic_or_partition when it was deleted, not_leader_or_follower when another broker leads it now.
     """
 
@@ -45,6 +45,7 @@ class Partition:
         "error_code",
         "flush_failures",
         "held",
+        "is_sealed",
         "leader_epoch",
         "name",
         "partition",
@@ -67,6 +68,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.error_code = NO_ERROR if log is not None else ErrorCode.kafka_storage_error
         self.flush_failures = 0
+        self.is_sealed = False  # it moves to another broker, after its last flush
         self.counters = registry.tallies.of(self.topic)
         self.watchers: dict[Watcher, None] = {}
         self.held: deque[HeldAppend] = deque()  # wait for the high watermark, oldest first
@@ -103,15 +105,16 @@ class Partition:
 
     def release(self) -> None:
         """Complete the held appends that are durable or lost."""
-        held, error_code = self.held, self.error_code
-        if error_code is not NO_ERROR:
+        held, error_code, log = self.held, self.error_code, self._log
+        if (error_code is not NO_ERROR and not self.is_sealed) or log is None:
             while held:
                 held.popleft().release(error_code)
+            return
         while held:
             first = held[0]
             if first.flush_failures != self.flush_failures:
                 held.popleft().release(ErrorCode.kafka_storage_error)
-            elif first.last_offset < self.log.high_watermark:
+            elif first.last_offset < log.high_watermark:
                 held.popleft().release(NO_ERROR)
             else:
                 return
@@ -121,8 +124,20 @@ class Partition:
         self.flush_failures += 1
         self.changed()
 
+    def seal(self) -> PartitionLog | None:
+        """Serve no new requests: another broker will lead it. The log, if it can be read, to be flushed.
+
+        Appends that wait for their flush are completed by it; other requests that wait fail.
+        """
+        log = self._log if self.error_code is NO_ERROR else None
+        self.is_sealed = log is not None
+        self.error_code = ErrorCode.not_leader_or_follower
+        self.changed()
+        return log
+
     def fail(self, error_code: ErrorCode) -> None:
         """Stop serving; requests that wait fail with this error."""
+        self.is_sealed = False
         self.error_code = error_code
         self.changed()
 
@@ -151,7 +166,10 @@ class PartitionRegistry:
     def open(
         self, topic: str, topic_id: bytes, partition: int, *, leader_epoch: int, config: TopicConfig
     ) -> Partition:
-        """Serve a partition at a leader epoch. If its log cannot be read, only this partition is offline."""
+        """Serve a partition at a leader epoch. If its log cannot be read, only this partition is offline.
+
+        Raises MustLoadError, and has done nothing, if the log has to be loaded off the event loop.
+        """
         name = TopicPartition(topic, partition)
         log: PartitionLog | None = None
         try:
@@ -170,20 +188,32 @@ class PartitionRegistry:
             if partition.error_code is NO_ERROR:
                 partition.log.config = config
 
-    def delete(self, topic: str, partition: int) -> None:
-        """Remove the partition and its log; requests that wait for it fail."""
-        partitions = self._topics.get(topic, {})
-        gone = partitions.pop(partition, None)
-        if not partitions:
-            self._topics.pop(topic, None)
-            self.tallies.forget(topic)
+    def close(self, topic: str, partition: int) -> None:
+        """Stop serving a partition that another broker leads now; requests that wait for it fail."""
+        gone = self._remove(topic, partition)
         if gone is not None:
-            gone.fail(ErrorCode.unknown_topic_or_partition)
+            gone.fail(ErrorCode.not_leader_or_follower)
+            self.logs.abandon(topic, partition)
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Remove the partition and its log, if this broker leads it; requests that wait for it fail."""
+        gone = self._remove(topic, partition)
+        if gone is None:
+            return
+        gone.fail(ErrorCode.unknown_topic_or_partition)
         try:
             self.logs.delete(topic, partition)
         except (LogError, OSError) as error:
             # The topic is deleted nevertheless; the next start finds the files and moves them aside.
             _log.error("deleting the log of %s-%d failed: %s", topic, partition, error)
+
+    def _remove(self, topic: str, partition: int) -> Partition | None:
+        partitions = self._topics.get(topic, {})
+        gone = partitions.pop(partition, None)
+        if not partitions:
+            self._topics.pop(topic, None)
+            self.tallies.forget(topic)
+        return gone
 
     def wake_soon(self, partition: Partition) -> None:
         """Wake the watchers once per turn of the event loop, however often a partition changed."""

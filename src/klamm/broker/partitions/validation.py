@@ -118,7 +118,7 @@ def _check_times(
     except DecodeError as error:
         raise BatchRefusedError(ErrorCode.invalid_record, str(error)) from None
     errors = _time_errors(records, header, config, timestamp_ms) or [
-        (0, f"the batch says that its latest timestamp is {header.max_timestamp_ms}")
+        (0, f"the batch header has max timestamp {header.max_timestamp_ms}")
     ]
     raise _refused_records(ErrorCode.invalid_timestamp, errors)
 

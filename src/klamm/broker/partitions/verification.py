@@ -7,11 +7,12 @@ the request is the addition.
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop, Future, sleep
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
-from klamm.broker.net.context import HeldResponse
+from klamm.broker.net.context import HandlerResult, HeldResponse
 from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.types import TopicPartition
 
@@ -33,8 +34,6 @@ _UNREACHABLE: Final = frozenset(
 )
 # The markers of the last transaction are usually written in less than Kafka's 20 ms, and asking is cheap.
 _FIRST_BACKOFF_MS: Final = 1
-# The client sends the same batch again; later batches must not be appended before it.
-UNCONFIRMED: Final = frozenset({_TRY_AGAIN, ErrorCode.concurrent_transactions})
 
 
 class TransactionVerifier(Protocol):
@@ -62,36 +61,93 @@ class VerificationStats:
     failures: int = 0
 
 
-async def verified(
-    services: Services,
-    transactional_id: str,
-    producer: tuple[int, int],
-    partitions: Sequence[TopicPartition],
-    *,
-    add: bool,
-    retry: bool,
-) -> ErrorCodes:
-    """The coordinator's result for each partition. With `retry` it is asked again while it is busy."""
-    if add and services.image.transaction_version == 0:
-        return dict.fromkeys(partitions, ErrorCode.unsupported_version)
-    config, stats = services.config, services.verification
-    started_at_ms = services.clock.now_ms()
-    verifier: TransactionVerifier = services.verifier or services.transactions
-    give_up_at_ms = started_at_ms + config.add_partitions_to_txn_retry_backoff_max_ms
-    backoff_ms = _FIRST_BACKOFF_MS
-    while True:
-        error_codes = await kept(
-            services.loop, verifier.verify(transactional_id, *producer, partitions, add=add)
+class Verification:
+    """One request to the coordinator: which of these partitions are part of the ongoing transaction?
+
+    It is sent on construction.
+    """
+
+    __slots__ = ("_ask", "_give_up_at_ms", "_promise", "_retries", "_services", "_started_at_ms")
+
+    def __init__(
+        self,
+        services: Services,
+        transactional_id: str,
+        producer: tuple[int, int],
+        partitions: Sequence[TopicPartition],
+        *,
+        add: bool,
+        retry: bool,
+    ) -> None:
+        """With `retry` the request is repeated while the coordinator completes the last transaction."""
+        self._services = services
+        self._started_at_ms = services.clock.now_ms()
+        self._give_up_at_ms = self._started_at_ms + services.config.add_partitions_to_txn_retry_backoff_max_ms
+        self._retries = retry
+        verifier: TransactionVerifier = services.verifier or services.remote
+        self._ask = partial(verifier.verify, transactional_id, *producer, partitions, add=add)
+        if add and services.image.transaction_version == 0:
+            self._promise: HeldResponse[ErrorCodes] = HeldResponse()
+            self._promise.keep(dict.fromkeys(partitions, ErrorCode.unsupported_version))
+        else:
+            self._promise = self._ask()
+
+    def then(
+        self,
+        carry_out: Callable[[ErrorCodes], Result | HeldResponse[Result] | None],
+        end: Callable[[], object],
+    ) -> HandlerResult[Result]:
+        """Call `carry_out` with the error code of each partition, and `end` after it in any case.
+
+        The coordinator has usually decided already. Then the result is not an awaitable: the request is not
+        parked, and those behind it share its flush.
+        """
+        error_codes = self._promise.outcome()
+        if error_codes is not None and not self._is_asked_again(error_codes):
+            self._count(error_codes)
+            try:
+                return carry_out(error_codes)
+            finally:
+                end()
+
+        async def wait() -> Result | None:
+            result = carry_out(await self._wait())
+            if isinstance(result, HeldResponse):
+                held: HeldResponse[Result] = result
+                return await kept(self._services.loop, held)
+            return result
+
+        task = self._services.loop.create_task(wait())
+        # Not in the task itself, which does not even begin if its connection is lost already.
+        task.add_done_callback(lambda _: end())
+        return task
+
+    async def _wait(self) -> ErrorCodes:
+        services = self._services
+        backoff_ms = _FIRST_BACKOFF_MS
+        while True:
+            error_codes = await kept(services.loop, self._promise)
+            if not self._is_asked_again(error_codes):
+                self._count(error_codes)
+                return error_codes
+            max_backoff_ms = services.config.add_partitions_to_txn_retry_backoff_ms
+            left_ms = self._give_up_at_ms - services.clock.now_ms()
+            await sleep(min(backoff_ms, max_backoff_ms, left_ms) / 1000)
+            backoff_ms *= 2
+            self._promise = self._ask()
+
+    def _is_asked_again(self, error_codes: ErrorCodes) -> bool:
+        return (
+            self._retries
+            and ErrorCode.concurrent_transactions in error_codes.values()
+            and self._services.clock.now_ms() < self._give_up_at_ms
         )
-        is_busy = ErrorCode.concurrent_transactions in error_codes.values()
-        if not (retry and is_busy) or services.clock.now_ms() >= give_up_at_ms:
-            stats.count += 1
-            stats.total_ms += services.clock.now_ms() - started_at_ms
-            stats.failures += sum(each is not NO_ERROR for each in error_codes.values())
-            return error_codes
-        left_ms = give_up_at_ms - services.clock.now_ms()
-        await sleep(min(backoff_ms, config.add_partitions_to_txn_retry_backoff_ms, left_ms) / 1000)
-        backoff_ms *= 2
+
+    def _count(self, error_codes: ErrorCodes) -> None:
+        stats = self._services.verification
+        stats.count += 1
+        stats.total_ms += self._services.clock.now_ms() - self._started_at_ms
+        stats.failures += sum(each is not NO_ERROR for each in error_codes.values())
 
 
 def verification_error(cause: ErrorCode, *, knows_abortable: bool, knows_concurrent: bool) -> ErrorCode:

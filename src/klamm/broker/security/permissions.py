@@ -1,7 +1,7 @@
 """Principals, resources and operations, with Kafka's names and codes.
 
 There is no authorizer yet that denies anything. Each route names the permissions that its API needs, and
-answers that report authorized operations ask the authorizer for them.
+responses that report authorized operations take them from the authorizer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 if TYPE_CHECKING:
     from klamm.broker.net.context import RequestContext
 
-NOT_REQUESTED: Final = -2147483648  # in place of the operations, when a client did not ask for them
+NOT_REQUESTED: Final = -2147483648  # in place of the operations, when a client did not request them
 CLUSTER_NAME: Final = "kafka-cluster"  # the only resource of type CLUSTER
 
 
@@ -39,7 +39,7 @@ class ResourceType(IntEnum):
     TRANSACTIONAL_ID = 5
 
 
-class Operation(IntEnum):
+class AclOperation(IntEnum):
     """What can be done to a resource; as a bit of an answer, 1 << code."""
 
     READ = 3
@@ -58,37 +58,37 @@ class Permission(NamedTuple):
     """An operation on a type of resource."""
 
     resource_type: ResourceType
-    operation: Operation
+    operation: AclOperation
 
 
-OPERATIONS: Final[Mapping[ResourceType, tuple[Operation, ...]]] = {
+OPERATIONS: Final[Mapping[ResourceType, tuple[AclOperation, ...]]] = {
     ResourceType.TOPIC: (
-        Operation.READ,
-        Operation.WRITE,
-        Operation.CREATE,
-        Operation.DELETE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.CREATE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
     ),
     ResourceType.GROUP: (
-        Operation.READ,
-        Operation.DELETE,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
+        AclOperation.READ,
+        AclOperation.DELETE,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
     ),
     ResourceType.CLUSTER: (
-        Operation.CREATE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.CLUSTER_ACTION,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-        Operation.IDEMPOTENT_WRITE,
+        AclOperation.CREATE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.CLUSTER_ACTION,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+        AclOperation.IDEMPOTENT_WRITE,
     ),
-    ResourceType.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE),
+    ResourceType.TRANSACTIONAL_ID: (AclOperation.WRITE, AclOperation.DESCRIBE),
 }
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from asyncio import AbstractEventLoop, Task, TimerHandle
 from collections.abc import Callable, Coroutine
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from klamm.broker.partitions.loading import when_loaded
 from klamm.broker.partitions.registry import Partition
 from klamm.protocol.errors import ErrorCode
 from klamm.storage.log import LogError
@@ -18,21 +20,23 @@ if TYPE_CHECKING:
     from klamm.storage.engines.segments.files import Files
 
 FIRST_RETENTION_AFTER_MS: Final = 30_000
-_HOUSEKEEPING_MS: Final = 1000
-_FLUSH_SWEEP_MS: Final = 1000
+SWEEP_MS: Final = 1000  # files to remove, logs to flush
 
 _log = logging.getLogger(__name__)
 
 
 class Every:
-    """Runs a chore repeatedly, each time an interval after the last run ended."""
+    """Runs a chore repeatedly, each time an interval after the last run ended.
+
+    A chore that has nothing to wait for returns None: no task is made for it.
+    """
 
     def __init__(
         self,
         loop: AbstractEventLoop,
         name: str,
         interval_ms: Callable[[], int],
-        chore: Callable[[], Coroutine[Any, Any, None]],
+        chore: Callable[[], Coroutine[Any, Any, None] | None],
         *,
         first_after_ms: int | None = None,
     ) -> None:
@@ -56,11 +60,19 @@ class Every:
         self._timer = self._loop.call_later(max(1, in_ms) / 1000, self._begin)
 
     def _begin(self) -> None:
-        self._task = self._loop.create_task(self._run())
-
-    async def _run(self) -> None:
         try:
-            await self._chore()
+            run = self._chore()
+        except Exception:
+            _log.exception("%s failed", self._name)
+            run = None
+        if run is None:
+            self._arm(self._interval_ms())
+        else:
+            self._task = self._loop.create_task(self._run(run))
+
+    async def _run(self, run: Coroutine[Any, Any, None]) -> None:
+        try:
+            await run
         except Exception:
             # One failed run must not prevent later ones.
             _log.exception("%s failed", self._name)
@@ -72,7 +84,7 @@ class Every:
 class Chores:
     """The periodic work of one broker."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, sweep_ms: int = SWEEP_MS) -> None:
         self._services = services
         self.cleaning: Cleaning | None = None  # after the first run
         self._is_called_back = False
@@ -97,8 +109,8 @@ class Chores:
                 lambda: services.config.producer_id_expiration_check_interval_ms,
                 self.expire_producers,
             ),
-            Every(loop, "housekeeping", lambda: _HOUSEKEEPING_MS, self.keep_house),
-            Every(loop, "flush by time", lambda: _FLUSH_SWEEP_MS, self.flush_by_time),
+            Every(loop, "housekeeping", lambda: sweep_ms, self.keep_house),
+            Every(loop, "flush by time", lambda: sweep_ms, self.flush_by_time),
         ]
 
     def add_cleaning(self, files: Files) -> None:
@@ -132,11 +144,17 @@ class Chores:
         clock = self._services.clock
         for partition in self._serving():
             try:
-                partition.log.delete_old_segments(clock.now_ms(), clock.timestamp_ms())
+                log = partition.log
+                await when_loaded(
+                    self._services.run_blocking,
+                    partial(log.delete_old_segments, clock.now_ms(), clock.timestamp_ms()),
+                )
             except (LogError, OSError) as error:
                 _log.error("%s: retention failed: %s", partition.name, error)
 
     async def checkpoint(self) -> None:
+        # Segments that are synced from now on are in the next checkpoint.
+        self._services.flusher.sync_segments()
         await self._services.run_blocking(self._services.logs.start_checkpoint())
 
     async def expire_producers(self) -> None:
@@ -145,12 +163,14 @@ class Chores:
         for partition in self._serving():
             partition.log.expire_producers(timestamp_ms, expiration_ms)
 
-    async def keep_house(self) -> None:
+    def keep_house(self) -> Coroutine[Any, Any, None] | None:
         work = self._services.logs.start_housekeeping(self._services.clock.now_ms())
-        if work is not None:
-            await self._services.run_blocking(work)
+        return None if work is None else self._run_blocking(work)
 
-    async def flush_by_time(self) -> None:
+    async def _run_blocking(self, work: Callable[[], object]) -> None:
+        await self._services.run_blocking(work)
+
+    def flush_by_time(self) -> None:
         """Flush logs whose `flush.ms` has passed. Appends check it themselves; this is for idle logs."""
         now_ms = self._services.clock.now_ms()
         for partition in self._serving():

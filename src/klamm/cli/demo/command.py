@@ -14,6 +14,7 @@ import typer
 
 from klamm.cli.demo.pipeline import REVENUE, PipelineResult
 from klamm.cli.demo.pipeline import run as run_pipeline
+from klamm.cli.demo.pipeline import start as start_pipeline
 from klamm.cli.demo.play import PACE_S, DemoFailedError, GroupResult, Play
 from klamm.cli.demo.screen import screen
 from klamm.cli.failures import fail
@@ -71,11 +72,15 @@ def _perform(
 ) -> tuple[GroupResult, PipelineResult | None]:
     with screen(is_terminal=sys.stdout.isatty() and not plain) as shown:
         play = Play(folder, shown, stack, SystemClock(), Random(), pace_s)
+        # Spark needs some ten seconds to start: the group uses them.
+        job = start_pipeline(play.broker, folder) if with_spark else None
+        if job is not None:
+            stack.callback(job.stop)
         group = play.run()
-        if not with_spark:
+        if job is None:
             return group, None
-        shown.say(f"Spark starts, streams over the same orders and writes to topic {REVENUE}")
-        pipeline = run_pipeline(play.broker, folder, shown)
+        shown.say(f"Spark streams over the same orders and writes to topic {REVENUE}")
+        pipeline = run_pipeline(job, play.broker, shown)
         shown.say("Spark is done")
     return group, pipeline
 

@@ -54,24 +54,28 @@ class PipelineResult:
         return sum(row.cents for row in self.rows)
 
 
-def run(broker: DemoBroker, folder: Path, screen: Screen) -> PipelineResult:
+def start(broker: DemoBroker, folder: Path) -> DemoSpark:
+    """Start Spark, which takes some ten seconds; it waits for `run`."""
+    checkpoint = str(folder / "checkpoint")
+    return DemoSpark(folder, broker.bootstrap, TOPIC, REVENUE, SPARK_GROUP, checkpoint, str(_report()))
+
+
+def _report() -> Path:
+    return Path(tempfile.gettempdir()) / "klamm-audit-of-the-demo.html"
+
+
+def run(job: DemoSpark, broker: DemoBroker, screen: Screen) -> PipelineResult:
     """Run the streaming job over all orders; kill the broker in its middle; read what it wrote."""
-    bootstrap = broker.bootstrap
-    report = Path(tempfile.gettempdir()) / "klamm-audit-of-the-demo.html"
-    with Admin(bootstrap_servers=bootstrap) as admin:
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
         admin.create_topics([NewTopic(REVENUE, 2)]).unwrap()
-        checkpoint = str(folder / "checkpoint")
-        job = DemoSpark(folder, bootstrap, TOPIC, REVENUE, SPARK_GROUP, checkpoint, str(report))
-        try:
-            with _ticking(screen, job):
-                job.has_written.wait()
-                screen.say("kill -9 for the broker, in the middle of the job; it starts again at once")
-                broker.kill_and_restart()
-                job.wait()
-        finally:
-            job.stop()
-        rows, repeated = _written(bootstrap, _ends(admin, REVENUE))
-        return PipelineResult(rows, _lag(admin), repeated, report)
+        job.begin()
+        with _ticking(screen, job):
+            job.has_written.wait()
+            screen.say("kill -9 for the broker, in the middle of the job; it starts again at once")
+            broker.kill_and_restart()
+            job.wait()
+        rows, repeated = _written(broker.bootstrap, _ends(admin, REVENUE))
+        return PipelineResult(rows, _lag(admin), repeated, _report())
 
 
 @contextmanager

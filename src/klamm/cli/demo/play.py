@@ -15,7 +15,7 @@ from typing import Final
 from klamm.cli.demo.orders import TOPIC, OrderSource
 from klamm.cli.demo.processes import DemoBroker, DemoMember
 from klamm.cli.demo.screen import Screen
-from klamm.cli.demo.watching import View, Watcher
+from klamm.cli.demo.watching import DemoWatcher, View
 from klamm.client.admin.admin import Admin
 from klamm.client.admin.model import NewTopic
 from klamm.clock import Clock
@@ -74,7 +74,7 @@ class Play:
         screen.say(
             f"a broker serves at {broker.bootstrap}, {(time.perf_counter() - started) * 1000:.0f} ms later"
         )
-        self._watcher = Watcher(broker.bootstrap, GROUP)
+        self._watcher = DemoWatcher(broker.bootstrap, GROUP)
         stack.callback(self._watcher.close)
 
     def run(self) -> GroupResult:

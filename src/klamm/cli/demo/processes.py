@@ -127,7 +127,7 @@ class DemoMember:
 
 
 class DemoSpark:
-    """The Spark job; `at` is its current step."""
+    """The Spark job; `at` is its current step. Spark starts at once, the job at `begin`."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.at = "Java starts"
@@ -153,6 +153,13 @@ class DemoSpark:
             if "written in one transaction" in self.at:
                 self.has_written.set()
         self.has_written.set()  # or it ended
+
+    def begin(self) -> None:
+        """Let the job read: the orders are there."""
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):  # it ended: `wait` says why
+            self.process.stdin.write("begin\n")
+            self.process.stdin.flush()
 
     def wait(self) -> None:
         """Wait until it is done; raises RuntimeError with its last output when it failed."""

@@ -30,7 +30,7 @@ class View:
         return sum(item.lag or 0 for item in self.partitions)
 
 
-class Watcher:
+class DemoWatcher:
     """Observes one group through the admin client and the topic of events, as any program can."""
 
     def __init__(self, bootstrap: str, group: str) -> None:
@@ -44,9 +44,7 @@ class Watcher:
     def look(self) -> View:
         self._read_events()
         try:
-            found = self._admin.describe_groups([self._group], timeout=5)[self._group]
-            if isinstance(found, KlammError):
-                return View(story=tuple(self._story))
+            found = self._admin.describe_groups(self._group, timeout=5)[self._group]
             lags = lag_of(self._admin, found)
         except KlammError:
             return View(story=tuple(self._story))  # in the middle of a change; the next snapshot shows it
@@ -61,9 +59,10 @@ class Watcher:
 
     def _read_events(self) -> None:
         if self._events is None:
-            topic = self._admin.describe_topics([EVENTS_TOPIC], timeout=5)[EVENTS_TOPIC]
-            if isinstance(topic, KlammError):
-                return  # nothing has happened yet
+            found = self._admin.describe_topics(EVENTS_TOPIC, raise_errors=False, timeout=5)
+            topic = found.successes.get(EVENTS_TOPIC)
+            if topic is None:
+                return  # no event yet
             self._events = Consumer(bootstrap_servers=self._bootstrap, auto_offset_reset="earliest")
             self._events.assign([TopicPartition(EVENTS_TOPIC, item.partition) for item in topic.partitions])
         events = [json.loads(record.value) for record in self._events.poll(0.05) if record.value]

@@ -1,14 +1,16 @@
-"""The cluster itself: who leads, who keeps what, and what its brokers can do."""
+"""The cluster: leader elections, log directories, reassignments and features."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from klamm.client.admin.model import ElectionType, FeatureDescription, Reassignment, Results
+from klamm.client.admin.model import ElectionType, FeatureDescription, Reassignment
+from klamm.client.admin.results import Results
 from klamm.client.calls import Calls, by_topic
-from klamm.errors import broker_error
+from klamm.errors import KlammError, broker_error
 from klamm.protocol.api import ApiKey
+from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -34,6 +36,7 @@ from klamm.protocol.messages.update_features import (
 from klamm.protocol.types import TopicPartition
 from klamm.version import __version__
 
+ELECTION_TYPES: Final = {ElectionType.PREFERRED: 0, ElectionType.UNCLEAN: 1}
 UPGRADE: Final = 1  # kinds of updates, as UpdateFeatures numbers them
 SAFE_DOWNGRADE: Final = 2
 
@@ -44,28 +47,29 @@ async def elect_leaders(
     election: ElectionType,
     *,
     timeout_ms: int | None,
-) -> Results[TopicPartition, None]:
-    """Hold elections for these partitions, or for all; ELECTION_NOT_NEEDED where nothing had to change."""
+) -> Results[TopicPartition, bool]:
+    """Hold elections for these partitions, or for all; False where the leader did not have to change."""
     deadline = calls.deadline("electing leaders", timeout_ms)
     topics = None
     if partitions is not None:
         topics = [TopicPartitions(name, numbers) for name, numbers in by_topic(partitions).items()]
     response: ElectLeadersResponse = await calls.to_controller(
         ApiKey.ELECT_LEADERS,
-        ElectLeadersRequest(election, topics, deadline.remaining_ms()),
+        ElectLeadersRequest(ELECTION_TYPES[election], topics, deadline.remaining_ms()),
         deadline,
         lambda answer: [answer.error_code],
     )
     if response.error_code:
         raise broker_error(response.error_code, "electing leaders")
-    results: Results[TopicPartition, None] = Results()
+    results: dict[TopicPartition, bool | KlammError] = {}
     for topic in response.replica_election_results:
         for item in topic.partition_result:
             key = TopicPartition(topic.topic, item.partition_id)
-            results[key] = (
-                broker_error(item.error_code, str(key), item.error_message) if item.error_code else None
-            )
-    return results
+            if item.error_code in (ErrorCode.none, ErrorCode.election_not_needed):
+                results[key] = item.error_code == ErrorCode.none
+            else:
+                results[key] = broker_error(item.error_code, str(key), item.error_message)
+    return Results(results)
 
 
 async def alter_reassignments(
@@ -92,14 +96,14 @@ async def alter_reassignments(
     )
     if response.error_code:
         raise broker_error(response.error_code, "moving partitions", response.error_message)
-    results: Results[TopicPartition, None] = Results()
+    results: dict[TopicPartition, KlammError | None] = {}
     for topic in response.responses:
         for item in topic.partitions:
             key = TopicPartition(topic.name, item.partition_index)
             results[key] = (
                 broker_error(item.error_code, str(key), item.error_message) if item.error_code else None
             )
-    return results
+    return Results(results)
 
 
 async def list_reassignments(

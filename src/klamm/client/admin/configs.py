@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from klamm.client.admin.model import AlterOp, ConfigEntry, Resource, Results
+from klamm.client.admin.model import AlterOp, ConfigEntry, Resource
+from klamm.client.admin.results import Results
 from klamm.client.calls import Calls, Deadline
-from klamm.errors import broker_error
+from klamm.errors import KlammError, broker_error
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -22,7 +23,10 @@ from klamm.protocol.messages.incremental_alter_configs import (
 )
 
 ResourceName = tuple[Resource, str]
+RESOURCE_TYPES: Final = {Resource.TOPIC: 2, Resource.BROKER: 4, Resource.BROKER_LOGGER: 8, Resource.GROUP: 32}
+OPERATIONS: Final = {AlterOp.SET: 0, AlterOp.DELETE: 1, AlterOp.APPEND: 2, AlterOp.SUBTRACT: 3}
 DEFAULT_SOURCE = 5
+_KINDS: Final = {number: kind for kind, number in RESOURCE_TYPES.items()}
 
 
 async def describe_configs(
@@ -33,11 +37,11 @@ async def describe_configs(
     timeout_ms: int | None,
 ) -> Results[ResourceName, dict[str, ConfigEntry]]:
     deadline = calls.deadline("describing configurations", timeout_ms)
-    results: Results[ResourceName, dict[str, ConfigEntry]] = Results()
+    results: dict[ResourceName, dict[str, ConfigEntry] | KlammError] = {}
     for broker_id, asked in _by_broker(resources).items():
         request = DescribeConfigsRequest(
             [
-                DescribeConfigsResource(kind, name, None if keys is None else list(keys))
+                DescribeConfigsResource(RESOURCE_TYPES[kind], name, None if keys is None else list(keys))
                 for kind, name in asked
             ],
             include_synonyms=False,
@@ -46,9 +50,9 @@ async def describe_configs(
             calls, broker_id, ApiKey.DESCRIBE_CONFIGS, request, deadline
         )
         for item in response.results:
-            resource = (Resource(item.resource_type), item.resource_name)
+            resource = (_KINDS[item.resource_type], item.resource_name)
             if item.error_code:
-                what = f"{resource[0].name.lower()} {item.resource_name}"
+                what = f"{resource[0]} {item.resource_name}"
                 results[resource] = broker_error(item.error_code, what, item.error_message)
                 continue
             results[resource] = {
@@ -62,7 +66,7 @@ async def describe_configs(
                 )
                 for entry in sorted(item.configs, key=lambda entry: entry.name)
             }
-    return results
+    return Results(results)
 
 
 async def alter_configs(
@@ -74,12 +78,14 @@ async def alter_configs(
 ) -> Results[ResourceName, None]:
     """Change single settings; each resource all or nothing."""
     deadline = calls.deadline("changing configurations", timeout_ms)
-    results: Results[ResourceName, None] = Results()
+    results: dict[ResourceName, KlammError | None] = {}
     for broker_id, asked in _by_broker(list(changes)).items():
         request = IncrementalAlterConfigsRequest(
             [
                 AlterConfigsResource(
-                    kind, name, [AlterableConfig(key, op, value) for key, op, value in changes[kind, name]]
+                    RESOURCE_TYPES[kind],
+                    name,
+                    [AlterableConfig(key, OPERATIONS[op], value) for key, op, value in changes[kind, name]],
                 )
                 for kind, name in asked
             ],
@@ -89,16 +95,16 @@ async def alter_configs(
             calls, broker_id, ApiKey.INCREMENTAL_ALTER_CONFIGS, request, deadline
         )
         for item in response.responses:
-            resource = (Resource(item.resource_type), item.resource_name)
-            what = f"{resource[0].name.lower()} {item.resource_name}"
+            resource = (_KINDS[item.resource_type], item.resource_name)
+            what = f"{resource[0]} {item.resource_name}"
             results[resource] = (
                 broker_error(item.error_code, what, item.error_message) if item.error_code else None
             )
-    return results
+    return Results(results)
 
 
 def _by_broker(resources: Sequence[ResourceName]) -> dict[int | None, list[ResourceName]]:
-    """A broker's own configuration is asked of that broker, all else of anybody."""
+    """A broker's configuration is requested from that broker, any other from any broker."""
     asked: dict[int | None, list[ResourceName]] = {}
     for kind, name in resources:
         is_own = kind in (Resource.BROKER, Resource.BROKER_LOGGER) and name.isdigit()

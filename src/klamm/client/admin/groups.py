@@ -1,10 +1,11 @@
-"""Consumer groups: who they are, who is in them, and taking them apart."""
+"""Consumer groups: list, describe, delete, and remove members."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from klamm.client.admin.model import GroupDescription, ListedGroup, MemberDescription, Results
+from klamm.client.admin.model import GroupDescription, ListedGroup, MemberDescription
+from klamm.client.admin.results import Results
 from klamm.client.calls import Calls
 from klamm.errors import KlammError, broker_error
 from klamm.net.tasks import gather
@@ -25,7 +26,7 @@ from klamm.protocol.messages.list_groups import ListGroupsRequest, ListGroupsRes
 async def list_groups(
     calls: Calls, *, states: Sequence[str], types: Sequence[str], timeout_ms: int | None
 ) -> list[ListedGroup]:
-    """The groups of every broker; raises if one of them does not answer, rather than hide its groups."""
+    """The groups of every broker; raises if one of them does not respond."""
     deadline = calls.deadline("listing groups", timeout_ms)
     await calls.cluster_known(deadline)
     found: dict[str, ListedGroup] = {}
@@ -128,7 +129,7 @@ async def remove_members(
     reason: str,
     timeout_ms: int | None,
 ) -> Results[str, None]:
-    """Make members leave: static ones by instance id, others by member id, or everybody (None and none)."""
+    """Remove static members by instance id, others by member id, or all members (both arguments None)."""
     deadline = calls.deadline(f"removing members of {group_id}", timeout_ms)
     members = [MemberIdentity("", instance_id, reason) for instance_id in instance_ids or ()]
     members += [MemberIdentity(member_id, None, reason) for member_id in member_ids]
@@ -140,9 +141,9 @@ async def remove_members(
             else MemberIdentity(item.member_id, None, reason)
             for item in group.members
         ]
-    results: Results[str, None] = Results()
+    results: dict[str, KlammError | None] = {}
     if not members:
-        return results
+        return Results(results)
     response: LeaveGroupResponse
     response, _ = await calls.to_coordinator(
         group_id,
@@ -159,7 +160,7 @@ async def remove_members(
         if item.error_code:
             error = broker_error(item.error_code, f"member {name} of {group_id}")
         results[name] = error
-    return results
+    return Results(results)
 
 
 def _leave_request(group_id: str, members: Sequence[MemberIdentity]) -> LeaveGroupRequest:

@@ -1,46 +1,42 @@
-"""What the admin takes and gives."""
+"""The arguments and results of admin operations."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import IntEnum
-from typing import NamedTuple, TypeVar
+from dataclasses import InitVar, dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeAlias
 
 from klamm.errors import KlammError
 from klamm.protocol.types import TopicPartition
 
-K = TypeVar("K")
-T = TypeVar("T")
-
-
-class Results(dict[K, T | KlammError]):
-    """One result per item asked for: its value, or the error that it met."""
-
-    @property
-    def errors(self) -> dict[K, KlammError]:
-        """Only what failed."""
-        return {key: value for key, value in self.items() if isinstance(value, KlammError)}
-
-    def unwrap(self) -> dict[K, T]:
-        """All values; raises the first error if there is one."""
-        values: dict[K, T] = {}
-        for key, value in self.items():
-            if isinstance(value, KlammError):
-                raise value
-            values[key] = value
-        return values
+ConfigValue: TypeAlias = str | int | float | bool | Sequence[str] | None
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to be made; -1 leaves the number to the broker's defaults."""
+    """A topic to create; -1 leaves a number to the broker's default.
+
+    `num_partitions` is another name of `partitions`; `topic_configs` and `config` of `configs`;
+    `replica_assignments` and `replica_assignment` of `assignments`.
+    """
 
     name: str
     partitions: int = -1
     replication_factor: int = -1
-    configs: Mapping[str, str] = field(default_factory=dict)
-    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    configs: Mapping[str, ConfigValue] = field(default_factory=dict)
+    assignments: Mapping[int, Sequence[int]] | Sequence[Sequence[int]] = field(default_factory=dict)
+    num_partitions: InitVar[int | None] = None
+    topic_configs: InitVar[Mapping[str, ConfigValue] | None] = None
+    config: InitVar[Mapping[str, ConfigValue] | None] = None
+    replica_assignments: InitVar[Mapping[int, Sequence[int]] | None] = None
+    replica_assignment: InitVar[Sequence[Sequence[int]] | None] = None
+
+    def __post_init__(self, *aliases: Any) -> None:
+        names = ("partitions", "configs", "configs", "assignments", "assignments")
+        for name, value in zip(names, aliases, strict=True):
+            if value is not None:
+                object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +51,7 @@ class CreatedTopic:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """One partition, and who keeps it."""
+    """One partition and its replicas."""
 
     partition: int
     leader_id: int
@@ -74,22 +70,22 @@ class TopicDescription:
     partitions: tuple[PartitionDescription, ...]
 
 
-class Resource(IntEnum):
-    """Whose configuration; the numbers are the protocol's."""
+class Resource(StrEnum):
+    """What a configuration belongs to; the words can be used in place of the members."""
 
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    GROUP = 32
+    TOPIC = "topic"
+    BROKER = "broker"
+    BROKER_LOGGER = "broker_logger"
+    GROUP = "group"
 
 
-class AlterOp(IntEnum):
-    """What to do with a setting."""
+class AlterOp(StrEnum):
+    """How to change a setting; the words can be used in place of the members."""
 
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
+    SET = "set"
+    DELETE = "delete"
+    APPEND = "append"
+    SUBTRACT = "subtract"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +124,7 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """One group and who is in it."""
+    """One group and its members."""
 
     group_id: str
     state: str
@@ -177,7 +173,7 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescription:
-    """One log directory of one broker, and how many bytes each partition takes there."""
+    """One log directory of one broker, with the size of each partition in bytes."""
 
     broker_id: int
     path: str
@@ -189,7 +185,7 @@ class LogDirDescription:
 
 @dataclass(frozen=True, slots=True)
 class ProducerDescription:
-    """One producer that a partition knows."""
+    """One active producer of a partition."""
 
     producer_id: int
     producer_epoch: int
@@ -233,26 +229,26 @@ class HangingTransaction:
     coordinator_epoch: int
     start_offset: int
     last_timestamp_ms: int
-    transactional_id: str | None  # None: no coordinator knows the producer
+    transactional_id: str | None  # None: no coordinator has this producer
 
 
 class ProducerIdentity(NamedTuple):
-    """What a producer writes with."""
+    """The id and epoch of a producer."""
 
     producer_id: int
     producer_epoch: int
 
 
-class ElectionType(IntEnum):
-    """Which leader is wanted; the numbers are the protocol's."""
+class ElectionType(StrEnum):
+    """Which replica becomes the leader; the words can be used in place of the members."""
 
-    PREFERRED = 0
-    UNCLEAN = 1  # any replica, at the price of records
+    PREFERRED = "preferred"
+    UNCLEAN = "unclean"  # any replica; records can be lost
 
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """A partition on its way to other brokers."""
+    """A partition that is being moved to other brokers."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]

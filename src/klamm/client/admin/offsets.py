@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from klamm.client.admin.model import CommittedOffset, ListedOffset, Results
+from klamm.client.admin.model import CommittedOffset, ListedOffset
+from klamm.client.admin.results import Results
 from klamm.client.calls import Calls, by_topic
-from klamm.errors import BrokerError, broker_error
+from klamm.errors import BrokerError, KlammError, broker_error
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.list_offsets import (
@@ -37,7 +38,7 @@ from klamm.protocol.messages.offset_fetch import (
 )
 from klamm.protocol.types import TopicPartition
 
-NAMES_VERSION: Final = 9  # the last version that speaks of topics by name
+NAMES_VERSION: Final = 9  # the last version with topic names; later ones use topic ids
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
@@ -130,7 +131,7 @@ async def alter_group_offsets(
         lambda answer: [item.error_code for topic in answer.topics for item in topic.partitions],
         max_version=NAMES_VERSION,
     )
-    results: Results[TopicPartition, None] = Results()
+    results: dict[TopicPartition, KlammError | None] = {}
     for topic in response.topics:
         for item in topic.partitions:
             key = TopicPartition(topic.name, item.partition_index)
@@ -138,7 +139,7 @@ async def alter_group_offsets(
             in_use = "the group is in use: stop its members first"
             message = in_use if item.error_code == ErrorCode.unknown_member_id else None
             results[key] = broker_error(item.error_code, what, message) if item.error_code else None
-    return results
+    return Results(results)
 
 
 async def delete_group_offsets(
@@ -159,14 +160,14 @@ async def delete_group_offsets(
     )
     if response.error_code:
         raise broker_error(response.error_code, f"group {group_id}")
-    results: Results[TopicPartition, None] = Results()
+    results: dict[TopicPartition, KlammError | None] = {}
     for topic in response.topics:
         for item in topic.partitions:
             key = TopicPartition(topic.name, item.partition_index)
             results[key] = (
                 broker_error(item.error_code, f"{key} of group {group_id}") if item.error_code else None
             )
-    return results
+    return Results(results)
 
 
 async def list_offsets(
@@ -176,9 +177,9 @@ async def list_offsets(
     read_committed: bool,
     timeout_ms: int | None,
 ) -> Results[TopicPartition, ListedOffset]:
-    """Look up offsets by time (milliseconds), or by LATEST, EARLIEST, MAX_TIMESTAMP."""
+    """Look up offsets by timestamp in milliseconds, or by LATEST, EARLIEST, MAX_TIMESTAMP."""
     deadline = calls.deadline("looking up offsets", timeout_ms)
-    results: Results[TopicPartition, ListedOffset] = Results()
+    results: dict[TopicPartition, ListedOffset | KlammError] = {}
     pending = list(wanted)
     while pending:
         led, failed = await calls.leaders_of(pending, deadline)
@@ -202,7 +203,7 @@ async def list_offsets(
         if pending:
             await deadline.pause(retry[pending[0]])
             await calls.refresh(deadline)
-    return results
+    return Results(results)
 
 
 def _request(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from klamm.client.admin.model import CommittedOffset, Results
+from klamm.client.admin import arguments
+from klamm.client.admin.model import CommittedOffset
 from klamm.client.admin.offsets import (
     EARLIEST,
     LATEST,
@@ -13,6 +14,7 @@ from klamm.client.admin.offsets import (
     list_group_offsets,
     list_offsets,
 )
+from klamm.client.admin.results import Results
 from klamm.client.calls import Calls
 from klamm.errors import KlammError
 from klamm.protocol.types import TopicPartition
@@ -32,8 +34,17 @@ class ResetTarget:
         if isinstance(self.to, str) and self.to not in {"earliest", "latest"}:
             raise ValueError(f"to={self.to!r}: expected 'earliest', 'latest' or an offset")
 
+    @classmethod
+    def of(cls, to: object, timestamp_ms: object, shift_by: object) -> ResetTarget:
+        """The target of a caller's arguments."""
+        return cls(
+            to if to is None or isinstance(to, str) else arguments.integer(to, "to", 64),
+            None if timestamp_ms is None else arguments.integer(timestamp_ms, "timestamp_ms", 64, least=0),
+            None if shift_by is None else arguments.integer(shift_by, "shift_by", 64),
+        )
+
     def offset(self, current: int | None, start: int, end: int, timed: int) -> int | None:
-        """The offset meant, brought to the log's nearer end if it lies outside; None: nothing to shift."""
+        """The target offset, limited to the range of the log; None without an offset to shift."""
         if self.shift_by is not None:
             if current is None:
                 return None
@@ -61,14 +72,14 @@ async def reset_group_offsets(
         calls, group_id, partitions, require_stable=False, timeout_ms=deadline.remaining_ms()
     )
     chosen = sorted(committed) if partitions is None else list(dict.fromkeys(partitions))
-    results: Results[TopicPartition, int] = Results()
+    results: dict[TopicPartition, int | KlammError] = {}
     found: list[dict[TopicPartition, int]] = []
     for at in (EARLIEST, LATEST, -1 if target.timestamp_ms is None else target.timestamp_ms):
         listed = await list_offsets(
             calls, dict.fromkeys(chosen, at), read_committed=False, timeout_ms=deadline.remaining_ms()
         )
         results.update(listed.errors)
-        found.append({key: item.offset for key, item in listed.items() if not isinstance(item, KlammError)})
+        found.append({key: item.offset for key, item in listed.successes.items()})
     start, end, timed = found
     wanted: dict[TopicPartition, CommittedOffset] = {}
     for key in chosen:
@@ -84,6 +95,6 @@ async def reset_group_offsets(
             wanted[key] = CommittedOffset(offset)
     if wanted:
         altered = await alter_group_offsets(calls, group_id, wanted, timeout_ms=deadline.remaining_ms())
-        for key, error in altered.items():
-            results[key] = wanted[key].offset if error is None else error
-    return results
+        results.update({key: wanted[key].offset for key in altered.successes})
+        results.update(altered.errors)
+    return Results(results)

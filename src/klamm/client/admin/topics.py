@@ -9,12 +9,11 @@ from klamm.client.admin.model import (
     ClusterDescription,
     CreatedTopic,
     LogDirDescription,
-    NewTopic,
     PartitionDescription,
     ProducerDescription,
-    Results,
     TopicDescription,
 )
+from klamm.client.admin.results import Results
 from klamm.client.calls import Calls, by_topic
 from klamm.errors import KlammError, broker_error
 from klamm.protocol.api import ApiKey
@@ -26,9 +25,7 @@ from klamm.protocol.messages.create_partitions import (
     CreatePartitionsTopic,
 )
 from klamm.protocol.messages.create_topics import (
-    CreatableReplicaAssignment,
     CreatableTopic,
-    CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
@@ -63,18 +60,18 @@ from klamm.protocol.types import TopicPartition
 
 
 async def create_topics(
-    calls: Calls, topics: Sequence[NewTopic], *, validate_only: bool, timeout_ms: int | None
+    calls: Calls, topics: Sequence[CreatableTopic], *, validate_only: bool, timeout_ms: int | None
 ) -> Results[str, CreatedTopic]:
     deadline = calls.deadline("creating topics", timeout_ms)
     request = CreateTopicsRequest(
-        topics=[_creatable(topic) for topic in topics],
+        topics=topics,
         timeout_ms=deadline.remaining_ms(),
         validate_only=validate_only,
     )
     response: CreateTopicsResponse = await calls.to_controller(
         ApiKey.CREATE_TOPICS, request, deadline, lambda answer: [item.error_code for item in answer.topics]
     )
-    results: Results[str, CreatedTopic] = Results()
+    results: dict[str, CreatedTopic | KlammError] = {}
     for item in response.topics:
         if item.error_code:
             results[item.name] = broker_error(item.error_code, f"topic {item.name}", item.error_message)
@@ -82,19 +79,7 @@ async def create_topics(
             results[item.name] = CreatedTopic(
                 item.name, item.topic_id, item.num_partitions, item.replication_factor
             )
-    return results
-
-
-def _creatable(topic: NewTopic) -> CreatableTopic:
-    return CreatableTopic(
-        name=topic.name,
-        num_partitions=-1 if topic.assignments else topic.partitions,
-        replication_factor=-1 if topic.assignments else topic.replication_factor,
-        assignments=[
-            CreatableReplicaAssignment(index, list(brokers)) for index, brokers in topic.assignments.items()
-        ],
-        configs=[CreatableTopicConfig(name, value) for name, value in topic.configs.items()],
-    )
+    return Results(results)
 
 
 async def delete_topics(calls: Calls, names: Sequence[str], *, timeout_ms: int | None) -> Results[str, None]:
@@ -159,19 +144,28 @@ async def create_partitions(
 async def describe_topics(
     calls: Calls, names: Sequence[str] | None, *, timeout_ms: int | None
 ) -> Results[str, TopicDescription]:
-    """These topics, or all of them; never creates one."""
+    """Describe these topics, or all; never creates a topic."""
     deadline = calls.deadline("describing topics", timeout_ms)
     topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
     request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
     response: MetadataResponse = await calls.to_any(ApiKey.METADATA, request, deadline)
-    results: Results[str, TopicDescription] = Results()
+    results: dict[str, TopicDescription | KlammError] = {}
     for topic in response.topics:
         name = topic.name or ""
         if topic.error_code:
             results[name] = broker_error(topic.error_code, f"topic {name}")
         else:
             results[name] = _description(topic)
-    return results
+    return Results(results)
+
+
+async def list_topics(calls: Calls, *, internal: bool, timeout_ms: int | None) -> list[str]:
+    """The names of all topics."""
+    deadline = calls.deadline("listing topics", timeout_ms)
+    response: MetadataResponse = await calls.to_any(
+        ApiKey.METADATA, MetadataRequest(topics=None, allow_auto_topic_creation=False), deadline
+    )
+    return sorted(topic.name or "" for topic in response.topics if internal or not topic.is_internal)
 
 
 def _description(topic: MetadataResponseTopic) -> TopicDescription:
@@ -195,9 +189,9 @@ async def wait_for_topics(calls: Calls, names: Sequence[str], *, timeout_ms: int
         found = await describe_topics(calls, names, timeout_ms=deadline.remaining_ms())
         missing: KlammError | None = None
         for name in names:
-            topic = found.get(name)
-            if isinstance(topic, KlammError):
-                missing = topic
+            topic = found.successes.get(name)
+            if name in found.errors:
+                missing = found.errors[name]
             elif topic is None or any(item.leader_id < 0 for item in topic.partitions):
                 missing = broker_error(ErrorCode.leader_not_available, f"topic {name}")
         if missing is None:
@@ -208,10 +202,10 @@ async def wait_for_topics(calls: Calls, names: Sequence[str], *, timeout_ms: int
 async def delete_records(
     calls: Calls, before: Mapping[TopicPartition, int], *, timeout_ms: int | None
 ) -> Results[TopicPartition, int]:
-    """Delete what lies before an offset (-1: the end); the new log starts."""
+    """Delete the records before an offset (-1: the end of the log); returns the new log start offsets."""
     deadline = calls.deadline("deleting records", timeout_ms)
     led, failed = await calls.leaders_of(list(before), deadline)
-    results: Results[TopicPartition, int] = Results(failed)
+    results: dict[TopicPartition, int | KlammError] = {**failed}
     for broker_id, partitions in led.items():
         topics = [
             DeleteRecordsTopic(
@@ -230,12 +224,12 @@ async def delete_records(
                 results[key] = (
                     broker_error(item.error_code, str(key)) if item.error_code else item.low_watermark
                 )
-    return results
+    return Results(results)
 
 
 async def describe_cluster(calls: Calls, *, timeout_ms: int | None) -> ClusterDescription:
     deadline = calls.deadline("describing the cluster", timeout_ms)
-    # Metadata has it all, in every broker; DescribeCluster came only with 2.8.
+    # Every broker supports Metadata, which has all of it; DescribeCluster exists since Kafka 2.8.
     response: MetadataResponse = await calls.to_any(ApiKey.METADATA, MetadataRequest(topics=()), deadline)
     brokers = tuple(
         BrokerDescription(item.node_id, item.host, item.port, item.rack)
@@ -274,10 +268,10 @@ async def describe_log_dirs(
 async def describe_producers(
     calls: Calls, partitions: Sequence[TopicPartition], *, timeout_ms: int | None
 ) -> Results[TopicPartition, list[ProducerDescription]]:
-    """The producers that each partition knows."""
+    """The active producers of each partition."""
     deadline = calls.deadline("describing producers", timeout_ms)
     led, failed = await calls.leaders_of(partitions, deadline)
-    results: Results[TopicPartition, list[ProducerDescription]] = Results(failed)
+    results: dict[TopicPartition, list[ProducerDescription] | KlammError] = {**failed}
     for broker_id, owned in led.items():
         request = DescribeProducersRequest(
             [TopicRequest(name, numbers) for name, numbers in by_topic(owned).items()]
@@ -302,4 +296,4 @@ async def describe_producers(
                     )
                     for producer in item.active_producers
                 ]
-    return results
+    return Results(results)

@@ -9,9 +9,9 @@ from klamm.client.admin.model import (
     ListedTransaction,
     ProducerDescription,
     ProducerIdentity,
-    Results,
     TransactionDescription,
 )
+from klamm.client.admin.results import Results
 from klamm.client.admin.topics import describe_producers
 from klamm.client.calls import TRANSACTION, Calls, by_topic
 from klamm.errors import BrokerError, KlammError, broker_error
@@ -83,9 +83,9 @@ async def list_transactions(
 async def describe_transactions(
     calls: Calls, transactional_ids: Sequence[str], *, timeout_ms: int | None
 ) -> Results[str, TransactionDescription]:
-    """Each from its own coordinator."""
+    """Describe transactions, each by its coordinator."""
     deadline = calls.deadline("describing transactions", timeout_ms)
-    results: Results[str, TransactionDescription] = Results()
+    results: dict[str, TransactionDescription | KlammError] = {}
     for transactional_id in transactional_ids:
         request = DescribeTransactionsRequest([transactional_id])
         try:
@@ -107,7 +107,7 @@ async def describe_transactions(
             )
         else:
             results[transactional_id] = _description(item, coordinator_id)
-    return results
+    return Results(results)
 
 
 def _described_codes(response: DescribeTransactionsResponse) -> list[int]:
@@ -185,7 +185,7 @@ async def abort_transaction(
 
 def _marker(error_code: int) -> str | None:
     if error_code == ErrorCode.invalid_producer_epoch:
-        return "the partition knows a newer epoch of this producer"
+        return "the partition has a newer epoch of this producer"
     if error_code == ErrorCode.transaction_coordinator_fenced:
         return "the partition has seen a marker with a higher coordinator epoch"
     return None
@@ -196,7 +196,7 @@ async def fence_producers(
 ) -> Results[str, ProducerIdentity]:
     """Take each id from its producer: its open transaction is aborted and it cannot go on."""
     deadline = calls.deadline("fencing producers", timeout_ms)
-    results: Results[str, ProducerIdentity] = Results()
+    results: dict[str, ProducerIdentity | KlammError] = {}
     for transactional_id in transactional_ids:
         request = InitProducerIdRequest(
             transactional_id=transactional_id,
@@ -224,7 +224,7 @@ async def fence_producers(
                 results[transactional_id] = refused
                 break
             await deadline.pause(refused)  # its transaction is being aborted
-    return results
+    return Results(results)
 
 
 def _init_code(response: InitProducerIdResponse) -> tuple[int]:
@@ -254,8 +254,8 @@ async def find_hanging_transactions(
     hanging = []
     for partition, producer in open_ones:
         transactional_id = owners.get(producer.producer_id)
-        known = described.get(transactional_id) if transactional_id is not None else None
-        if isinstance(known, TransactionDescription) and _will_end(known, partition, producer):
+        known = described.successes.get(transactional_id) if transactional_id is not None else None
+        if known is not None and _will_end(known, partition, producer):
             continue
         hanging.append(
             HangingTransaction(

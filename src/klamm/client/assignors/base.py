@@ -1,6 +1,6 @@
-"""What an assignor sees, what it returns, and the base classes to write one.
+"""The input and output of an assignor, and the base classes to write one.
 
-Only the leader of a group computes, once per rebalance. What it sees is complete and passed in, so an
+Only the leader of a group calls it, once per rebalance. All input is passed as arguments, so an
 assignor needs no connection and its tests need no broker.
 """
 
@@ -35,7 +35,7 @@ Holdings: TypeAlias = dict[str, list[TopicPartition]]  # member id -> what it ho
 
 
 class RebalanceProtocol(IntEnum):
-    """How members let go of partitions; the highest that all assignors of a consumer support is used."""
+    """How members revoke partitions; the highest that all assignors of a consumer support is used."""
 
     EAGER = 0  # everything is given up before every rebalance
     COOPERATIVE = 1  # only what moves is given up, and given out one rebalance later
@@ -47,7 +47,7 @@ COOPERATIVE: Final = RebalanceProtocol.COOPERATIVE
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """Where one partition lives."""
+    """One partition and the racks of its replicas."""
 
     replica_racks: frozenset[str] = frozenset()
     leader_rack: str | None = None
@@ -80,7 +80,7 @@ class ClusterView:
 
 @dataclass(frozen=True, slots=True)
 class MemberSubscription:
-    """What the leader knows of one member."""
+    """One member as the leader receives it."""
 
     topics: frozenset[str] = frozenset()
     user_data: bytes | None = None
@@ -91,7 +91,7 @@ class MemberSubscription:
 
     @classmethod
     def of_wire(cls, subscription: Subscription, group_instance_id: str | None = None) -> MemberSubscription:
-        """A decoded subscription together with what JoinGroup says of the member."""
+        """A decoded subscription, with the member's ids from JoinGroup."""
         return cls(
             topics=frozenset(subscription.topics),
             user_data=subscription.user_data,
@@ -109,7 +109,7 @@ class GroupView:
     members: Mapping[str, MemberSubscription]
 
     def in_order(self) -> list[str]:
-        """Member ids in the order to serve them: static by instance id, then dynamic by member id."""
+        """Member ids in assignment order: static members by instance id, then dynamic ones by member id."""
 
         def rank(member_id: str) -> tuple[bool, str]:
             instance_id = self.members[member_id].group_instance_id
@@ -118,7 +118,7 @@ class GroupView:
         return sorted(self.members, key=rank)
 
     def subscribers_by_topic(self, cluster: ClusterView) -> dict[str, list[str]]:
-        """For each topic that exists and somebody wants, its subscribers in order; topics are sorted."""
+        """The subscribers of each existing topic, in assignment order; topics are sorted."""
         subscribers: dict[str, list[str]] = {}
         for member_id in self.in_order():
             for topic in self.members[member_id].topics:
@@ -129,7 +129,7 @@ class GroupView:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadata:
-    """Who this consumer is in its group; also what fences offsets sent to a transaction."""
+    """The consumer's identity in its group; also fences offsets sent to a transaction."""
 
     group_id: str
     generation: int = -1
@@ -140,8 +140,8 @@ class GroupMetadata:
 class Assignor(ABC):
     """One way to share partitions among the members of a group.
 
-    `name` is on the wire: all members must know it. `version` is that of the user data and of the
-    algorithm. `COOPERATIVE` among the supported protocols is a promise: never give a partition to a
+    `name` is sent to the group: all members must support it. `version` is that of the user data and of the
+    algorithm. `COOPERATIVE` among the supported protocols is a guarantee: never give a partition to a
     member while another one still owns it.
     """
 
@@ -154,16 +154,16 @@ class Assignor(ABC):
         """Take what this assignor needs from the consumer's configuration, under Kafka's dotted names."""
 
     def subscription_user_data(self, topics: frozenset[str]) -> bytes | None:
-        """What this member tells the leader with its subscription: a weight, a host, a memory."""
+        """User data that this member sends to the leader with its subscription."""
         return None
 
     @abstractmethod
     def assign(self, cluster: ClusterView, group: GroupView) -> dict[str, Assignment]:
-        """Share the partitions out. Only the leader is asked."""
+        """Assign the partitions. Called on the leader only."""
 
     # A hook, not a duty: only an assignor with a memory listens.
     def on_assignment(self, assignment: Assignment, group_metadata: GroupMetadata) -> None:  # noqa: B027
-        """Learn what this member got; every member is told, before its rebalance listener."""
+        """Called on every member with its assignment, before the rebalance listener."""
 
 
 class TopicAssignor(Assignor):

@@ -18,8 +18,8 @@ from klamm.config import ConfigError
 class BroadcastAssignor(Assignor):
     """All partitions of its topics to every member.
 
-    The group's committed offsets mean nothing here, since the last member to commit speaks for all.
-    Each member keeps its own place in a local offset store instead.
+    The group's committed offsets are meaningless here: members would overwrite each other's commits.
+    Each member stores its offsets locally instead.
     """
 
     name = "broadcast"

@@ -1,4 +1,4 @@
-"""What the leader checks before it hands out an assignment."""
+"""Checks of an assignment before the leader sends it to the group."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from klamm.errors import IllegalStateError
 
 @dataclass(frozen=True, slots=True)
 class CheckedAssignment:
-    """An assignment that can be handed out, and what is odd about it."""
+    """A valid assignment, and warnings about it."""
 
     assignments: Mapping[str, Assignment]  # every member has an entry
     warnings: tuple[str, ...] = ()
-    foreign_topics: frozenset[str] = frozenset()  # given but subscribed by nobody: to be watched from now on
+    foreign_topics: frozenset[str] = frozenset()  # assigned without a subscriber: now watched
 
 
 def assign_and_check(
     assignor: Assignor, protocol: RebalanceProtocol, cluster: ClusterView, group: GroupView
 ) -> CheckedAssignment:
-    """Ask the assignor, and refuse what would break the group."""
+    """Call the assignor, and reject an assignment that would break the group."""
     return check_assignment(assignor, protocol, cluster, group, assignor.assign(cluster, group))
 
 
@@ -40,7 +40,7 @@ def check_assignment(
     group: GroupView,
     assignments: Mapping[str, Assignment],
 ) -> CheckedAssignment:
-    """Refuse strangers, partitions that do not exist, and breaches of the cooperative promise.
+    """Reject unknown members, partitions that do not exist, and violations of the cooperative protocol.
 
     A partition given to several members is allowed: that is what a broadcast is.
     """
@@ -61,13 +61,13 @@ def check_assignment(
     warnings = []
     forgotten = sorted(set(group.members) - set(assignments))
     if forgotten:
-        warnings.append(f"assignor {assignor.name} left out {forgotten}; they get nothing")
+        warnings.append(f"assignor {assignor.name} left out members {forgotten}: they get no partitions")
     subscribed = {topic for member in group.members.values() for topic in member.topics}
     foreign = {each.topic for given in assignments.values() for each in given.partitions} - subscribed
     if foreign:
         warnings.append(
-            f"assignor {assignor.name} gives topics that nobody subscribed to: {sorted(foreign)}; "
-            "a member that subscribed by list will refuse them and rejoin"
+            f"assignor {assignor.name} assigned topics without a subscriber: {sorted(foreign)}; "
+            "a member that subscribed by list rejects them and rejoins"
         )
     complete = {member_id: assignments.get(member_id, Assignment()) for member_id in group.members}
     return CheckedAssignment(complete, tuple(warnings), frozenset(foreign))
@@ -86,5 +86,5 @@ def _check_nothing_is_given_away(
         for partition in sorted(added.intersection(given_up_by)):
             raise IllegalStateError(
                 f"assignor {assignor.name} gives {partition} to {member_id} while {given_up_by[partition]} "
-                "still owns it; a COOPERATIVE assignor takes it away first and gives it out next time"
+                "still owns it; a COOPERATIVE assignor must revoke it first and assign it next time"
             )

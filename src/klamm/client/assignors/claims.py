@@ -1,4 +1,4 @@
-"""Who owned what before: the claims of all members, judged at once."""
+"""The previous owners of partitions: the claims of all members, resolved together."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from klamm.protocol.consumer_protocol import NO_GENERATION, StickyMemory
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What the members say they own, and what of it holds."""
+    """The partitions that members claim to own, and the valid claims."""
 
     owned: Holdings  # every member; of several claims to a partition the youngest generation counts
     owner: Mapping[TopicPartition, str]  # the same, by partition
-    contested: frozenset[TopicPartition]  # two claims of the same generation: nobody owns it
-    claimants: Mapping[TopicPartition, frozenset[str]]  # everybody who claims it, rightly or not
+    contested: frozenset[TopicPartition]  # two claims of the same generation: it has no owner
+    claimants: Mapping[TopicPartition, frozenset[str]]  # all members that claim it
     earlier_owner: Mapping[TopicPartition, str]  # the last one before the youngest generation of the group
 
 
 def judge_claims(
     cluster: ClusterView, topics: Mapping[str, object], memories: Mapping[str, StickyMemory]
 ) -> Claims:
-    """Decide whose claim to each partition holds.
+    """Find the valid claim to each partition.
 
-    Kafka compares claims pairwise as they arrive, which lets an old dispute void a younger claim. All at
-    once, the order of arrival decides nothing. Partitions that no longer exist are nobody's.
+    Kafka compares claims pairwise as they arrive, so an old conflict can void a newer claim. Together,
+    the order of arrival does not matter. Partitions that no longer exist have no owner.
     """
     youngest = max((_generation(memory) for memory in memories.values()), default=NO_GENERATION)
     claims: dict[TopicPartition, list[tuple[int, str]]] = {}

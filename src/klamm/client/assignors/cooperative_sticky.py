@@ -1,4 +1,4 @@
-"""cooperative-sticky: as sticky, but nobody gives up anything except what moves."""
+"""cooperative-sticky: as sticky, but members revoke only the partitions that move."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def assign_near_leaders(cluster: ClusterView, group: GroupView) -> Holdings:
     for topic, subscribers in group.subscribers_by_topic(cluster).items():
         for number, view in enumerate(cluster.topics[topic]):
             near = [each for each in subscribers if view.leader_rack and rack_of[each] == view.leader_rack]
-            # min() keeps the first of equals, and subscribers come in member order.
+            # min() returns the first of equals, and subscribers are in member order.
             lightest = min(near or subscribers, key=lambda each: len(holdings[each]))
             holdings[lightest].append(TopicPartition(topic, number))
     return holdings

@@ -1,4 +1,4 @@
-"""When racks matter, and who is near what."""
+"""Rack awareness: whether racks matter, and which members share a rack with which partitions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from klamm.client.assignors.base import ClusterView, TopicPartition
 
 
 def racks_matter(member_racks: Collection[str], replica_racks: Collection[frozenset[str]]) -> bool:
-    """Whether nearness can tell members apart.
+    """Whether racks can influence the assignment.
 
-    Some member must be near some replica, and not all partitions may live in the same racks.
+    Some member must be in the rack of some replica, and the partitions must not all have the same racks.
     """
     return len(set(replica_racks)) > 1 and any(
         rack in racks for racks in set(replica_racks) for rack in member_racks
@@ -19,7 +19,7 @@ def racks_matter(member_racks: Collection[str], replica_racks: Collection[frozen
 
 
 class Racks:
-    """Who is near which partition, over all topics of a group; nobody, where racks do not matter."""
+    """The members in the racks of each partition, over all topics; empty where racks do not matter."""
 
     def __init__(
         self, cluster: ClusterView, topics: Iterable[str], rack_by_member: Mapping[str, str | None]

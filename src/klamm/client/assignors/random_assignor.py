@@ -36,7 +36,7 @@ class RandomAssignor(Assignor):
             self._seed = seed
 
     def assign(self, cluster: ClusterView, group: GroupView) -> dict[str, Assignment]:
-        # One generator per rebalance: the same seed and group give the same result whoever leads.
+        # One generator per rebalance: the same seed and group give the same result on every leader.
         return as_assignments(group.members, assign_at_random(cluster, group, Random(self._seed)))
 
 

@@ -1,4 +1,4 @@
-"""range: per topic, each subscriber takes a run of consecutive partitions."""
+"""range: per topic, each subscriber gets a run of consecutive partitions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from klamm.client.assignors.racks import racks_matter
 
 
 class RangeAssignor(Assignor):
-    """Consecutive partitions of each topic; topics with equal counts end up side by side."""
+    """Consecutive partitions of each topic; topics with equal partition counts are co-partitioned."""
 
     name = "range"
 
@@ -49,7 +49,7 @@ def assign_range(cluster: ClusterView, group: GroupView) -> Holdings:
 
 
 class _TopicShare:
-    """One topic being shared out: who has taken what, and how much more each may take."""
+    """The assignment of one topic in progress: the partitions of each member, and its remaining quota."""
 
     def __init__(
         self, topic: str, subscribers: tuple[str, ...], cluster: ClusterView, racks: dict[str, str]
@@ -106,8 +106,8 @@ def _match_racks(shares: list[_TopicShare]) -> None:
 
 
 def _match_racks_together(shares: list[_TopicShare]) -> None:
-    """Give the same partition of every topic to the first member that is at home in all of them."""
-    first = shares[0]  # every share of a set grows in step, so the room in one is the room in all
+    """Give the same partition of every topic to the first member that is in a rack of all of them."""
+    first = shares[0]  # all topics of a set are assigned in step, so the quota left is the same in each
     for number in range(first.count):
         for member_id in first.subscribers:
             if first.room(member_id) and all(share.matches(member_id, number) for share in shares):

@@ -50,7 +50,7 @@ def load_assignors(
     """Make the assignors a consumer is configured with, most preferred first.
 
     A strategy is a name, a class, an instance, or "package.module:Class"; text may hold several, separated
-    by commas. `installed` is for tests; by default the entry points of this environment are asked.
+    by commas. `installed` is for tests; by default the entry points of this environment are used.
     """
     if isinstance(strategies, str):
         strategies = [name.strip() for name in strategies.split(",") if name.strip()]
@@ -75,7 +75,7 @@ def common_protocol(assignors: Iterable[Assignor]) -> RebalanceProtocol:
             for each in assignors
         )
         raise ConfigError(
-            SETTING, f"{SETTING}: no rebalance protocol is common to {said}; leave some of them out"
+            SETTING, f"{SETTING}: no rebalance protocol is common to {said}; remove one of them"
         )
     return max(common)
 

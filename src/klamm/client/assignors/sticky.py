@@ -1,4 +1,4 @@
-"""sticky: even shares, and members keep what they had."""
+"""sticky: balanced, and members keep their partitions where possible."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ class StickyAssignor(Assignor):
 def assign_sticky(
     cluster: ClusterView, group: GroupView, memories: Mapping[str, StickyMemory]
 ) -> tuple[Holdings, frozenset[TopicPartition]]:
-    """Everybody's partitions, and those of them that another member has to give up first."""
+    """The assignment, and the partitions in it that another member must revoke first."""
     subscribers = group.subscribers_by_topic(cluster)
     if not subscribers:
         return {member_id: [] for member_id in group.members}, frozenset()
     claims = judge_claims(cluster, subscribers, memories)
     racks = Racks(cluster, subscribers, {name: member.rack for name, member in group.members.items()})
-    # Kafka takes a member without topics that happens to come first for equal, and gives it partitions.
+    # Kafka treats a member without topics as equal if it is the first, and assigns partitions to it.
     if len({member.topics for member in group.members.values()}) == 1:
         everything = [each for topic in subscribers for each in cluster.partitions(topic)]
         return share_equally(everything, claims, racks)

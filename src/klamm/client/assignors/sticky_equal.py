@@ -13,7 +13,7 @@ from klamm.client.assignors.racks import Racks
 def share_equally(
     partitions: Sequence[TopicPartition], claims: Claims, racks: Racks
 ) -> tuple[Holdings, frozenset[TopicPartition]]:
-    """Everybody's partitions, and those of them that somebody else must give up first.
+    """The assignment, and the partitions in it that another member must revoke first.
 
     `partitions` are all there are, by (topic, number).
     """
@@ -49,7 +49,7 @@ class _EqualShares:
         self._exact: deque[str] = deque()  # hold just that, and may yet get an extra one
 
     def keep(self, member_id: str, owned: list[TopicPartition]) -> None:
-        """Let a member keep what fits of its own; members come sorted."""
+        """Let a member keep its partitions up to its quota; members are sorted."""
         owned.sort(key=lambda each: (each.partition, each.topic))
         if len(owned) < self._least:
             self.holdings[member_id] = owned
@@ -63,7 +63,7 @@ class _EqualShares:
                 self._exact.append(member_id)
 
     def deal_locally(self, free: list[TopicPartition], racks: Racks) -> list[TopicPartition]:
-        """Give partitions to members near them, within the limits; return what found nobody."""
+        """Assign partitions to members in their racks, within the quotas; returns the unassigned rest."""
         under = list(self._under)
         pointer = 0
         left: list[TopicPartition] = []
@@ -92,7 +92,7 @@ class _EqualShares:
         return left
 
     def deal(self, free: list[TopicPartition]) -> None:
-        """Deal in turn until everybody has the least, then one extra each to those who wait for one."""
+        """Assign in turn until every member has the minimum, then one extra where the quota allows."""
         for partition in free:
             if not self._under:
                 self.holdings[self._exact.popleft()].append(partition)

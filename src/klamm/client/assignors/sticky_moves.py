@@ -6,20 +6,20 @@ from klamm.client.assignors.base import TopicPartition
 
 
 class Moves:
-    """Where partitions came from since balancing began; a detour is noted as one move."""
+    """Moves of partitions since balancing began; consecutive moves of a partition are stored as one."""
 
     def __init__(self) -> None:
         self._by_partition: dict[TopicPartition, tuple[str, str]] = {}
         self._by_route: dict[tuple[str, str, str], _Travellers] = {}
 
     def better_choice(self, partition: TopicPartition, holder: str, target: str) -> TopicPartition:
-        """The partition to move instead: one of the topic that came from the target goes back first."""
+        """The partition to move instead: one of its topic that was moved away from the target."""
         origin = self._by_partition.get(partition, (holder, ""))[0]
         travellers = self._by_route.get((partition.topic, target, origin))
         return travellers.first() if travellers else partition
 
     def note(self, partition: TopicPartition, source: str, target: str) -> None:
-        """Remember that a partition went from source to target."""
+        """Record the move of a partition from source to target."""
         origin = source
         if partition in self._by_partition:
             origin, destination = self._by_partition.pop(partition)
@@ -33,9 +33,9 @@ class Moves:
 
 
 class _Travellers:
-    """Partitions of one topic that took the same way; the first to return is the one Kafka would pick.
+    """Partitions of one topic with the same move, in the order in which Kafka picks them.
 
-    Any of them would do. Kafka takes the first of a Java hash set, so the order of its buckets is
+    Any of them would be valid. Kafka picks the first of a Java hash set, so the order of its buckets is
     followed: a group then gets the same result whether its leader is a Java client or klamm.
     """
 
@@ -55,7 +55,7 @@ class _Travellers:
         del self._partitions[partition]
 
     def first(self) -> TopicPartition:
-        """The first in the first bucket; within a bucket they stand as they came."""
+        """The first in the first bucket; a bucket is in insertion order."""
         return min(self._partitions, key=self._bucket)
 
     def _bucket(self, partition: TopicPartition) -> int:

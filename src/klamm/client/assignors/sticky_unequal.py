@@ -20,12 +20,12 @@ def share_unequally(
     claims: Claims,
     racks: Racks,
 ) -> tuple[Holdings, frozenset[TopicPartition]]:
-    """Everybody's partitions, and those of them that somebody else must give up first.
+    """The assignment, and the partitions in it that another member must revoke first.
 
     `partitions` are all there are, by (fewest subscribers, topic, number). Without racks the result is
-    Kafka's, partition by partition. With racks Kafka also takes back what is far from its owner, and then
-    one random group in ten moves partitions though nothing changed; here what is free goes to
-    members near it, and what is owned stays.
+    Kafka's, partition by partition. With racks Kafka also unassigns partitions outside their owner's rack,
+    and then moves partitions of one random group in ten though nothing changed. Here unassigned
+    partitions go to members in their rack, and owned ones stay.
     """
     shares = _UnequalShares(subscribers, claims)
     something_dropped = shares.keep(claims.owned)
@@ -38,7 +38,7 @@ def share_unequally(
     holder_before, count_before = dict(shares.holder), dict(shares.count)
     movable = [each for each in partitions if len(subscribers[each.topic]) > 1]
     if not something_dropped:
-        # What nobody held before can move without disturbing anybody.
+        # Partitions without a previous owner can move at no cost.
         fresh = set(free)
         shares.balance([each for each in movable if each in fresh])
     moved = shares.balance(movable)
@@ -56,18 +56,18 @@ def share_unequally(
 
 
 class _UnequalShares:
-    """Who holds what while partitions are handed around."""
+    """The assignment while it is being balanced."""
 
     def __init__(self, subscribers: Mapping[str, Sequence[str]], claims: Claims) -> None:
         self.holder: dict[TopicPartition, str] = {}
         self.count = dict.fromkeys(claims.owned, 0)
         self._subscribers = {topic: frozenset(members) for topic, members in subscribers.items()}
         self._earlier_owner = claims.earlier_owner
-        self._lightest_by_topic: dict[str, str] = {}  # forgotten whenever a count changes
+        self._lightest_by_topic: dict[str, str] = {}  # dropped whenever a count changes
         self._moves = Moves()
 
     def keep(self, owned: Holdings) -> bool:
-        """Keep what members own and still want; return whether any of it had to be dropped."""
+        """Keep partitions whose owner still subscribes to their topic; returns whether any were dropped."""
         dropped = False
         for member_id, of_member in owned.items():
             for partition in of_member:
@@ -100,7 +100,7 @@ class _UnequalShares:
         return left
 
     def fixed_members(self) -> frozenset[str]:
-        """Members that hold all they can ever get, none of which anybody else could take."""
+        """Members that have every partition they can get, none of which another member could get."""
         could_hold = dict.fromkeys(self.count, 0)
         for topic, partition_count in Counter(each.topic for each in self.holder).items():
             for member_id in self._subscribers[topic]:
@@ -118,7 +118,7 @@ class _UnequalShares:
         """Move partitions from heavy to light members until no move helps; return whether any moved."""
         moved = False
         # Each pass but the last moves something, and a few are enough. The bound is for a dispute that
-        # moves back could keep alive for ever: nothing proves that there is none.
+        # moves back could repeat for ever: nothing proves that there is none.
         for _ in range(len(movable) + len(self.count)):
             moves = sum(self._relieve(partition) for partition in movable)
             if not moves:
@@ -127,10 +127,10 @@ class _UnequalShares:
         return moved
 
     def _relieve(self, partition: TopicPartition) -> bool:
-        """Move this partition, or one that went the other way, if its holder has two more than another."""
+        """Move this partition, or one that was moved the other way, if its owner has two more."""
         holder = self.holder[partition]
         target = self._earlier_owner.get(partition)
-        # Kafka does not ask whether the earlier owner still subscribes, and may give it what it left.
+        # Kafka does not check whether the previous owner still subscribes, and may assign it a topic it left.
         if target not in self._subscribers[partition.topic] or not self._is_lighter(target, holder):
             target = self._lightest(partition.topic)
             if not self._is_lighter(target, holder):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from klamm.client.consumer.offsets.positions import Committed
+from klamm.client.topic_names import check_topic_name
 from klamm.protocol.types import TopicPartition
 
 
@@ -18,9 +19,28 @@ def topic_names(topics: Any) -> list[str]:
     for name in names:
         if not isinstance(name, str):
             raise TypeError(f"a topic's name is text, not {name!r}")
-        if not name.strip():
-            raise ValueError("a topic's name must not be blank")
+        check_topic_name(name)
     return names
+
+
+def split_pattern(topics: Any, pattern: Any) -> tuple[Any, Any]:
+    """Topics and pattern, where names that begin with ^ are patterns of the beginning of names.
+
+    No topic can have such a name, so it cannot be meant otherwise.
+    """
+    if pattern is not None or topics is None or isinstance(topics, str | bytes):
+        return topics, pattern
+    names = list(topics)
+    if not any(isinstance(name, str) and name.startswith("^") for name in names):
+        return names, None
+    parts = []
+    for name in names:
+        if isinstance(name, str) and name.startswith("^"):
+            parts.append(f"(?:{name}).*")
+        else:
+            topic_names([name])
+            parts.append(re.escape(name))
+    return None, "|".join(parts)
 
 
 def compiled_pattern(pattern: Any) -> re.Pattern[str]:
@@ -30,7 +50,10 @@ def compiled_pattern(pattern: Any) -> re.Pattern[str]:
         compiled: re.Pattern[Any] = pattern
     elif isinstance(pattern, str):
         pattern_text = pattern
-        compiled = re.compile(pattern)
+        try:
+            compiled = re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"pattern {pattern!r} is not a regular expression: {error}") from error
     else:
         raise TypeError(f"pattern is text or a compiled pattern, not {pattern!r}")
     if not isinstance(pattern_text, str):
@@ -41,7 +64,7 @@ def compiled_pattern(pattern: Any) -> re.Pattern[str]:
 
 
 def partitions_of(partitions: Any) -> list[TopicPartition]:
-    """A list of partitions; one alone may stand for itself."""
+    """A list of partitions; a single one may be given without a list."""
     if isinstance(partitions, TopicPartition):
         return [partitions]
     if partitions is None or isinstance(partitions, str | bytes):
@@ -56,7 +79,7 @@ def a_partition(partition: Any) -> TopicPartition:
     if not isinstance(topic, str) or not isinstance(number, int):
         raise TypeError(f"a partition is a TopicPartition(topic, partition), not {partition!r}")
     if not topic.strip():
-        raise ValueError("a topic's name must not be blank")
+        check_topic_name(topic)
     if number < 0:
         raise ValueError(f"partition {number} of {topic}: expected 0 or more")
     return TopicPartition(topic, number)
@@ -98,6 +121,18 @@ def timestamps_of(timestamps: Any) -> dict[TopicPartition, int]:
         if timestamp_ms < 0:
             raise ValueError(f"{partition}: timestamp {timestamp_ms} is negative")
     return wanted
+
+
+def after(message: Any, offsets: Any) -> Any:
+    """What to commit once a record is processed; `offsets` where no record is given."""
+    if message is None:
+        return offsets
+    if offsets is not None:
+        raise ValueError("give a message or offsets to commit, not both")
+    try:
+        return {TopicPartition(message.topic, message.partition): message.offset + 1}
+    except (AttributeError, TypeError):
+        raise TypeError(f"message is a record that poll() returned, not {message!r}") from None
 
 
 def committable(offsets: Any) -> dict[TopicPartition, Committed]:

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 from random import Random
 from types import TracebackType
-from typing import Any, Generic, Self
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from klamm.client.assignors.base import GroupMetadata
-from klamm.client.config import MAX_FETCH_BYTES, MAX_RESPONSE_BYTES, ClientConfig
-from klamm.client.consumer import report
+from klamm.client.consumer import arguments, report
+from klamm.client.consumer.construction import chosen_listener, client_thread, several, split_arguments
 from klamm.client.consumer.consumer_operations import ConsumerOperations
 from klamm.client.consumer.fetch.fetching import EARLIEST, LATEST
-from klamm.client.consumer.group.listener import Callback as ListenerCallback
-from klamm.client.consumer.group.listener import CallbackListener, RebalanceListener
+from klamm.client.consumer.foreign_names import missing_method, poll_in_ms
+from klamm.client.consumer.group.listener import AnyCallback, RebalanceListener
 from klamm.client.consumer.group.rebalance_log import Rebalance
 from klamm.client.consumer.offsets.commits import Callback
 from klamm.client.consumer.offsets.lookup import FoundOffset
@@ -22,10 +22,12 @@ from klamm.client.consumer.offsets.positions import Committed
 from klamm.client.consumer.polling.claims import ThreadClaim
 from klamm.client.consumer.polling.hosts import ThreadHost, ThreadSignal, run_blocking
 from klamm.client.consumer.records import ConsumerRecord, K, Records, V
-from klamm.client.consumer.settings import ConsumerSettings, parse
-from klamm.client.runtime import ClientThread
-from klamm.clock import Clock, SystemClock
+from klamm.client.consumer.settings import parse
+from klamm.client.interceptors import passed
+from klamm.client.serializers import Serde
+from klamm.clock import Clock
 from klamm.errors import IllegalStateError
+from klamm.net.cluster import TopicInfo
 from klamm.protocol.types import TopicPartition
 
 numbers = count(1)
@@ -44,8 +46,8 @@ class Consumer(Generic[K, V]):
         config: Mapping[str, Any] | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
-        key_deserializer: Callable[[bytes | None], K] | None = None,
-        value_deserializer: Callable[[bytes | None], V] | None = None,
+        key_deserializer: Callable[[Any], K] | Serde | str | None = None,
+        value_deserializer: Callable[[Any], V] | Serde | str | None = None,
         **settings: Any,
     ) -> None:
         names, config = split_arguments(topics, config)
@@ -56,7 +58,7 @@ class Consumer(Generic[K, V]):
             if given is not None:
                 settings[name] = given
         parsed, checked = parse(config, settings, next(numbers))
-        clock = clock or SystemClock()
+        clock = clock or parsed.clock()
         thread = client_thread(parsed, checked, clock, random or Random())
         host = ThreadHost(thread, ThreadSignal(clock))
         self._begin(ConsumerOperations(host, checked))
@@ -75,6 +77,10 @@ class Consumer(Generic[K, V]):
         self._inbox = operations.engine.inbox
         self._claim = ThreadClaim()
         self._limit = operations.settings.max_poll_records
+        self._interceptors = operations.settings.interceptors
+
+    def __repr__(self) -> str:
+        return f"<klamm.Consumer {report.described(self._operations)}>"
 
     def __enter__(self) -> Self:
         return self
@@ -85,7 +91,7 @@ class Consumer(Generic[K, V]):
         self.close()
 
     def _enter(self) -> None:
-        """Every call but reading: what was taken and not handed out yet is not consumed."""
+        """Every call except reading. Records that were not returned yet do not count as consumed."""
         if self._operations.is_closed:
             raise IllegalStateError("this consumer is closed")
         if self._handout.give_back():
@@ -99,14 +105,14 @@ class Consumer(Generic[K, V]):
         listener: RebalanceListener | None = None,
         *,
         pattern: Any = None,
-        on_assign: ListenerCallback | None = None,
-        on_revoke: ListenerCallback | None = None,
-        on_lost: ListenerCallback | None = None,
+        on_assign: AnyCallback | None = None,
+        on_revoke: AnyCallback | None = None,
+        on_lost: AnyCallback | None = None,
     ) -> None:
         """Read topics, by name or by a pattern of whole names, as a member of the group."""
         with self._claim:
             self._enter()
-            heard = chosen_listener(listener, on_assign, on_revoke, on_lost)
+            heard = chosen_listener(listener, on_assign, on_revoke, on_lost, self)
             run_blocking(self._operations.subscribe(topics, pattern, heard))
 
     def subscription(self) -> set[str]:
@@ -116,10 +122,22 @@ class Consumer(Generic[K, V]):
             return set(self._operations.state.topics)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, without sharing them in a group."""
+        """Read exactly these partitions, without group management."""
         with self._claim:
             self._enter()
             run_blocking(self._operations.assign(partitions))
+
+    def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions too, beside those assigned before."""
+        with self._claim:
+            self._enter()
+            run_blocking(self._operations.assign_more(partitions))
+
+    def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop reading these partitions; the others go on."""
+        with self._claim:
+            self._enter()
+            run_blocking(self._operations.assign_less(partitions))
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that this consumer has now."""
@@ -136,30 +154,56 @@ class Consumer(Generic[K, V]):
     unassign = unsubscribe
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
-        """Have the group share its partitions anew, in the next poll."""
+        """Trigger a rebalance of the group in the next poll."""
         with self._claim:
             self._enter()
             self._operations.enforce_rebalance(reason)
 
     def group_metadata(self) -> GroupMetadata:
-        """Who this consumer is in its group; for `send_offsets_to_transaction`."""
+        """The consumer's identity in its group, for `send_offsets_to_transaction`."""
         with self._claim:
             self._enter()
             return self._operations.group_metadata()
 
     # --- records ----------------------------------------------------------------------------------------
 
-    def poll(self, timeout: float | None = None, *, max_records: int | None = None) -> Records[K, V]:
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> None:
+            raise AttributeError(missing_method(name))
+
+    def poll(
+        self,
+        timeout: float | None = None,
+        *,
+        max_records: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> Records[K, V]:
         """Records, as soon as there are any; none after `timeout` seconds (None: wait for ever)."""
+        if timeout_ms is not None:
+            raise poll_in_ms(timeout_ms)
         with self._claim:
             self._enter()
             limit = self._limit if max_records is None else max_records
             records = self._poller.poll_nowait(limit)
             if records is None:
                 records = run_blocking(self._operations.poll(timeout, limit))
-            return records
+            return passed(self._interceptors, "on_consume", records) if self._interceptors else records
 
-    consume = poll
+    def consume(self, num_messages: int = 1, timeout: float | None = None) -> list[ConsumerRecord[K, V]]:
+        """A list of `num_messages` records, fewer only after `timeout` seconds (None or -1: no limit)."""
+        records: list[ConsumerRecord[K, V]] = []
+        if num_messages < 1:
+            raise ValueError(f"num_messages={num_messages}: expected 1 or more")
+        clock = self._operations.host.patience
+        limited = timeout is not None and timeout >= 0
+        due_at_ms = clock.now_ms() + round((timeout or 0) * 1000)
+        while len(records) < num_messages:
+            left_s = max(0, due_at_ms - clock.now_ms()) / 1000 if limited else None
+            records += self.poll(left_s, max_records=num_messages - len(records))
+            if limited and clock.now_ms() >= due_at_ms:
+                break
+        return records
 
     def getmany(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
@@ -177,7 +221,10 @@ class Consumer(Generic[K, V]):
                 self._operations.set_paused(still, is_paused=False)
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
-        """Records, one after the other, for ever. Positions move with each."""
+        """Records, one after the other, until none came for `consumer.timeout.ms` (default: for ever).
+
+        Positions move with each.
+        """
         handout, inbox = self._handout, self._inbox
         while True:
             for record in handout.records:
@@ -185,10 +232,25 @@ class Consumer(Generic[K, V]):
                 yield record
                 if inbox.needs_attention:
                     break
-            handout.start(self.poll())
+            records = self._next_records()
+            if records is None:
+                return
+            handout.start(records)
+
+    def _next_records(self) -> Records[K, V] | None:
+        """What to iterate over next; None when `consumer.timeout.ms` have passed without a record."""
+        limit_ms = self._operations.settings.iteration_timeout_ms
+        if limit_ms < 0:
+            return self.poll()
+        clock = self._operations.host.patience
+        due_at_ms = clock.now_ms() + limit_ms
+        while not (records := self.poll(max(0, due_at_ms - clock.now_ms()) / 1000)):
+            if clock.now_ms() >= due_at_ms:
+                return None
+        return records
 
     def getone(self, timeout: float | None = None) -> ConsumerRecord[K, V] | None:
-        """The next record; None when none came in time."""
+        """The next record; None when the time is up."""
         handout = self._handout
         if not self._inbox.needs_attention and not self._operations.is_closed:
             for record in handout.records:
@@ -201,8 +263,10 @@ class Consumer(Generic[K, V]):
         return None
 
     def __next__(self) -> ConsumerRecord[K, V]:
-        while (record := self.getone()) is None:
-            continue
+        limit_ms = self._operations.settings.iteration_timeout_ms
+        while (record := self.getone(None if limit_ms < 0 else limit_ms / 1000)) is None:
+            if limit_ms >= 0:
+                raise StopIteration
         return record
 
     def wakeup(self) -> None:
@@ -210,7 +274,7 @@ class Consumer(Generic[K, V]):
         self._poller.wake_up()
 
     def keepalive(self) -> bool:
-        """Say that a long piece of work goes on, as a poll would; whether this is still a member.
+        """Extend `max.poll.interval.ms` during long work, as a poll does; whether this is still a member.
 
         May be called from any thread.
         """
@@ -241,13 +305,28 @@ class Consumer(Generic[K, V]):
         offsets: Mapping[TopicPartition, Any] | None = None,
         timeout: float | None = None,
         *,
+        message: ConsumerRecord[Any, Any] | None = None,
         asynchronous: bool = False,
     ) -> None:
-        """As `commit_sync`."""
+        """As `commit_sync`; `message=record` commits the offset after that record."""
+        offsets = arguments.after(message, offsets)
         if asynchronous:
             self.commit_async(offsets)
         else:
             self.commit_sync(offsets, timeout)
+
+    def store_offsets(
+        self,
+        message: ConsumerRecord[Any, Any] | None = None,
+        offsets: Mapping[TopicPartition, Any] | None = None,
+    ) -> None:
+        """Mark records as processed; the next commit without offsets takes what is marked.
+
+        Needs `enable.auto.offset.store=false`: otherwise records count as processed once handed out.
+        """
+        with self._claim:
+            self._enter()
+            self._operations.store_offsets(arguments.after(message, offsets))
 
     def committed(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
@@ -260,7 +339,7 @@ class Consumer(Generic[K, V]):
     # --- positions --------------------------------------------------------------------------------------
 
     def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
-        """The offset of the next record to be handed out."""
+        """The offset of the next record to be returned."""
         with self._claim:
             self._enter()
             return run_blocking(self._operations.position(partition, timeout))
@@ -290,7 +369,7 @@ class Consumer(Generic[K, V]):
             self._operations.seek_to(several(partitions), None)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these partitions until `resume`; membership goes on."""
+        """Return no records of these partitions until `resume`; they stay assigned."""
         with self._claim:
             self._enter()
             self._operations.set_paused(several(partitions), is_paused=True)
@@ -308,7 +387,7 @@ class Consumer(Generic[K, V]):
             return self._operations.paused()
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Records between the position and the end, as the last fetch saw it; None if there was none."""
+        """Records between the position and the end offset of the last fetch; None before the first."""
         with self._claim:
             self._enter()
             return self._operations.lag(partition)
@@ -345,6 +424,16 @@ class Consumer(Generic[K, V]):
             self._enter()
             return run_blocking(self._operations.partitions_for(topic, timeout))
 
+    def topics(self, timeout: float | None = None) -> set[str]:
+        """The names of all topics that this client may see."""
+        return set(self.list_topics(timeout=timeout))
+
+    def list_topics(self, topic: str | None = None, timeout: float | None = None) -> dict[str, TopicInfo]:
+        """All topics, or one, with their partitions; a topic that does not exist is left out, not created."""
+        with self._claim:
+            self._enter()
+            return run_blocking(self._operations.list_topics(topic, timeout))
+
     # --- how it is, and the end -------------------------------------------------------------------------
 
     def health(self) -> report.Health:
@@ -356,16 +445,19 @@ class Consumer(Generic[K, V]):
         return report.metrics(self._operations)
 
     def rebalances(self) -> list[Rebalance]:
-        """The last hundred rebalances: cause, phases, what came and went; from any thread."""
+        """The last hundred rebalances: cause, phases, assigned and revoked partitions; from any thread."""
         return self._operations.engine.history.entries()
 
     def start(self) -> None:
         """Nothing is left to do; other clients have such a call."""
 
     def close(self, timeout: float | None = 30.0) -> None:
-        """Commit if that is automatic, leave the group and stop; safe to call twice."""
+        """Commit if that is automatic, leave the group and stop; safe to call twice.
+
+        The listener's `on_revoked` may commit; that counts toward `timeout`.
+        """
         with self._claim:
-            if not self._operations.is_closed:
+            if not self._operations.is_closing:
                 self._handout.give_back()
                 try:
                     run_blocking(self._operations.close(timeout))
@@ -373,54 +465,3 @@ class Consumer(Generic[K, V]):
                     self._operations.host.stop()
 
     stop = close
-
-
-def client_thread(
-    parsed: ClientConfig, settings: ConsumerSettings, clock: Clock, random: Random
-) -> ClientThread:
-    """The thread of a consumer, not started yet."""
-    # The first batch of an answer comes whole, whatever its size: there must be room beside the limit.
-    largest = max(MAX_FETCH_BYTES, settings.fetch_max_bytes + MAX_RESPONSE_BYTES)
-    return ClientThread(
-        parsed.network(settings.client_id, largest),
-        parsed.metadata(allow_auto_topic_creation=parsed.values.boolean("allow.auto.create.topics")),
-        clock=clock,
-        random=random,
-        name=settings.client_id,
-    )
-
-
-def split_arguments(
-    topics: tuple[str | Mapping[str, Any], ...], config: Mapping[str, Any] | None
-) -> tuple[list[str], Mapping[str, Any] | None]:
-    """Topics, and a configuration that may stand first, as in other clients."""
-    names: list[str] = []
-    for item in topics:
-        if isinstance(item, str):
-            names.append(item)
-        elif isinstance(item, Mapping) and config is None:
-            config = item
-        else:
-            raise TypeError(f"Consumer takes names of topics and one dictionary of settings, not {item!r}")
-    return names, config
-
-
-def chosen_listener(
-    listener: RebalanceListener | None,
-    on_assign: ListenerCallback | None,
-    on_revoke: ListenerCallback | None,
-    on_lost: ListenerCallback | None,
-) -> RebalanceListener | None:
-    """The listener, or plain functions in its place."""
-    if on_assign is None and on_revoke is None and on_lost is None:
-        return listener
-    if listener is not None:
-        raise ValueError("give a listener or on_assign, on_revoke and on_lost, not both")
-    return CallbackListener(on_assign, on_revoke, on_lost)
-
-
-def several(partitions: tuple[Any, ...]) -> list[Any]:
-    """Partitions given one by one, or as one list."""
-    if len(partitions) == 1 and not isinstance(partitions[0], TopicPartition):
-        return list(partitions[0])
-    return list(partitions)

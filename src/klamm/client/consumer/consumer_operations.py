@@ -10,46 +10,76 @@ from klamm.client.assignors.base import GroupMetadata
 from klamm.client.consumer import arguments
 from klamm.client.consumer.group.listener import RebalanceListener
 from klamm.client.consumer.group.rebalancing import OnLeave, group_metadata
-from klamm.client.consumer.offsets.commits import Callback, Offsets, consumed
-from klamm.client.consumer.offsets.lookup import FoundOffset, find_offsets, partition_numbers
+from klamm.client.consumer.offsets.commits import Callback
+from klamm.client.consumer.offsets.lookup import FoundOffset, all_topics, find_offsets, partition_numbers
 from klamm.client.consumer.offsets.positions import Committed
+from klamm.client.consumer.offsets.to_commit import ToCommit, consumed, named
 from klamm.client.consumer.polling.engine import Engine
-from klamm.client.consumer.polling.hosts import Host
+from klamm.client.consumer.polling.hosts import ConsumerHost
 from klamm.client.consumer.polling.poll import Poller
 from klamm.client.consumer.records import Records
+from klamm.client.consumer.report import metrics
 from klamm.client.consumer.settings import ConsumerSettings
-from klamm.client.consumer.state import Status, SubscriptionType
+from klamm.client.consumer.state import PositionStatus, SubscriptionType
+from klamm.client.statistics import Statistics
+from klamm.client.topic_names import check_topic_names
 from klamm.errors import IllegalStateError, InvalidGroupIdError, KlammError, KlammTimeoutError
+from klamm.net.cluster import TopicInfo
 from klamm.protocol.types import TopicPartition
 
 log = logging.getLogger(__name__)
 
 
 class ConsumerOperations:
-    """The consumer, less the question who may call it when."""
+    """The operations of a consumer, without the check that one thread at a time calls them."""
 
-    def __init__(self, host: Host, settings: ConsumerSettings) -> None:
+    def __init__(self, host: ConsumerHost, settings: ConsumerSettings) -> None:
         self.host = host
         self.settings = settings
         self.engine = Engine(host, settings)
         self.state = self.engine.state
+        self.state.commits_stored = settings.commits_stored
         self.poller = Poller(self.engine, host)
+        if settings.statistics_callback is not None:
+            host.core.components.append(
+                Statistics(
+                    settings.statistics_callback,
+                    settings.statistics_interval_ms,
+                    lambda: metrics(self),
+                    host.clock.now_ms(),
+                )
+            )
+        self.leaves_without_commit = False  # for programs of kafka-python, which may ask for that
+        self.is_closing = False  # the listener may still commit, seek and ask for positions
         self.is_closed = False
+        self._closes_by_ms = 0
 
     def _check_group(self) -> None:
         if self.settings.group_id is None:
             raise InvalidGroupIdError("this needs a group: give the consumer a group.id")
 
+    def _check_not_closing(self) -> None:
+        if self.is_closing:
+            raise IllegalStateError("this consumer is closing: a listener may commit now, not read")
+
     def _limit_ms(self, timeout_s: float | None) -> int:
-        return arguments.timeout_ms(timeout_s, self.settings.default_api_timeout_ms)
+        return self._left_ms(arguments.timeout_ms(timeout_s, self.settings.default_api_timeout_ms))
+
+    def _left_ms(self, limit_ms: int) -> int:
+        """A limit, cut to the time-out of close(): what a listener does counts toward it."""
+        if not self.is_closing:
+            return limit_ms
+        return max(0, min(limit_ms, self._closes_by_ms - self.host.clock.now_ms()))
 
     # --- subscription -----------------------------------------------------------------------------------
 
     async def subscribe(self, topics: Any, pattern: Any, listener: RebalanceListener | None) -> None:
         """Read topics as a member of the group."""
+        self._check_not_closing()
         self._check_group()
+        topics, pattern = arguments.split_pattern(topics, pattern)
         if (topics is None) == (pattern is None):
-            raise ValueError("subscribe to topics or to a pattern: give one of them")
+            raise ValueError("subscribe expects topics or a pattern: give exactly one")
         if listener is not None and not isinstance(listener, RebalanceListener):
             raise TypeError(f"a listener is a RebalanceListener, not {type(listener).__name__}")
         names = None if topics is None else arguments.topic_names(topics)
@@ -70,8 +100,10 @@ class ConsumerOperations:
         self._changed()
 
     async def assign(self, partitions: Any) -> None:
-        """Take exactly these partitions, without the group's say."""
+        """Read exactly these partitions, without group management."""
+        self._check_not_closing()
         wanted = arguments.partitions_of(partitions)
+        check_topic_names({partition.topic for partition in wanted})
         self.state.check_type(SubscriptionType.USER_ASSIGNED)
         if not wanted:
             await self.unsubscribe()
@@ -81,13 +113,27 @@ class ConsumerOperations:
             self.state.assign_manually(wanted)
         self._changed()
 
+    async def assign_more(self, partitions: Any) -> None:
+        """Add partitions to those assigned by the caller."""
+        self.state.check_type(SubscriptionType.USER_ASSIGNED)
+        wanted = [*self.state.partitions, *arguments.partitions_of(partitions)]
+        await self.assign(list(dict.fromkeys(wanted)))
+
+    async def assign_less(self, partitions: Any) -> None:
+        """Take partitions away from those assigned by the caller."""
+        self.state.check_type(SubscriptionType.USER_ASSIGNED)
+        going = arguments.partitions_of(partitions)
+        for partition in going:
+            self.state[partition]  # raises for one that is not assigned
+        await self.assign([partition for partition in self.state.partitions if partition not in going])
+
     def _changed(self) -> None:
         self.host.submit(self.engine.subscription_changed)
         self.engine.inbox.needs_attention = True
 
     async def unsubscribe(self) -> None:
-        """Give up everything: commit, tell the listener, leave the group."""
-        if self.state.type is SubscriptionType.NONE:
+        """Unsubscribe: commit, call the listener, leave the group."""
+        if self.state.type is SubscriptionType.NONE or self.is_closing:
             return
         await self._commit_before_leaving(self.settings.request_timeout_ms)
         try:
@@ -99,15 +145,13 @@ class ConsumerOperations:
             self._changed()
 
     async def _commit_before_leaving(self, limit_ms: int) -> None:
-        """Kafka does so on close alone; whoever unsubscribes has processed its records too."""
-        if not self.settings.is_auto_commit:
+        """Kafka commits on close only; but a caller that unsubscribes has processed its records too."""
+        if not self.settings.is_auto_commit or self.leaves_without_commit:
             return
         with self.state.lock:
-            offsets = consumed(self.state.consumed(), None)
-        if not offsets:
-            return
+            to_commit = consumed(self.state)
         try:
-            await self._commit(offsets, limit_ms)
+            await self._commit(to_commit, limit_ms)
         except KlammError as error:
             log.warning("group %s: commit failed: %s", self.settings.group_id, error)
 
@@ -124,8 +168,9 @@ class ConsumerOperations:
         is_member = await self.poller.ask(step_back)
         try:
             await OnLeave(engine.rebalancing, is_member=is_member)()
+            await self._finish_commits(self._left_ms(limit_ms))  # those of the listener
         finally:
-            await self._say_goodbye(reason, limit_ms)
+            await self._say_goodbye(reason, self._left_ms(limit_ms))
 
     async def _say_goodbye(self, reason: str, limit_ms: int) -> None:
         engine = self.engine
@@ -151,22 +196,24 @@ class ConsumerOperations:
     # --- records ----------------------------------------------------------------------------------------
 
     async def poll(self, timeout_s: float | None, limit: int) -> Records:
+        self._check_not_closing()
         if self.state.type is SubscriptionType.NONE:
             raise IllegalStateError("nothing to poll: subscribe to topics, or assign partitions, first")
         if limit < 1:
             raise ValueError(f"max_records={limit}: expected 1 or more")
-        return await self.poller.poll(arguments.due_at(self.host.clock.now_ms(), timeout_s), limit)
+        return await self.poller.poll(arguments.due_at(self.host.patience.now_ms(), timeout_s), limit)
 
     # --- commits ----------------------------------------------------------------------------------------
 
-    def _to_commit(self, offsets: Any) -> Offsets:
+    def _to_commit(self, offsets: Any) -> ToCommit:
         self._check_group()
         if self.engine.commits.fenced is not None:
             raise self.engine.commits.fenced
         if offsets is not None:
-            return arguments.committable(offsets)
+            cluster = self.engine.core.metadata.cluster
+            return named(arguments.committable(offsets), self.state, cluster)
         with self.state.lock:
-            return consumed(self.state.consumed(), None)
+            return consumed(self.state)
 
     async def commit_sync(self, offsets: Any, timeout_s: float | None) -> None:
         """Commit and wait. Callbacks of earlier asynchronous commits run first."""
@@ -175,17 +222,29 @@ class ConsumerOperations:
         await self._finish_commits(limit_ms)
         await self._commit(to_commit, limit_ms)
 
-    async def _commit(self, offsets: Offsets, limit_ms: int) -> None:
-        if not offsets:
+    async def _commit(self, to_commit: ToCommit, limit_ms: int) -> None:
+        if not to_commit:
             return
         engine = self.engine
         await self.poller.ask(
-            lambda: engine.commits.commit(offsets, engine.calls.deadline("committing", limit_ms))
+            lambda: engine.commits.commit(to_commit, engine.calls.deadline("committing", limit_ms))
         )
 
     async def _finish_commits(self, limit_ms: int) -> None:
         await self.poller.ask(lambda: self.engine.commits.drain(limit_ms))
         await self.poller.run_callbacks()
+
+    def store_offsets(self, offsets: Any) -> None:
+        """Mark offsets for the next commit."""
+        self._check_group()
+        if not self.state.commits_stored:
+            raise IllegalStateError("store_offsets() needs enable.auto.offset.store=false: set it")
+        if offsets is None:
+            raise ValueError("store_offsets() needs a message or offsets")
+        stored = arguments.committable(offsets)
+        with self.state.lock:
+            for partition, item in stored.items():
+                self.state[partition].stored = (item.offset, item.leader_epoch)
 
     async def commit_async(self, offsets: Any, callback: Callback | None) -> None:
         """Commit without waiting; the callback is run by a later call."""
@@ -212,23 +271,23 @@ class ConsumerOperations:
     async def position(self, partition: Any, timeout_s: float | None) -> int:
         """The offset of the next record, looked up if need be."""
         wanted, limit_ms = arguments.a_partition(partition), self._limit_ms(timeout_s)
-        due_at_ms = self.host.clock.now_ms() + limit_ms
+        due_at_ms = self.host.patience.now_ms() + limit_ms
         self.engine.poll_depth += 1
         try:
             while True:
                 self.host.signal.clear()
                 with self.state.lock:
                     found = self.state[wanted]
-                    if found.status is Status.FETCHING:
+                    if found.status is PositionStatus.FETCHING:
                         return found.offset
                 self.poller.raise_if_woken()
                 if self.engine.inbox.failures:
                     raise self.engine.inbox.failures.popleft()
                 self.host.check()
-                if self.host.clock.now_ms() >= due_at_ms:
+                if self.host.patience.now_ms() >= due_at_ms:
                     raise KlammTimeoutError(f"no position of {wanted} within {limit_ms} ms")
                 self.host.submit(self.engine.look_up_positions)
-                await self.host.signal.wait(due_at_ms)
+                await self.host.signal.wait(self.poller.on_clock(due_at_ms))
         finally:
             self.engine.poll_depth -= 1
 
@@ -239,11 +298,13 @@ class ConsumerOperations:
             offset, leader_epoch = offset.offset, offset.leader_epoch
         target = arguments.an_offset(offset)
         with self.state.lock:
-            self.state[wanted].seek(target, leader_epoch)
+            state = self.state[wanted]
+            state.seek(target, leader_epoch)
+            state.read_topic_id = state.topic_id  # the caller chose it for the topic as it is now
         self.engine.inbox.needs_attention = True
 
     def seek_to(self, partitions: Any, timestamp: int | None) -> None:
-        """Go to the beginning (-2), the end (-1), what was committed (None); no partitions: all of them.
+        """Seek to the beginning (-2), the end (-1) or the committed offset (None); no partitions: all.
 
         The next poll finds out where that is.
         """
@@ -271,7 +332,7 @@ class ConsumerOperations:
             return {partition for partition, state in self.state.partitions.items() if state.is_paused}
 
     def lag(self, partition: Any) -> int | None:
-        """How many records lie between the position and the end; None while either is unknown."""
+        """The number of records between the position and the end; None while either is unknown."""
         wanted = arguments.a_partition(partition)
         with self.state.lock:
             state = self.state[wanted]
@@ -318,25 +379,40 @@ class ConsumerOperations:
         )
         return [TopicPartition(name, number) for number in numbers]
 
+    async def list_topics(self, topic: str | None, timeout_s: float | None) -> dict[str, TopicInfo]:
+        """All topics, or one."""
+        names = None if topic is None else arguments.topic_names([topic])
+        calls, limit_ms = self.engine.calls, self._limit_ms(timeout_s)
+        return await self.poller.ask(
+            lambda: all_topics(calls, names, calls.deadline("listing topics", limit_ms))
+        )
+
     # --- the end ----------------------------------------------------------------------------------------
 
     async def close(self, timeout_s: float | None) -> None:
-        """Commit, tell the listener, leave the group; the face stops the thread then."""
-        if self.is_closed:
+        """Commit, call the listener, leave the group; the face stops the thread then.
+
+        The consumer is closed when that is done: until then a listener may commit.
+        """
+        if self.is_closing:
             return
         limit_ms = arguments.timeout_ms(timeout_s, 2**31 - 1)
-        self.is_closed = True
+        self.is_closing = True
         self.poller.ignores_wakeups = True
-        due_at_ms = self.host.clock.now_ms() + limit_ms
+        self._closes_by_ms = self.host.clock.now_ms() + limit_ms
         try:
-            self.host.check()
-            await self._commit_before_leaving(limit_ms)
-            await self._finish_commits(max(0, due_at_ms - self.host.clock.now_ms()))
-        except KlammError as error:
-            log.warning("group %s: closing failed: %s", self.settings.group_id, error)
-        try:
-            await self._leave("close", max(0, due_at_ms - self.host.clock.now_ms()))
+            await self._finish(limit_ms)
         finally:
+            self.is_closed = True
             with self.state.lock:
                 self.state.unsubscribe()
             self.host.submit(self.engine.fetching.end_sessions)
+
+    async def _finish(self, limit_ms: int) -> None:
+        try:
+            self.host.check()
+            await self._commit_before_leaving(limit_ms)
+            await self._finish_commits(self._left_ms(limit_ms))
+        except KlammError as error:
+            log.warning("group %s: closing failed: %s", self.settings.group_id, error)
+        await self._leave("close", limit_ms)

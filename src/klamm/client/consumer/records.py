@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple
 
 from klamm.client.consumer.settings import ConsumerSettings
+from klamm.client.serializers import WithTopic
 from klamm.errors import RecordDeserializationError
 from klamm.protocol.types import TopicPartition
 from klamm.records.record import Record
@@ -25,7 +27,7 @@ else:
 
 
 class ConsumerRecord(NamedTuple, Generic[K, V]):
-    """One record, with where it came from."""
+    """One record, with its topic, partition and offset."""
 
     topic: str
     partition: int
@@ -56,8 +58,14 @@ class Chunk(NamedTuple):
     timestamp_type: int
 
 
+_OF_ONE_RECORD: Final = frozenset(
+    {"error", "headers", "key", "offset", "partition", "timestamp", "topic", "value"}
+)
+_OF_A_DICTIONARY: Final = frozenset({"get", "items", "keys", "values"})
+
+
 class Records(Generic[K, V]):
-    """The records of one poll. Iterating makes each record as it comes; `chunks` has them as decoded."""
+    """The records of one poll. Iterating creates each record on demand; `chunks` has them as decoded."""
 
     __slots__ = ("chunks",)
 
@@ -72,6 +80,20 @@ class Records(Generic[K, V]):
 
     def __repr__(self) -> str:
         return f"<{len(self)} records of {', '.join(map(str, self.partitions())) or 'no partition'}>"
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OF_ONE_RECORD:
+            raise AttributeError(
+                f"poll() returns several records, which have no {name}: write `for record in "
+                f"consumer.poll(1.0)` and record.{'value' if name == 'error' else name}, or getone() for one "
+                "record; klamm.compat.confluent_kafka.Consumer has confluent-kafka's poll()"
+            )
+        if name in _OF_A_DICTIONARY:
+            raise AttributeError(
+                f"poll() returns records, which have no {name}(): write consumer.poll(1.0).by_partition()"
+                f".{name}(), or getmany(timeout_ms=1000) for a dictionary"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def partitions(self) -> list[TopicPartition]:
         """The partitions that have records here, in order of their first."""
@@ -100,7 +122,7 @@ class Records(Generic[K, V]):
 
 
 def consumer_records(chunk: Chunk) -> Iterator[ConsumerRecord]:
-    """The records of a chunk, each with where it came from."""
+    """The records of a chunk, each with its topic, partition and offset."""
     (topic, number), records, epoch, kind = chunk
     make = tuple.__new__  # calling the class would cost as much again
     return map(
@@ -113,16 +135,22 @@ def consumer_records(chunk: Chunk) -> Iterator[ConsumerRecord]:
     )
 
 
+def _of_topic(deserializer: Any, topic: str) -> Any:
+    """A deserializer of bytes alone, for one topic."""
+    return partial(deserializer.function, topic) if isinstance(deserializer, WithTopic) else deserializer
+
+
 def deserialized(
     partition: TopicPartition, records: Sequence[Record], settings: ConsumerSettings
 ) -> tuple[Sequence[Record], RecordDeserializationError | None]:
-    """The records as the deserializers give them, up to the first that they refuse, and its error.
+    """The deserialized records up to the first that fails, and its error.
 
-    With `on_deserialize_error="skip"` or a callable the refused ones are left out instead.
+    With `on_deserialize_error="skip"` or a callable, failed records are skipped instead.
     """
-    key_of, value_of = settings.key_deserializer, settings.value_deserializer
-    if key_of is None and value_of is None:
+    if settings.key_deserializer is None and settings.value_deserializer is None:
         return records, None
+    key_of = _of_topic(settings.key_deserializer, partition.topic)
+    value_of = _of_topic(settings.value_deserializer, partition.topic)
     kept: list[Record] = []
     for record in records:
         offset, timestamp_ms, key, value, headers = record

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from klamm.client.consumer.state import Status
+from klamm.client.consumer.state import PositionStatus
+from klamm.client.outlook import cluster_problems
 from klamm.protocol.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """One look at a consumer; safe to take from any thread."""
+    """A snapshot of a consumer's state; any thread may take one."""
 
     is_healthy: bool
     problems: tuple[str, ...]  # why not
@@ -29,15 +30,31 @@ class Health:
     last_error: str | None
 
 
+def described(operations: ConsumerOperations) -> str:
+    """A consumer in a few words."""
+    settings, state = operations.settings, operations.state
+    if operations.is_closed:
+        return f"{settings.client_id}: closed"
+    count = len(state.partitions)
+    member = (
+        f"group {settings.group_id} {operations.engine.membership.state.value}, " if state.is_auto else ""
+    )
+    return f"{settings.client_id}: {member}{count} partition{'s' * (count != 1)}"
+
+
 def health(operations: ConsumerOperations) -> Health:
-    """What is known on this side; nobody is asked."""
+    """The client's own state; sends no request."""
     engine, settings = operations.engine, operations.settings
     now_ms = operations.host.clock.now_ms()
     membership, coordinator = engine.membership, engine.coordinator.node
     with engine.state.lock:
         assignment = tuple(sorted(engine.state.partitions))
         lacking = tuple(
-            sorted(key for key, item in engine.state.partitions.items() if item.status is not Status.FETCHING)
+            sorted(
+                key
+                for key, item in engine.state.partitions.items()
+                if item.status is not PositionStatus.FETCHING
+            )
         )
         is_auto = engine.state.is_auto
     since_poll_ms = max(0, now_ms - engine.last_poll_ms)
@@ -46,8 +63,7 @@ def health(operations: ConsumerOperations) -> Health:
     problems = []
     if operations.is_closed:
         problems.append("closed")
-    if error is not None:
-        problems.append(str(error))
+    problems += cluster_problems(engine.core)
     if is_auto and coordinator is None:
         problems.append("the coordinator is unknown")
     if is_auto and membership.state.value != "stable":

@@ -11,13 +11,17 @@ from typing import Any, Final
 
 from klamm.client.assignors.base import Assignor, RebalanceProtocol
 from klamm.client.assignors.registry import common_protocol, load_assignors
+from klamm.client.callables import takes
 from klamm.client.config import CONSUMER, ClientConfig, check_together
+from klamm.client.interceptors import checked
+from klamm.client.serializers import WithTopic, serde_of
+from klamm.client.statistics import checked_callback
 from klamm.config import ConfigError
 from klamm.errors import InvalidGroupIdError
 
 log = logging.getLogger(__name__)
 
-Deserializer = Callable[[bytes | None], Any]
+Deserializer = Callable[[bytes | None], Any] | WithTopic
 OBJECTS: Final = frozenset(
     {
         "key.deserializer",
@@ -26,6 +30,8 @@ OBJECTS: Final = frozenset(
         "offset.store",
         "on.deserialize.error",
         "start.at",
+        "interceptors",
+        "stats.callback",
     }
 )
 INSTANCE_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -46,6 +52,7 @@ class ConsumerSettings:
     assignors: tuple[Assignor, ...]
     protocol: RebalanceProtocol
     is_auto_commit: bool
+    commits_stored: bool  # enable.auto.offset.store=false
     auto_commit_interval_ms: int
     reset_policy: str  # earliest, latest, none
     is_read_committed: bool
@@ -63,13 +70,17 @@ class ConsumerSettings:
     value_deserializer: Deserializer | None
     on_deserialize_error: Any  # "raise", "skip" or a callable
     offset_store: Any
+    iteration_timeout_ms: int  # -1: iterating never ends
+    interceptors: tuple[Any, ...]
+    statistics_interval_ms: int
+    statistics_callback: Any
     start_at: Any  # where a partition without a position begins: an offset, a time, or by partition
 
 
 def parse(
     config: Mapping[str, Any] | None, keywords: Mapping[str, Any], number: int
 ) -> tuple[ClientConfig, ConsumerSettings]:
-    """Read and check; raises ConfigError (or InvalidGroupIdError) that says what to write."""
+    """Read and check settings; raises ConfigError or InvalidGroupIdError."""
     parsed = ClientConfig.parse(CONSUMER, config, keywords, object_names=OBJECTS)
     values = parsed.values
     group_id = values.optional_text("group.id")
@@ -93,6 +104,7 @@ def parse(
         assignors=assignors,
         protocol=common_protocol(assignors) if assignors else RebalanceProtocol.EAGER,
         is_auto_commit=_is_auto_commit(parsed, group_id),
+        commits_stored=not values.boolean("enable.auto.offset.store"),
         auto_commit_interval_ms=values.integer("auto.commit.interval.ms"),
         reset_policy=values.text("auto.offset.reset"),
         is_read_committed=values.text("isolation.level") == "read_committed",
@@ -106,11 +118,17 @@ def parse(
         default_api_timeout_ms=values.integer("default.api.timeout.ms"),
         retry_backoff_ms=values.integer("retry.backoff.ms"),
         retry_backoff_max_ms=values.integer("retry.backoff.max.ms"),
-        key_deserializer=parsed.objects.get("key.deserializer"),
-        value_deserializer=parsed.objects.get("value.deserializer"),
+        key_deserializer=_deserializer("key.deserializer", parsed),
+        value_deserializer=_deserializer("value.deserializer", parsed),
         on_deserialize_error=parsed.objects.get("on.deserialize.error", "raise"),
         offset_store=parsed.objects.get("offset.store"),
         start_at=parsed.objects.get("start.at"),
+        iteration_timeout_ms=values.integer("consumer.timeout.ms"),
+        interceptors=checked(parsed.objects.get("interceptors"), ("on_consume", "on_commit")),
+        statistics_interval_ms=values.integer("statistics.interval.ms"),
+        statistics_callback=checked_callback(
+            parsed.objects.get("stats.callback"), values.integer("statistics.interval.ms")
+        ),
     )
     _check_objects(settings)
     _check_broadcast(parsed, settings)
@@ -118,7 +136,7 @@ def parse(
 
 
 def _strategies(*sources: Mapping[str, Any] | None) -> Any:
-    """The assignors as they were given: a list of settings would hide that one was named twice."""
+    """The assignors as given: a list setting would hide a name given twice."""
     given = None
     for source in sources:
         for name in ("partition.assignment.strategy", "partition_assignment_strategy"):
@@ -171,18 +189,26 @@ def _is_auto_commit(parsed: ClientConfig, group_id: str | None) -> bool:
     return False
 
 
-def _check_objects(settings: ConsumerSettings) -> None:
-    """Values that are no text say no less clearly what they have to be."""
-    for name, function in (
-        ("key.deserializer", settings.key_deserializer),
-        ("value.deserializer", settings.value_deserializer),
-    ):
-        check_together(
-            function is None or callable(function), name, f"{name}: give a function of bytes or None"
+def _deserializer(name: str, parsed: ClientConfig) -> Deserializer | None:
+    given = parsed.objects.get(name)
+    if given is None:
+        return None
+    serde = serde_of(name, given, parsed.objects)
+    if serde is not None:
+        deserialize = serde.deserialize
+        return WithTopic(lambda topic, data: None if data is None else deserialize(topic, data))
+    if not callable(given) or not takes(given, 1):
+        raise ConfigError(
+            name, f"{name}={given!r}: give a function of bytes or None, a name as 'json', or a Serde"
         )
+    return given  # type: ignore[no-any-return]  # checked as far as it can be
+
+
+def _check_objects(settings: ConsumerSettings) -> None:
+    """Check values that are not text."""
     handler = settings.on_deserialize_error
     check_together(
-        handler in ("raise", "skip") or callable(handler),
+        handler in ("raise", "skip") or (callable(handler) and takes(handler, 1)),
         "on.deserialize.error",
         f"on.deserialize.error={handler!r}: write raise or skip, or give a function of the error",
     )
@@ -218,5 +244,5 @@ def _check_broadcast(parsed: ClientConfig, settings: ConsumerSettings) -> None:
     check_together(
         bool(settings.group_instance_id or parsed.values.text("client.id")),
         "client.id",
-        "a broadcast member keeps its own offsets: give it a stable group.instance.id or client.id",
+        "a broadcast member stores its offsets locally: set a stable group.instance.id or client.id",
     )

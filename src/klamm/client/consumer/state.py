@@ -1,6 +1,6 @@
-"""What the consumer is subscribed to, what it owns, and where it stands in each partition.
+"""The consumer's subscription, assignment and positions.
 
-Shared by the caller's thread and the client's: every access holds `lock`, for as short as it takes. Only the
+Shared by the caller's thread and the client's: every access holds `lock` briefly. Only the
 caller's thread changes what is assigned.
 """
 
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from enum import Enum
 
 from klamm.errors import IllegalStateError
-from klamm.protocol.types import TopicPartition
+from klamm.protocol.types import ZERO_ID, TopicPartition
 
 
 class SubscriptionType(Enum):
-    """How the consumer says what it wants."""
+    """How the consumer subscribes."""
 
     NONE = "none"
     AUTO_TOPICS = "topics"
@@ -25,7 +25,7 @@ class SubscriptionType(Enum):
     USER_ASSIGNED = "partitions"
 
 
-class Status(Enum):
+class PositionStatus(Enum):
     """What a partition's position needs before it can be fetched."""
 
     INITIALIZING = "initializing"  # the committed offset, or the reset policy
@@ -38,9 +38,9 @@ class Status(Enum):
 class PartitionState:
     """One assigned partition."""
 
-    status: Status = Status.INITIALIZING
-    offset: int = -1  # the next record to hand out
-    leader_epoch: int = -1  # of the last record handed out
+    status: PositionStatus = PositionStatus.INITIALIZING
+    offset: int = -1  # the next record to return
+    leader_epoch: int = -1  # of the last record returned
     current_leader_epoch: int = -1  # that the position was checked against, and that our requests carry
     reset_to: int = 0  # timestamp to look up while AWAIT_RESET
     seek_count: int = 0  # a late answer to an older question is dropped
@@ -48,40 +48,53 @@ class PartitionState:
     is_pending_revocation: bool = False
     is_asked: bool = False  # a lookup is under way
     retry_at_ms: int = 0  # no request for it before
-    ahead_offset: int = -1  # while a poll hands out all that is buffered: where the next fetch goes on
+    stored: tuple[int, int] | None = None  # offset and epoch that `store_offsets` marked for the next commit
+    topic_id: bytes = ZERO_ID  # of the topic that the position belongs to; ZERO_ID: not known yet
+    read_topic_id: bytes = ZERO_ID  # of the topic that the last records handed out came from
+    ahead_offset: int = -1  # while a poll returns all buffered records: the offset of the next fetch
     asked_offset: int = -1  # of the last fetch
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
-    read_replica: int = -1  # a follower nearer than the leader, as the leader said
+    read_replica: int = -1  # the preferred read replica that the leader named
     read_replica_until_ms: int = 0
 
     @property
     def has_position(self) -> bool:
-        return self.status in (Status.FETCHING, Status.AWAIT_VALIDATION)
+        return self.status in (PositionStatus.FETCHING, PositionStatus.AWAIT_VALIDATION)
 
     @property
     def is_fetchable(self) -> bool:
-        return self.status is Status.FETCHING and not self.is_paused and not self.is_pending_revocation
+        return (
+            self.status is PositionStatus.FETCHING and not self.is_paused and not self.is_pending_revocation
+        )
 
     def seek(self, offset: int, leader_epoch: int = -1, *, current_leader_epoch: int = -1) -> None:
-        """Stand at an offset. With an epoch it is checked against the leader's log before it is used."""
-        self.status = Status.FETCHING
+        """Set the position. With an epoch it is validated against the leader's log before it is used."""
+        self.status = PositionStatus.FETCHING
         self.offset = offset
         self.leader_epoch = leader_epoch
         self.current_leader_epoch = current_leader_epoch
         self._moved()
 
     def request_reset(self, timestamp: int) -> None:
-        """Stand nowhere until an offset was looked up."""
-        self.status = Status.AWAIT_RESET
+        """Reset the position by an offset lookup."""
+        self.status = PositionStatus.AWAIT_RESET
         self.reset_to = timestamp
         self._moved()
 
     def initialize(self) -> None:
-        """Stand nowhere until the committed offset was looked up."""
-        self.status = Status.INITIALIZING
+        """Set the position to the committed offset, which must be looked up."""
+        self.status = PositionStatus.INITIALIZING
         self._moved()
+
+    def forget_log(self, topic_id: bytes) -> None:
+        """Another topic has the name now: what is known of the old one's log does not hold."""
+        self.topic_id = topic_id
+        self.stored = None
+        self.leader_epoch = -1
+        self.current_leader_epoch = -1
+        self.high_watermark = self.last_stable_offset = self.log_start_offset = -1
 
     def _moved(self) -> None:
         self.seek_count += 1
@@ -101,6 +114,7 @@ class SubscriptionState:
         self.topics: frozenset[str] = frozenset()  # subscribed to by name, or matched by the pattern
         self.pattern: re.Pattern[str] | None = None
         self.partitions: dict[TopicPartition, PartitionState] = {}
+        self.commits_stored = False  # commits take what `store_offsets` marked, not positions
         self.version = 0  # +1 whenever the assignment changes
 
     @property
@@ -135,10 +149,15 @@ class SubscriptionState:
         return is_changed
 
     def accepts(self, topic: str) -> bool:
-        """Whether a topic that the group gives is one that this consumer asked for."""
+        """Whether an assigned topic is one that this consumer subscribed to."""
         if self.type is SubscriptionType.AUTO_PATTERN:
             return self.pattern is not None and self.pattern.fullmatch(topic) is not None
         return topic in self.topics
+
+    def wants(self, topic: str) -> bool:
+        """Whether the caller has named a topic, to subscribe or in a partition."""
+        with self.lock:
+            return topic in self.topics or any(item.topic == topic for item in self.partitions)
 
     def assign_manually(self, partitions: Iterable[TopicPartition]) -> None:
         self.check_type(SubscriptionType.USER_ASSIGNED)
@@ -146,7 +165,7 @@ class SubscriptionState:
         self.assign(partitions)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Own exactly these; those owned before keep their position and whether they are paused."""
+        """Replace the assignment; partitions that stay keep their position and paused flag."""
         before = self.partitions
         self.partitions = {partition: before.get(partition) or PartitionState() for partition in partitions}
         self.version += 1
@@ -156,14 +175,6 @@ class SubscriptionState:
         self.topics = frozenset()
         self.pattern = None
         self.assign(())
-
-    def consumed(self) -> dict[TopicPartition, tuple[int, int]]:
-        """Offset and leader epoch of every partition that has a position: what a commit takes."""
-        return {
-            partition: (state.offset, state.leader_epoch)
-            for partition, state in self.partitions.items()
-            if state.has_position
-        }
 
     def __getitem__(self, partition: TopicPartition) -> PartitionState:
         """An assigned partition; raises IllegalStateError that names what is assigned."""

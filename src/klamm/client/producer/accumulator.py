@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -11,20 +11,20 @@ from klamm.client.producer.batch import BATCH_OVERHEAD_BYTES, Batch, estimated_s
 from klamm.client.producer.delivery import Delivery
 from klamm.client.producer.partitioner import StickyPartitioner
 from klamm.client.producer.settings import ProducerSettings
-from klamm.clock import Clock
+from klamm.clock import Clock, condition_on, patience_of
 from klamm.errors import BufferExhaustedError, IllegalStateError, RecordTooLargeError
 from klamm.net.cluster import TopicInfo
 from klamm.protocol.types import TopicPartition
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
-KEPT_FAILURES: Final = 1000  # batches that failed before anybody flushed
+KEPT_FAILURES: Final = 1000  # batches that failed before a flush
 
 
 class Accumulator:
     """Batches by partition, oldest first, within `buffer.memory`. One lock, held shortly.
 
-    Most records find an open batch with room: that way is short. Memory is reserved when a batch is
+    Most records fit into an open batch: that path is short. Memory is reserved when a batch is
     opened and what it did not need is given back when it is closed, so a record need not be counted.
     """
 
@@ -33,19 +33,24 @@ class Accumulator:
     ) -> None:
         self._settings = settings
         self._clock = clock
+        self._patience = patience_of(clock)
         self._wake = wake
         self._sticky = sticky
         self._limit_bytes = min(settings.batch_size, settings.buffer_memory, settings.max_request_size)
         self._lock = threading.Lock()
-        self._memory_came = threading.Condition(self._lock)
+        self._memory_came = condition_on(clock, self._lock)
+        self._new_event: Callable[[], threading.Event] | None = getattr(clock, "new_event", None)
         self._queues: dict[TopicPartition, deque[Batch]] = {}
         self._open: dict[tuple[str, int], Batch] = {}
         self._stays: dict[str, Batch] = {}  # where records without a key go, by topic
         self._used_bytes = 0
-        self._waiting = 0  # callers who wait for memory
+        largest = min(max(settings.max_request_size, self._limit_bytes), settings.buffer_memory)
+        self._roomy_bytes = settings.buffer_memory - largest  # with no more in use, any record finds room
+        self._waiting = 0  # callers that wait for memory
         self._flushes = 0
         self._incomplete: dict[Batch, None] = {}  # oldest first
-        self._failed: deque[Batch] = deque(maxlen=KEPT_FAILURES)
+        self._failed: deque[Batch] = deque()
+        self._dropped_failures: Counter[str] = Counter()  # records of failed batches not kept, by topic
         self.is_closed = False
 
     def append(
@@ -92,18 +97,20 @@ class Accumulator:
         """Where records without a key go next: the same partition, until it had its share."""
         stay = self._stays.pop(topic.name, None)
         if stay is not None:
-            # Once it is closed, what it holds is its size; its bytes may be gone already.
+            # Once closed, its reservation is its size; its bytes may be released already.
             size_bytes = stay.reserved_bytes if stay.is_closed else stay.size_bytes
             self._sticky.took(topic.name, stay.partition.partition, size_bytes)
         return self._sticky.choose(topic, lambda: self._queued(topic.name))
 
     def _open_batch(self, partition: TopicPartition, size_bytes: int, due_at_ms: int | None) -> Batch:
-        """An empty batch for the record at hand; the one before it is closed."""
+        """An empty batch for the record; closes the previous one."""
         self.check_size(size_bytes)
         reserved_bytes = max(self._limit_bytes, size_bytes + BATCH_OVERHEAD_BYTES)
         self._reserve(reserved_bytes, due_at_ms)
         self._close_open(partition)
         batch = Batch(partition, self._clock.now_ms(), self._limit_bytes)
+        if self._new_event is not None:
+            batch.wait_with(self._new_event)
         batch.reserved_bytes = reserved_bytes
         self._queues.setdefault(partition, deque()).append(batch)
         self._open[partition] = batch
@@ -117,7 +124,7 @@ class Accumulator:
         self._give_back(batch.reserved_bytes)
 
     def _close_open(self, partition: TopicPartition) -> None:
-        """The open batch of a partition takes no more, and gives back the memory it did not need."""
+        """Close the open batch of a partition, and release the memory it does not need."""
         batch = self._open.pop(partition, None)
         if batch is not None:
             batch.is_closed = True
@@ -157,12 +164,12 @@ class Accumulator:
             self._used_bytes += size_bytes
             return
         if due_at_ms is None:
-            due_at_ms = self._clock.now_ms() + self._settings.max_block_ms
+            due_at_ms = self._patience.now_ms() + self._settings.max_block_ms
         self._waiting += 1
         self._wake()
         try:
             while self._used_bytes + size_bytes > limit:
-                left_ms = due_at_ms - self._clock.now_ms()
+                left_ms = due_at_ms - self._patience.now_ms()
                 if left_ms <= 0:
                     raise BufferExhaustedError(
                         f"buffer.memory of {limit} bytes stayed full for max.block.ms: "
@@ -176,11 +183,20 @@ class Accumulator:
             self._waiting -= 1
 
     @property
+    def record_count(self) -> int:
+        """How many records are not settled yet."""
+        with self._lock:
+            return sum(batch.record_count for batch in self._incomplete)
+
+    @property
+    def used_bytes(self) -> int:
+        """How much of `buffer.memory` is in use."""
+        return self._used_bytes
+
+    @property
     def has_room(self) -> bool:
         """Whether a record of any allowed size would find memory at once."""
-        settings = self._settings
-        needed = min(max(settings.max_request_size, self._limit_bytes), settings.buffer_memory)
-        return self._used_bytes + needed <= settings.buffer_memory
+        return self._used_bytes <= self._roomy_bytes
 
     def _queued(self, topic: str) -> dict[int, int]:
         """How many batches wait, by partition of a topic."""
@@ -221,12 +237,12 @@ class Accumulator:
             return batch
 
     def waiting_to_retry(self, partition: TopicPartition) -> list[Batch]:
-        """Batches that were sent once and came back."""
+        """Batches to be sent again."""
         with self._lock:
             return [batch for batch in self._queues.get(partition, ()) if batch.was_sent]
 
     def put_back(self, batch: Batch) -> None:
-        """Return a batch to its place: by sequence among those that were sent, before all others."""
+        """Requeue a batch: in sequence order among those already sent, before all others."""
         with self._lock:
             queue = self._queues.setdefault(batch.partition, deque())
             place = 0
@@ -239,7 +255,7 @@ class Accumulator:
             queue.insert(place, batch)
 
     def replace(self, whole: Batch, parts: list[Batch]) -> None:
-        """Put the parts of a batch that was too large where it belongs."""
+        """Requeue the parts of a batch that was too large."""
         with self._lock:
             del self._incomplete[whole]
             self._give_back(whole.reserved_bytes)
@@ -255,10 +271,22 @@ class Accumulator:
         with self._lock:
             self._incomplete.pop(batch, None)
             if batch.error is not None:
-                self._failed.append(batch)
+                self._keep_failed(batch)
             self._give_back(batch.reserved_bytes)
             if not self._queues.get(batch.partition):
                 self._queues.pop(batch.partition, None)
+
+    def _keep_failed(self, batch: Batch) -> None:
+        self._failed.append(batch)
+        if len(self._failed) > KEPT_FAILURES:
+            oldest = self._failed.popleft()
+            self._dropped_failures[oldest.partition.topic] += len(oldest.unseen_failures())
+
+    def take_dropped_failures(self) -> Counter[str]:
+        """How many records, by topic, failed in batches that were not kept for the next flush."""
+        with self._lock:
+            dropped, self._dropped_failures = self._dropped_failures, Counter()
+            return dropped
 
     def expired(self, now_ms: int) -> Iterator[Batch]:
         """Take out queued batches whose delivery timeout has passed."""
@@ -283,7 +311,7 @@ class Accumulator:
         return batches
 
     def end_flush(self, batches: list[Batch]) -> None:
-        """Those who flushed know now what became of these."""
+        """Drop failures that a flush has reported."""
         with self._lock:
             self._flushes -= 1
             if self._failed:
@@ -293,12 +321,12 @@ class Accumulator:
                 self._failed.extend(kept)
 
     def close(self) -> None:
-        """No more records; those who wait for memory are told."""
+        """Accept no more records; wake up callers that wait for memory."""
         with self._lock:
             self.is_closed = True
             self._memory_came.notify_all()
 
 
 def _before(sequence: int, other: int) -> bool:
-    """Whether a sequence comes first, also around the wrap."""
+    """Whether a sequence precedes another, with wrap-around."""
     return ((other - sequence) & 0x7FFFFFFF) < 0x40000000

@@ -12,6 +12,7 @@ from klamm.records.layout import TRANSACTIONAL_BIT
 from klamm.records.record import Record, encode_region_into_batch
 
 if TYPE_CHECKING:
+    import threading
     from asyncio import AbstractEventLoop, Future
 
 BATCH_OVERHEAD_BYTES: Final = 61
@@ -29,10 +30,10 @@ def estimated_size(
 
 
 class Batch:
-    """One batch: open while it takes records, closed once it is sent, settled at the end.
+    """One batch: open while records are added, closed once it is sent, settled at the end.
 
-    Records are encoded as they come. A future holds its batch and its index there, nothing else; the batch
-    notes which of them somebody has looked at.
+    Records are encoded when added. A future is a batch and an index; the batch
+    records which futures were read.
     """
 
     __slots__ = (
@@ -47,6 +48,7 @@ class Batch:
         "first_index",
         "is_closed",
         "is_transactional",
+        "last_error",
         "log_append_time_ms",
         "partition",
         "parts",
@@ -74,6 +76,7 @@ class Batch:
         self.base_sequence = -1
         self.examined: set[int] = set()
         self.error: Exception | None = None
+        self.last_error: Exception | None = None  # why it had to be sent again
         self.record_errors: dict[int, Exception] = {}
         self.base_offset = -1
         self.log_append_time_ms = -1
@@ -81,6 +84,10 @@ class Batch:
         self.first_index = 0
         self.parts: list[Batch] = []
         self._settlement = Settlement()
+
+    def wait_with(self, new_event: Callable[[], threading.Event]) -> None:
+        """Wait with such events: those of a virtual clock."""
+        self._settlement.new_event = new_event
 
     @property
     def record_count(self) -> int:
@@ -91,7 +98,7 @@ class Batch:
         return BATCH_OVERHEAD_BYTES + self.builder.size_bytes
 
     def encoded(self, codec: int, level: int | None) -> bytes:
-        """The batch as the broker wants it."""
+        """The encoded batch."""
         builder = self.builder
         return encode_region_into_batch(
             builder.region(),
@@ -138,7 +145,7 @@ class Batch:
         self.parts = parts
         return parts
 
-    def _ended(self) -> list[Callable[[], None]]:
+    def _ended(self) -> list[Callable[[], object]]:
         self.builder.release()  # a program may keep its futures; it need not keep the bytes
         callbacks = self._settlement.settle()
         whole = self.whole
@@ -153,20 +160,20 @@ class Batch:
     def wait(self, timeout: float | None) -> bool:
         return self._settlement.wait(timeout)
 
-    def when_settled(self, index: int, callback: Callable[[], None]) -> None:
+    def when_settled(self, index: int, callback: Callable[[], object]) -> None:
         self._settlement.when_settled(index, callback)
 
     def wake_when_settled(self, loop: AbstractEventLoop, waiter: Future[None]) -> bool:
         return self._settlement.wake_when_settled(loop, waiter)
 
-    def succeed(self, base_offset: int, log_append_time_ms: int) -> list[Callable[[], None]]:
+    def succeed(self, base_offset: int, log_append_time_ms: int) -> list[Callable[[], object]]:
         self.base_offset = base_offset
         self.log_append_time_ms = log_append_time_ms
         return self._ended()
 
     def fail(
         self, error: Exception, record_errors: dict[int, Exception] | None = None
-    ) -> list[Callable[[], None]]:
+    ) -> list[Callable[[], object]]:
         self.error = error
         self.record_errors = record_errors or {}
         return self._ended()
@@ -183,7 +190,7 @@ class Batch:
         return self.record_errors.get(index, self.error)
 
     def unseen_failures(self) -> list[Exception]:
-        """The errors of records whose future nobody looked at."""
+        """The errors of records whose future was not read."""
         if not self.is_settled:
             return []
         if self.parts:

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from klamm.errors import KlammTimeoutError
 from klamm.protocol.types import TopicPartition
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop, Future
+    from asyncio import AbstractEventLoop
+    from asyncio import Future as LoopFuture
 
     from klamm.client.producer.batch import Batch
 
 
+_STATE_OF_A_FUTURE: Final = frozenset(
+    {"_condition", "_done_callbacks", "_exception", "_result", "_state", "_waiters"}
+)
+
+
 class RecordMetadata(NamedTuple):
-    """Where a record went. Offset -1: the broker was not asked (acks=0) or no longer knows."""
+    """Partition and offset of a delivered record. Offset -1: unknown (acks=0, or a duplicate)."""
 
     topic: str
     partition: int
@@ -26,20 +33,64 @@ class RecordMetadata(NamedTuple):
     timestamp_ms: int
 
 
-class Delivery:
-    """The future of one record. Looking at it counts as having seen its failure."""
+class Delivery(Future[RecordMetadata]):
+    """The future of one record. Looking at it counts as having seen its failure.
+
+    It shares its batch's outcome and keeps no state of its own. Code that looks inside a future, as
+    `concurrent.futures.wait` does, makes it have that state then.
+    """
 
     __slots__ = ("_batch", "_index")
 
     def __init__(self, batch: Batch, index: int) -> None:
+        # Without the base's: a lock and two lists for each record would cost more than the record.
         self._batch = batch
         self._index = index
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _STATE_OF_A_FUTURE:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        super().__init__()
+        self._batch.examined.add(self._index)
+        self._batch.when_settled(self._index, self._settle_base)
+        return self.__dict__[name]
+
+    def _settle_base(self) -> None:
+        metadata, error = self.outcome()
+        if error is not None:
+            self.set_exception(error)
+        elif metadata is not None:
+            self.set_result(metadata)
+
+    def cancel(self) -> bool:
+        """False: what was handed over is sent; `purge()` of the producer removes what waits."""
+        return False
+
+    def cancelled(self) -> bool:
+        return False
+
+    def running(self) -> bool:
+        return not self.done()
+
+    def outcome(self) -> tuple[RecordMetadata | None, Exception | None]:
+        """Where a settled record went, or why it did not; does not count as having looked at it."""
+        error = self._error()
+        return (None, error) if error is not None else (self._metadata(), None)
+
+    def when_settled(self, callback: Callable[[], None]) -> None:
+        """Call back when the record is settled; does not count as having looked at it."""
+        self._batch.when_settled(self._index, callback)
+
+    @property
+    def partition(self) -> TopicPartition:
+        """Where the record goes."""
+        return self._batch.partition
 
     def done(self) -> bool:
         return self._batch.is_settled
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Where the record went; raises what kept it from there, or KlammTimeoutError."""
+        """The record's partition and offset; raises the delivery error, or KlammTimeoutError."""
         error = self.exception(timeout)
         if error is not None:
             raise error
@@ -52,10 +103,50 @@ class Delivery:
         self._batch.examined.add(self._index)
         return self._error()
 
-    def add_done_callback(self, callback: Callable[[Delivery], None]) -> None:
+    def add_done_callback(self, callback: Callable[[Any], object]) -> None:
         """Call back on the producer's thread, in send order per partition; at once if it is settled."""
         self._batch.examined.add(self._index)
         self._batch.when_settled(self._index, partial(callback, self))
+
+    def get(self, timeout: float | None = None) -> RecordMetadata:
+        """As `result`, the name in kafka-python."""
+        return self.result(timeout)
+
+    def succeeded(self) -> bool:
+        """Whether the record is delivered; False while that is open."""
+        return self.done() and self.exception() is None
+
+    def failed(self) -> bool:
+        """Whether the record failed; False while that is open."""
+        return self.done() and self.exception() is not None
+
+    def add_callback(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Delivery:
+        """Call `function(..., metadata)` once the record is delivered; returns this future."""
+
+        def call(delivery: Delivery) -> None:
+            if delivery._error() is None:
+                function(*args, delivery._metadata(), **kwargs)
+
+        self.add_done_callback(call)
+        return self
+
+    def add_errback(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Delivery:
+        """Call `function(..., error)` if the record fails; returns this future."""
+
+        def call(delivery: Delivery) -> None:
+            error = delivery._error()
+            if error is not None:
+                function(*args, error, **kwargs)
+
+        self.add_done_callback(call)
+        return self
+
+    def __repr__(self) -> str:
+        partition = self._batch.partition
+        if not self.done():
+            return f"<Delivery to {partition}: pending>"
+        error = self._error()
+        return f"<Delivery to {partition}: {error!r}>" if error else f"<Delivery: {self._metadata()}>"
 
     def _error(self) -> Exception | None:
         return self._batch.error_of(self._index)
@@ -64,57 +155,59 @@ class Delivery:
         return self._batch.metadata_of(self._index)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        self._batch.examined.add(self._index)
-        if not self._batch.is_settled:
+        batch, index = self._batch, self._index
+        batch.examined.add(index)
+        if not batch.is_settled:
             # Imported here: programs that never await do not pay for asyncio.
             import asyncio  # noqa: PLC0415
 
             loop = asyncio.get_running_loop()
             waiter: asyncio.Future[None] = loop.create_future()
-            if self._batch.wake_when_settled(loop, waiter):
+            if batch.wake_when_settled(loop, waiter):
                 yield from waiter
-        error = self._error()
+        error = batch.error_of(index)
         if error is not None:
             raise error
-        return self._metadata()
+        return batch.metadata_of(index)
 
 
 class Settlement:
     """The end of a batch, for its futures: one event for all threads, one call into each event loop."""
 
-    __slots__ = ("_callbacks", "_event", "_lock", "_waiters", "is_settled")
+    __slots__ = ("_callbacks", "_event", "_lock", "_waiters", "is_settled", "new_event")
 
     def __init__(self) -> None:
         self.is_settled = False
+        self.new_event: Callable[[], threading.Event] = threading.Event
         self._lock = threading.Lock()
         self._event: threading.Event | None = None
-        self._callbacks: list[tuple[int, Callable[[], None]]] = []
-        self._waiters: dict[AbstractEventLoop, list[Future[None]]] = {}
+        self._callbacks: list[tuple[int, Callable[[], object]]] = []
+        self._waiters: dict[AbstractEventLoop, list[LoopFuture[None]]] = {}
 
     def wait(self, timeout: float | None) -> bool:
         with self._lock:
             if self.is_settled:
                 return True
             if self._event is None:
-                self._event = threading.Event()
+                self._event = self.new_event()
             event = self._event
         return event.wait(timeout)
 
-    def when_settled(self, index: int, callback: Callable[[], None]) -> None:
+    def when_settled(self, index: int, callback: Callable[[], object]) -> None:
         with self._lock:
             if not self.is_settled:
                 self._callbacks.append((index, callback))
                 return
         callback()
 
-    def wake_when_settled(self, loop: AbstractEventLoop, waiter: Future[None]) -> bool:
+    def wake_when_settled(self, loop: AbstractEventLoop, waiter: LoopFuture[None]) -> bool:
         """Resolve a waiter of a loop at the end; False when that is past."""
         with self._lock:
             if not self.is_settled:
                 self._waiters.setdefault(loop, []).append(waiter)
             return not self.is_settled
 
-    def settle(self) -> list[Callable[[], None]]:
+    def settle(self) -> list[Callable[[], object]]:
         """End it; the callbacks to run, in the order of the records."""
         with self._lock:
             self.is_settled = True
@@ -126,13 +219,13 @@ class Settlement:
         return ordered + [partial(_wake, loop, waiting) for loop, waiting in waiters.items()]
 
 
-def _wake(loop: AbstractEventLoop, waiters: list[Future[None]]) -> None:
+def _wake(loop: AbstractEventLoop, waiters: list[LoopFuture[None]]) -> None:
     # Each call into a loop is a system call: one for a thousand records is plenty.
-    with suppress(RuntimeError):  # the loop is closed: nobody waits there any more
+    with suppress(RuntimeError):  # the loop is closed: no task waits
         loop.call_soon_threadsafe(_resolve, waiters)
 
 
-def _resolve(waiters: list[Future[None]]) -> None:
+def _resolve(waiters: list[LoopFuture[None]]) -> None:
     for waiter in waiters:
         if not waiter.done():
             waiter.set_result(None)

@@ -18,7 +18,7 @@ from klamm.records.record import Record
 
 
 class EncodedBatch(Batch):
-    """A batch whose records are bytes already. Nobody holds a future of a record: the batch is all."""
+    """A batch of records that are already encoded. There are no futures per record."""
 
     __slots__ = ("region",)
 
@@ -47,7 +47,7 @@ class EncodedBatch(Batch):
         )
 
     def unseen_failures(self) -> list[Exception]:
-        """None: who sends regions waits for them."""
+        """None: the caller waits for regions instead."""
         return []
 
     def split(self, largest_bytes: int) -> list[Batch]:
@@ -81,14 +81,14 @@ def _region(partition: int, records: Sequence[Record]) -> EncodedRegion:
 
 
 class EncodedProducer(Producer):
-    """Takes regions instead of records; settings are those of every producer."""
+    """Sends encoded regions instead of records; the settings are a producer's."""
 
     def partition_count(self, topic: str) -> int:
         """How many partitions a topic has; waits for it, `max.block.ms` at most."""
         return len(self._topic(topic, None, self._due_at_ms()).partitions)
 
     def send_regions(self, topic: str, regions: Iterable[EncodedRegion]) -> list[EncodedBatch]:
-        """Hand over encoded records; blocks while `buffer.memory` is full. `wait` says how it went."""
+        """Send encoded records; blocks while `buffer.memory` is full. `wait` raises delivery errors."""
         if self._is_closed:
             raise IllegalStateError("this producer is closed")
         self._thread.reactor.check_fork()
@@ -101,6 +101,15 @@ class EncodedProducer(Producer):
             self._accumulator.append_batch(batch, self._due_at_ms())
             batches.append(batch)
         return batches
+
+    def continue_at(self, partition: TopicPartition, position: int) -> None:
+        """Continue a resumed transaction after so many records of a partition that other processes wrote.
+
+        Nothing sent to the partition before may be unsettled.
+        """
+        if self._transactions is None:
+            raise IllegalStateError("continue_at() needs a transactional producer: set transactional.id")
+        self._transactions.manager.sequences.continue_at(partition, position)
 
     def wait(self, batches: Sequence[EncodedBatch]) -> None:
         """Return when all of these are delivered; raises what kept one from it.

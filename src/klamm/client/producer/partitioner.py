@@ -6,16 +6,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from random import Random
-from typing import Protocol
 
 from klamm.net.cluster import TopicInfo
 from klamm.records.murmur2 import murmur2
 
-
-class Partitioner(Protocol):
-    """A partitioner of one's own: any callable of this shape."""
-
-    def __call__(self, topic: str, key: bytes | None, value: bytes | None, partitions: int) -> int: ...
+# A partitioner of one's own, of (topic, key, value, number of partitions). None: as if there were no key.
+Partitioner = Callable[[str, bytes | None, bytes | None, int], int | None]
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
@@ -36,7 +32,7 @@ class StickyPartitioner:
         self._current: dict[str, tuple[int, int]] = {}  # topic -> (partition, bytes given to it)
 
     def choose(self, topic: TopicInfo, queued: Callable[[], Mapping[int, int]]) -> int:
-        """The partition for the next record; `queued` tells how many batches wait per partition."""
+        """The partition for the next record; `queued` is the number of waiting batches per partition."""
         current = self._current.get(topic.name)
         if current is not None and current[0] in topic.partitions:
             return current[0]
@@ -45,7 +41,7 @@ class StickyPartitioner:
         return chosen
 
     def took(self, topic: str, partition: int, size_bytes: int) -> None:
-        """A batch of this size is closed there; after enough of them another partition is due.
+        """A batch of this size was closed; after enough bytes another partition is chosen.
 
         Only whole batches are counted, so none is cut short, and a stay ends before twice `batch.size`.
         """
@@ -68,6 +64,6 @@ class StickyPartitioner:
 
 
 def weights(queues: Sequence[int]) -> list[int]:
-    """How likely each partition is next: the longest queue plus one, less its own."""
+    """The weight of each partition: the longest queue plus one, less its own."""
     longest = max(queues)
     return [longest + 1 - queue for queue in queues]

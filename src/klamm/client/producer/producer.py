@@ -1,37 +1,39 @@
-"""The producer as a program sees it: `send` gives a future at once, a thread of its own does the rest."""
+"""The producer: `send` returns a future at once, a thread of its own delivers."""
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import count
 from random import Random
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
-from klamm.client.assignors.base import GroupMetadata
 from klamm.client.calls import Calls, RetryPolicy
-from klamm.client.consumer.arguments import committable
-from klamm.client.consumer.offsets.positions import Committed
+from klamm.client.consumer.offsets.lookup import all_topics
+from klamm.client.interceptors import ProducerRecord, call_all, passed
+from klamm.client.producer import report as reports
 from klamm.client.producer.accumulator import Accumulator
 from klamm.client.producer.batch import Batch
 from klamm.client.producer.delivery import Delivery
+from klamm.client.producer.delivery_callbacks import OnDelivery, of_delivery
+from klamm.client.producer.failures import attach, delivery_error
+from klamm.client.producer.named_partitioners import MAKERS
 from klamm.client.producer.partitioner import Partitioner, StickyPartitioner
 from klamm.client.producer.sender import Sender
 from klamm.client.producer.settings import Serializer, parse
+from klamm.client.producer.transactional import TransactionMethods
 from klamm.client.producer.transactions.calls import TransactionCalls
-from klamm.client.producer.transactions.handover import OpenTransaction, PreparedTransaction
 from klamm.client.producer.transactions.manager import TransactionManager
-from klamm.client.producer.transactions.offsets import group_of
-from klamm.client.producer.transactions.states import LEGAL, State
 from klamm.client.runtime import ClientThread
-from klamm.clock import Clock, SystemClock
+from klamm.client.serializers import WithTopic
+from klamm.client.statistics import Statistics
+from klamm.client.topic_names import check_topic_name
+from klamm.clock import Clock, condition_on, patience_of
 from klamm.errors import (
     DeliveryError,
     IllegalStateError,
-    KlammError,
     KlammTimeoutError,
     broker_error,
 )
@@ -43,10 +45,11 @@ from klamm.records.murmur2 import murmur2
 log = logging.getLogger(__name__)
 _numbers = count(1)
 
-Headers = Iterable[tuple[str, bytes | None]]
+HeaderValue = bytes | str | None
+Headers = Iterable[tuple[str, HeaderValue]]
 
 
-class Producer:
+class Producer(TransactionMethods):
     """Sends records; settings by Kafka's names, as a dictionary or keywords.
 
     Keys and values are bytes, or text (sent as UTF-8), or whatever `key_serializer` and `value_serializer`
@@ -63,7 +66,9 @@ class Producer:
     ) -> None:
         parsed, self._settings = parse(config, settings)
         client_id = parsed.values.text("client.id") or f"klamm-producer-{next(_numbers)}"
-        self._clock = clock or SystemClock()
+        self._client_id = client_id
+        self._clock = clock or parsed.clock()
+        self._patience = patience_of(self._clock)
         self._random = random or Random()
         self._thread = ClientThread(
             parsed.network(client_id),
@@ -75,6 +80,11 @@ class Producer:
         core = self._thread.core
         sticky = StickyPartitioner(
             self._settings.batch_size, is_adaptive=self._settings.is_adaptive, random=self._random
+        )
+        self._interceptors = self._settings.interceptors
+        named = self._settings.partitioner_name
+        self._partitioner: Partitioner | None = (
+            self._settings.partitioner if named is None else MAKERS[named](self._random)
         )
         self._accumulator = Accumulator(self._settings, self._clock, self._wake, sticky)
         self._transactions = self._make_transactions()
@@ -88,9 +98,18 @@ class Producer:
             self._transactions.manager.on_state = self._on_transaction_state
         self._metadata = core.metadata
         self._check_fork = self._thread.reactor.check_fork
-        self._metadata_changed = threading.Condition()
+        self._metadata_changed = condition_on(self._clock)
         self._thread.reactor.on_failure = self._on_thread_failure
         core.components.append(self._sender)
+        if self._settings.statistics_callback is not None:
+            core.components.append(
+                Statistics(
+                    self._settings.statistics_callback,
+                    self._settings.statistics_interval_ms,
+                    self.metrics,
+                    self._clock.now_ms(),
+                )
+            )
         core.metadata.listen(self._on_metadata)
         self._is_closed = False
         self._thread.start()
@@ -111,21 +130,17 @@ class Producer:
         return TransactionCalls(self._thread, manager, self._accumulator, settings.max_block_ms)
 
     def _on_thread_failure(self) -> None:
-        """The client's thread is dying: nobody is left to deliver what waits."""
-        error = IllegalStateError(f"the client's thread has died: {self._thread.reactor.failure!r}")
+        """The client's thread is stopping: fail the records that wait."""
+        error = IllegalStateError(f"the client's thread has stopped: {self._thread.reactor.failure!r}")
         error.__cause__ = self._thread.reactor.failure
         self._sender.die(error)
 
     def _on_transaction_state(self, may_send: bool) -> None:
         self._sender.refuses = not may_send
 
-    def _transactional(self, call: str) -> TransactionCalls:
-        if self._is_closed:
-            raise IllegalStateError("this producer is closed")
-        self._check_fork()
-        if self._transactions is None:
-            raise IllegalStateError(f"{call}() needs a transactional producer: set transactional.id")
-        return self._transactions
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else f"{len(self)} records not delivered yet"
+        return f"<klamm.Producer {self._client_id}: {state}>"
 
     def __enter__(self) -> Self:
         return self
@@ -133,37 +148,48 @@ class Producer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        failed = self.finish()
+        if failed is None:
+            return
+        if error is None:
+            raise failed
+        attach(error, failed)
 
     def send(
         self,
         topic: str,
         value: Any = None,
         key: Any = None,
-        headers: Headers | Mapping[str, bytes | None] | None = None,
+        headers: Headers | Mapping[str, HeaderValue] | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
-        on_delivery: Callable[[Delivery], None] | None = None,
+        on_delivery: OnDelivery | None = None,
     ) -> Delivery:
-        """Hand over one record; its future says where it went, or why it did not."""
+        """Send one record; its future returns the record's partition and offset, or raises."""
         if self._is_closed or self._sender.refuses:
             self._refuse()
         self._check_fork()
+        if self._interceptors:
+            record = ProducerRecord(topic, value, key, headers, partition, timestamp_ms)
+            topic, value, key, headers, partition, timestamp_ms = passed(
+                self._interceptors, "on_send", record
+            )
         settings = self._settings
         info = self._metadata.cluster.topics.get(topic)
         due_at_ms = None  # reckoned from now only if something has to be waited for
         if info is None or (partition is not None and partition not in info.partitions):
-            due_at_ms = self._clock.now_ms() + settings.max_block_ms
+            due_at_ms = self._patience.now_ms() + settings.max_block_ms
             info = self._topic(topic, partition, due_at_ms)
-        if settings.key_serializer is not None or (key is not None and type(key) is not bytes):
-            key = _serialized(key, settings.key_serializer, "key")
-        if settings.value_serializer is not None or (value is not None and type(value) is not bytes):
-            value = _serialized(value, settings.value_serializer, "value")
+        if key is not None and (settings.key_serializer is not None or type(key) is not bytes):
+            key = _serialized(topic, key, settings.key_serializer, "key")
+        if value is not None and (settings.value_serializer is not None or type(value) is not bytes):
+            value = _serialized(topic, value, settings.value_serializer, "value")
         if partition is None:
-            if settings.partitioner is not None:
-                partition = self._own_choice(settings.partitioner, info, key, value)
+            if self._partitioner is not None:
+                partition = self._own_choice(self._partitioner, info, key, value)
             elif key is not None and not settings.ignores_keys:
                 partition = (murmur2(key) & 0x7FFFFFFF) % len(info.partitions)
+        report = None if on_delivery is None else of_delivery(on_delivery, key, value, headers)
         delivery = self._accumulator.append(
             info,
             partition,
@@ -173,15 +199,51 @@ class Producer:
             _pairs(headers) if headers else (),
             due_at_ms,
         )
-        if on_delivery is not None:
-            delivery.add_done_callback(on_delivery)
+        if report is not None:
+            delivery.add_done_callback(report)
+        if self._interceptors:
+            delivery.when_settled(partial(_acknowledge, self._interceptors, delivery))
         return delivery
 
-    produce = send
+    def produce(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        on_delivery: OnDelivery | None = None,
+        timestamp: int = 0,
+        headers: Headers | Mapping[str, HeaderValue] | None = None,
+        *,
+        callback: OnDelivery | None = None,
+    ) -> Delivery:
+        """As `send`, with the arguments of confluent-kafka: partition -1 and timestamp 0 mean "not given"."""
+        if on_delivery is not None and callback is not None:
+            raise ValueError("give on_delivery or callback, not both")
+        return self.send(
+            topic,
+            value,
+            key,
+            headers,
+            None if partition == -1 else partition,
+            timestamp or None,
+            on_delivery or callback,
+        )
+
+    def poll(self, timeout: float | None = None) -> int:
+        """Do nothing: callbacks run on the producer's thread; confluent-kafka needs such a call."""
+        return 0
+
+    def __len__(self) -> int:
+        """How many records are not delivered yet."""
+        return self._accumulator.record_count
+
+    def __bool__(self) -> bool:
+        return True  # also one without records
 
     def would_wait(self, topic: str, partition: int | None = None) -> bool:
         """Whether `send` would wait now, for metadata or for memory."""
-        info = self._thread.core.metadata.cluster.topics.get(topic)
+        info = self._metadata.cluster.topics.get(topic)
         is_known = info is not None and (partition is None or partition in info.partitions)
         return not is_known or not self._accumulator.has_room
 
@@ -194,11 +256,15 @@ class Producer:
         raise IllegalStateError("the transaction changed its state during send()")
 
     @staticmethod
-    def _own_choice(partitioner: Partitioner, info: TopicInfo, key: bytes | None, value: bytes | None) -> int:
+    def _own_choice(
+        partitioner: Partitioner, info: TopicInfo, key: bytes | None, value: bytes | None
+    ) -> int | None:
         partitions = len(info.partitions)
         chosen = partitioner(info.name, key, value, partitions)
-        if not 0 <= chosen < partitions:
-            raise ValueError(f"the partitioner chose {chosen} of {partitions} partitions")
+        if chosen is not None and not (isinstance(chosen, int) and 0 <= chosen < partitions):
+            raise ValueError(
+                f"the partitioner returned {chosen!r} for {info.name}, which has {partitions} partitions"
+            )
         return chosen
 
     def _topic(self, name: str, partition: int | None, due_at_ms: int) -> TopicInfo:
@@ -206,8 +272,7 @@ class Producer:
         info = self._thread.core.metadata.cluster.topics.get(name)
         if info is not None and (partition is None or partition in info.partitions):
             return info
-        if not name:
-            raise ValueError("a topic must have a name")
+        check_topic_name(name)
         if partition is not None and partition < 0:
             raise ValueError(f"partition {partition}: expected 0 or more, or None")
         return self._wait_for_topic(name, partition, due_at_ms)
@@ -229,7 +294,7 @@ class Producer:
                 code = cluster.errors.get(name)
                 if code in (ErrorCode.invalid_topic_exception, ErrorCode.topic_authorization_failed):
                     raise broker_error(code, f"topic {name}")
-                left_ms = due_at_ms - self._clock.now_ms()
+                left_ms = due_at_ms - self._patience.now_ms()
                 if left_ms <= 0:
                     raise self._no_topic(info, name, partition)
                 self._metadata_changed.wait(left_ms / 1000)
@@ -253,10 +318,43 @@ class Producer:
     def _wake(self) -> None:
         self._thread.reactor.submit(_nothing)
 
+    def health(self) -> reports.Health:
+        """Whether the cluster can be reached and records are being delivered; from any thread."""
+        return reports.health(self._thread.core, self._accumulator, self._sender, is_closed=self._is_closed)
+
+    def metrics(self) -> dict[str, float]:
+        """Counters since the beginning, and what is buffered; from any thread."""
+        return reports.metrics(self._accumulator, self._sender)
+
+    def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
+        """The partitions of a topic; waits for its metadata, `max.block.ms` by default."""
+        if self._is_closed:
+            raise IllegalStateError("this producer is closed")
+        limit_ms = self._settings.max_block_ms if timeout is None else round(timeout * 1000)
+        info = self._topic(topic, None, self._patience.now_ms() + limit_ms)
+        return [TopicPartition(topic, number) for number in sorted(info.partitions)]
+
+    def list_topics(self, topic: str | None = None, timeout: float | None = None) -> dict[str, TopicInfo]:
+        """All topics, or one, with their partitions; a topic that does not exist is left out, not created."""
+        if self._is_closed:
+            raise IllegalStateError("this producer is closed")
+        settings = self._settings
+        limit_ms = settings.max_block_ms if timeout is None else round(timeout * 1000)
+        policy = RetryPolicy(limit_ms, settings.retry_backoff_ms, settings.retry_backoff_max_ms)
+        calls = Calls(self._thread.core, policy)
+        names = None if topic is None else [topic]
+        return self._thread.run(lambda: all_topics(calls, names, calls.deadline("listing topics"))).result()
+
+    def purge(self) -> int:
+        """Give up all records that are not in flight, with PurgedError; how many."""
+        if self._is_closed:
+            raise IllegalStateError("this producer is closed")
+        return self._thread.ask(self._sender.purge).result()
+
     def flush(self, timeout: float | None = None) -> None:
         """Wait until everything sent before is settled.
 
-        Raises DeliveryError if a record failed whose future nobody looked at, KlammTimeoutError when it
+        Raises DeliveryError if a record failed whose future was not read, KlammTimeoutError when it
         takes too long.
         """
         if self._is_closed:
@@ -266,152 +364,31 @@ class Producer:
             self._wait_for(batches, timeout)
         finally:
             self._accumulator.end_flush(batches)
-        failures = [error for batch in batches for error in batch.unseen_failures()]
-        if failures:
-            raise DeliveryError(failures)
+        failed = delivery_error(batches, self._accumulator.take_dropped_failures())
+        if failed is not None:
+            raise failed
 
     def _wait_for(self, batches: list[Batch], timeout: float | None) -> None:
-        due_at_ms = None if timeout is None else self._clock.now_ms() + timeout * 1000
+        due_at_ms = None if timeout is None else self._patience.now_ms() + timeout * 1000
         for batch in batches:
-            left = None if due_at_ms is None else max(0.0, (due_at_ms - self._clock.now_ms()) / 1000)
+            left = None if due_at_ms is None else max(0.0, (due_at_ms - self._patience.now_ms()) / 1000)
             if not batch.wait(left):
                 raise KlammTimeoutError(f"not everything was delivered within {timeout} s")
-
-    def init_transactions(self, *, keep_prepared: bool = False, timeout: float | None = None) -> None:
-        """Get this `transactional.id` for this producer, before its first transaction.
-
-        Older producers with the same id are fenced, and a transaction they left open is aborted. With
-        `keep_prepared` (two-phase commit) a prepared one is kept, for `complete_transaction`.
-        """
-        calls = self._transactional("init_transactions")
-        calls.wait(calls.initialize(keep_prepared=keep_prepared), timeout)
-
-    def begin_transaction(self) -> None:
-        """Begin a transaction: what is sent from now on becomes visible together, or not at all."""
-        self._transactional("begin_transaction").begin()
-
-    begin = begin_transaction
-
-    def transaction(self) -> AbstractContextManager[Self]:
-        """`with producer.transaction():` commits at the end, and aborts on an exception.
-
-        A fatal error, such as being fenced, closes the producer.
-        """
-        return self._transaction()
-
-    @contextmanager
-    def _transaction(self) -> Iterator[Self]:
-        self.begin_transaction()
-        try:
-            yield self
-            self.commit_transaction()
-        except BaseException as error:
-            fatal = self.give_up_transaction(error)
-            if fatal is not None and isinstance(error, KlammError) and fatal is not error:
-                raise fatal from error  # as a zombie learns it: first its batch is refused, then its abort
-            raise
-
-    def give_up_transaction(self, error: BaseException) -> KlammError | None:
-        """Abort the transaction after an error, or close the producer if that is all that is left.
-
-        Returns the fatal error that made it close. For those who write a `transaction()` of their own.
-        """
-        calls = self._transactions
-        assert calls is not None
-        if not self._is_closed and calls.manager.state in LEGAL["abort_transaction"]:
-            try:
-                calls.ended()
-                self.abort_transaction()
-            except KlammError as second:
-                error.add_note(f"aborting the transaction failed, too: {second}")
-        if calls.manager.state is not State.FATAL_ERROR:
-            return None
-        self.close(0)
-        return calls.manager.error
-
-    def send_offsets_to_transaction(
-        self,
-        offsets: Mapping[TopicPartition, int | Committed],
-        group_metadata: GroupMetadata | str,
-        timeout: float | None = None,
-    ) -> None:
-        """Commit a consumer's offsets with the transaction: of each partition, the next record to read.
-
-        Pass `consumer.group_metadata()`: it keeps a consumer that has lost its partitions from committing. A
-        group id alone is accepted, and not checked.
-        """
-        calls = self._transactional("send_offsets_to_transaction")
-        wanted, group = committable(offsets), group_of(group_metadata)
-        calls.manager.check("send_offsets_to_transaction")
-        if wanted:
-            calls.wait(calls.send_offsets(wanted, group), timeout)
-
-    def commit_transaction(self, timeout: float | None = None) -> None:
-        """Wait for all records of the transaction, and make them visible.
-
-        Raises what kept a record from being delivered; then abort. After KlammTimeoutError call it again.
-        """
-        calls = self._transactional("commit_transaction")
-        calls.wait(calls.commit(), timeout)
-
-    def abort_transaction(self, timeout: float | None = None) -> None:
-        """Drop all records and offsets of the transaction."""
-        calls = self._transactional("abort_transaction")
-        calls.wait(calls.abort(), timeout)
-
-    def prepare_transaction(self, timeout: float | None = None) -> PreparedTransaction:
-        """The first half of a two-phase commit: everything is written, nothing is decided.
-
-        Store the result with your decision. After a crash `init_transactions(keep_prepared=True)` and
-        `complete_transaction` with the stored value carry the decision out.
-        """
-        calls = self._transactional("prepare_transaction")
-        if not self._settings.is_two_phase:
-            raise IllegalStateError("prepare_transaction() needs transaction.two.phase.commit.enable=true")
-        return calls.wait(calls.prepare(), timeout)
-
-    def complete_transaction(self, prepared: PreparedTransaction, timeout: float | None = None) -> None:
-        """Commit the prepared transaction if it is this one; abort it if it is another."""
-        calls = self._transactional("complete_transaction")
-        calls.wait(calls.complete(prepared), timeout)
-
-    def hand_over_transaction(self, timeout: float | None = None) -> OpenTransaction:
-        """Wait for all records, and give the open transaction as a value that other processes can resume.
-
-        Closing this producer afterwards does not abort it.
-        """
-        calls = self._transactional("hand_over_transaction")
-        return calls.wait(calls.hand_over(), timeout)
-
-    def resume_transaction(self, transaction: OpenTransaction) -> None:
-        """Carry on a transaction that was handed over: send, send offsets, hand over again, or end it.
-
-        Needs a producer with the same `transactional.id`, without `init_transactions`: that would abort it.
-        """
-        self._transactional("resume_transaction").resume(transaction)
-
-    def _abort_open_transaction(self, timeout: float | None) -> None:
-        """On closing: readers of committed records must not wait until the transaction times out."""
-        calls = self._transactions
-        if calls is None or self._thread.reactor.is_own_thread():
-            return
-        if calls.manager.state not in (State.IN_TRANSACTION, State.ABORTABLE_ERROR):
-            return
-        try:
-            calls.ended()
-            calls.wait(calls.abort(), timeout)
-        except KlammError as error:
-            log.warning(
-                "closing: aborting the transaction of %s failed: %s", calls.manager.transactional_id, error
-            )
 
     def close(self, timeout: float | None = 30.0) -> None:
         """Deliver what is left, for at most `timeout` seconds, and stop; safe to call twice.
 
-        An open transaction is aborted.
+        Raises DeliveryError, with the producer closed, if records were not delivered and neither a future nor
+        a callback has reported that. An open transaction is aborted.
         """
+        failed = self.finish(timeout)
+        if failed is not None:
+            raise failed
+
+    def finish(self, timeout: float | None = 30.0) -> DeliveryError | None:
+        """As `close`, but return the error that it would raise."""
         if self._is_closed:
-            return
+            return None
         self._is_closed = True
         self._abort_open_transaction(timeout)
         batches = self._accumulator.begin_flush()
@@ -421,27 +398,38 @@ class Producer:
         try:
             self._wait_for(batches, 0 if on_own_thread else timeout)
         except KlammTimeoutError:
-            error = KlammTimeoutError("the producer was closed before this was delivered")
+            why = f"the producer was closed with timeout={0 if on_own_thread else timeout}"
             if on_own_thread:
-                self._sender.fail_all(error)
+                self._sender.abandon_all(why)
             else:
-                self._thread.ask(lambda: self._sender.fail_all(error)).result()
+                self._thread.ask(lambda: self._sender.abandon_all(why)).result()
         self._thread.stop()
-        failures = [error for batch in batches for error in batch.unseen_failures()]
-        if failures:
-            log.error("%d records were not delivered; the first: %s", len(failures), failures[0])
+        failed = delivery_error(batches, self._accumulator.take_dropped_failures())
+        if failed is not None and (self._transactions is not None or on_own_thread):
+            # Of a transaction its commit reports what failed; on its own thread it cannot be caught.
+            log.error("closing the producer: %s", failed)
+            return None
+        return failed
+
+
+def _acknowledge(interceptors: Sequence[Any], delivery: Delivery) -> None:
+    metadata, error = delivery.outcome()
+    call_all(interceptors, "on_acknowledgement", metadata, error)
 
 
 def _nothing() -> None:
     """Waking up is all."""
 
 
-def _pairs(headers: Headers | Mapping[str, bytes | None]) -> tuple[tuple[str, bytes | None], ...]:
-    return tuple(headers.items() if isinstance(headers, Mapping) else headers)
+def _pairs(headers: Headers | Mapping[str, HeaderValue]) -> tuple[tuple[str, bytes | None], ...]:
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    return tuple((name, content.encode() if isinstance(content, str) else content) for name, content in pairs)
 
 
-def _serialized(value: Any, serializer: Serializer | None, what: str) -> bytes | None:
-    if serializer is not None:
+def _serialized(topic: str, value: Any, serializer: Serializer | None, what: str) -> bytes | None:
+    if isinstance(serializer, WithTopic):
+        value = serializer.function(topic, value)
+    elif serializer is not None:
         value = serializer(value)
     if value is None or isinstance(value, bytes):
         return value

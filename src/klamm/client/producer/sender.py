@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from klamm.client.producer.accumulator import Accumulator
@@ -18,6 +19,7 @@ from klamm.errors import (
     BrokerError,
     KlammError,
     KlammTimeoutError,
+    PurgedError,
     UnsupportedVersionError,
     broker_error,
 )
@@ -37,7 +39,7 @@ from klamm.protocol.types import ZERO_ID, TopicPartition
 
 log = logging.getLogger(__name__)
 
-NAMES_VERSION: Final = 12  # the last version that speaks of topics by name
+NAMES_VERSION: Final = 12  # the last version with topic names; later ones use topic ids
 NO_METADATA_WAIT_MS: Final = 100
 VERIFYING_BACKOFF_MS: Final = 2
 NEEDS_METADATA: Final = frozenset(
@@ -63,8 +65,20 @@ RETRIABLE: Final = NEEDS_METADATA | {
 FATAL: Final = frozenset(
     {ErrorCode.producer_fenced, ErrorCode.cluster_authorization_failed, ErrorCode.unsupported_version}
 )
-# Answers of a broker that is still asking the transaction coordinator: nothing was written, repeat soon.
+# The broker is still verifying the transaction: nothing was written, retry soon.
 VERIFYING: Final = frozenset({ErrorCode.concurrent_transactions, ErrorCode.not_enough_replicas})
+
+
+@dataclass(slots=True)
+class Counts:
+    """What the sender did since it was made; for metrics."""
+
+    requests: int = 0
+    batches_sent: int = 0
+    batches_repeated: int = 0
+    bytes_sent: int = 0
+    records_delivered: int = 0
+    records_failed: int = 0
 
 
 class Sender:
@@ -87,7 +101,9 @@ class Sender:
         self._asks_for_id = False
         self._id_attempt = 0
         self._id_retry_at_ms = 0
+        self.counts = Counts()
         self.fatal: KlammError | None = None
+        self.last_error: KlammError | None = None  # of the last batch that had to be repeated or failed
         self.refuses = transactions is not None  # whether records are refused: failed, or no transaction
 
     def tick(self, now_ms: int) -> int | None:
@@ -129,7 +145,9 @@ class Sender:
                 ready[info.leader_id].append(partition)
         oldest_ms = self._accumulator.oldest_ms()
         if oldest_ms is not None:
-            dues.append(oldest_ms + self._settings.delivery_timeout_ms)
+            late_at_ms = oldest_ms + self._settings.delivery_timeout_ms
+            if late_at_ms > now_ms:  # a batch that is late already is in flight: its request times out
+                dues.append(late_at_ms)
         return min(dues, default=None), ready
 
     def _may_send(self, partition: TopicPartition) -> bool:
@@ -146,7 +164,7 @@ class Sender:
         return self._transactions is None or self._transactions.may_send_to(partition)
 
     def _send(self, node_id: int, partitions: list[TopicPartition], now_ms: int) -> None:
-        """One request per turn takes at most one batch of each partition, within `max.request.size`."""
+        """One request per turn, with at most one batch of each partition, within `max.request.size`."""
         node = Node("broker", node_id)
         pending = list(partitions)
         while pending and self._core.network.in_flight(node) < self._settings.max_in_flight:
@@ -176,7 +194,7 @@ class Sender:
                 and at_ms <= now_ms
             ]
             pending = rest + [partition for partition in again if partition not in rest]
-        # A full pipe: the next answer brings us back here.
+        # max.in.flight is reached: the next response calls this again.
 
     def _number(self, batch: Batch) -> bool:
         if not self._settings.is_idempotent:
@@ -198,6 +216,8 @@ class Sender:
                 topic.name, TopicProduceData(topic_id=topic.topic_id, name=topic.name, partition_data=[])
             )
             records = batch.encoded(self._settings.codec, self._settings.level)
+            self.counts.bytes_sent += len(records)
+            self.counts.batches_sent += 1
             assert isinstance(entry.partition_data, list)
             entry.partition_data.append(PartitionProduceData(batch.partition.partition, records))
         transactions = self._transactions
@@ -208,6 +228,7 @@ class Sender:
             timeout_ms=self._settings.request_timeout_ms,
             topic_data=list(data.values()),
         )
+        self.counts.requests += 1
         ids = {entry.topic_id: name for name, entry in data.items()}
         sent = {batch.partition: batch for batch in batches}
 
@@ -295,7 +316,7 @@ class Sender:
         self.refuses = True
 
     def _out_of_order(self, batch: Batch, error: KlammError) -> None:
-        """The broker misses what came before: wait for it if it is still to come, else number anew."""
+        """The broker lacks an earlier batch: wait for it if it is in flight, else restart the sequence."""
         still_open = [
             *self._in_flight.get(batch.partition, ()),
             *self._accumulator.waiting_to_retry(batch.partition),
@@ -303,7 +324,7 @@ class Sender:
         is_lost = self._sequences.is_next(batch, still_open)
         if is_lost:
             self._sequences.broke(batch.partition)
-        # In a transaction nothing can be numbered anew: what is lost of it ends it.
+        # In a transaction the sequence cannot restart: a lost batch ends it.
         may_retry = self._settings.is_idempotent and not (is_lost and self._transactions is not None)
         self._retry_or_fail(batch, error, may_retry=may_retry)
 
@@ -317,6 +338,7 @@ class Sender:
         self._accumulator.replace(batch, batch.split(largest))
 
     def _retry_or_fail(self, batch: Batch, error: KlammError, *, may_retry: bool) -> None:
+        self.last_error = error
         now_ms = self._core.now_ms
         is_late = now_ms - batch.created_at_ms >= self._settings.delivery_timeout_ms
         is_over = self.fatal is not None or (
@@ -325,8 +347,10 @@ class Sender:
         if not may_retry or batch.attempts > self._settings.retries or is_over:
             self._fail(batch, error)
         elif is_late:
-            self._fail(batch, self._too_late(batch, error))
+            self._fail(batch, self._too_late(batch, self._expired_as(), error))
         else:
+            batch.last_error = error
+            self.counts.batches_repeated += 1
             batch.retry_at_ms = now_ms + self._wait_ms(batch.attempts - 1, error)
             self._accumulator.put_back(batch)
 
@@ -337,12 +361,17 @@ class Sender:
             base_ms = min(base_ms, VERIFYING_BACKOFF_MS)
         return backoff_ms(base_ms, settings.retry_backoff_max_ms, attempt, self._core.random)
 
-    def _too_late(self, batch: Batch, cause: KlammError | None) -> KlammTimeoutError:
+    def _expired_as(self) -> str:
+        return f"delivery.timeout.ms={self._settings.delivery_timeout_ms} has passed"
+
+    def _too_late(self, batch: Batch, why: str, cause: Exception | None = None) -> KlammTimeoutError:
         what = describe(batch.partition, batch.record_count)
-        reason = cause or self._core.metadata.error
+        unreachable = next(iter(self._core.network.unreachable.values()), None)
+        reason = cause or batch.last_error or self._core.metadata.error or unreachable
         tail = f"; last error: {reason}" if reason else ""
-        limit_ms = self._settings.delivery_timeout_ms
-        return KlammTimeoutError(f"{what} not delivered within delivery.timeout.ms={limit_ms}{tail}")
+        error = KlammTimeoutError(f"{what} not delivered: {why}{tail}")
+        error.__cause__ = reason
+        return error
 
     def _fail(
         self, batch: Batch, error: KlammError, record_errors: dict[int, Exception] | None = None
@@ -359,7 +388,11 @@ class Sender:
             while self._accumulator.head(partition) is not None:
                 self._fail(self._accumulator.take(partition), transactions.why_dropped())
 
-    def _run(self, callbacks: list[Callable[[], None]], batch: Batch) -> None:
+    def _run(self, callbacks: list[Callable[[], object]], batch: Batch) -> None:
+        if batch.error is None:
+            self.counts.records_delivered += batch.record_count
+        else:
+            self.counts.records_failed += batch.record_count
         self._accumulator.finished(batch)
         for callback in callbacks:
             try:
@@ -369,12 +402,33 @@ class Sender:
 
     def _expire(self, now_ms: int) -> None:
         for batch in self._accumulator.expired(now_ms):
-            self._fail(batch, self._too_late(batch, None))
+            self._fail(batch, self._too_late(batch, self._expired_as()))
 
     def die(self, error: KlammError) -> None:
         """Nothing is sent from now on, and everything that waits fails."""
         self._give_up(error)
         self.fail_all(error)
+
+    def abandon_all(self, why: str) -> None:
+        """Give up on everything that is not delivered, each batch with the error that it met last."""
+        for partition in self._accumulator.partitions():
+            while self._accumulator.head(partition) is not None:
+                batch = self._accumulator.take(partition)
+                self._fail(batch, self._too_late(batch, why))
+        for batches in list(self._in_flight.values()):
+            for batch in list(batches):
+                self._run(batch.fail(self._too_late(batch, why)), batch)
+
+    def purge(self) -> int:
+        """Give up everything that is queued; how many records that were."""
+        count = 0
+        for partition in self._accumulator.partitions():
+            while (head := self._accumulator.head(partition)) is not None:
+                batch = self._accumulator.take(partition)
+                assert batch is head
+                count += batch.record_count
+                self._fail(batch, PurgedError(f"{describe(partition, batch.record_count)} purged"))
+        return count
 
     def fail_all(self, error: KlammError) -> None:
         """Give up on everything that is not delivered."""
@@ -405,7 +459,7 @@ class Sender:
                 self._own_sequences.has_id(response.producer_id)
                 self._id_attempt = 0
                 return
-            error = broker_error(response.error_code, "asking for a producer id")
+            error = broker_error(response.error_code, "requesting a producer id")
         assert error is not None
         if isinstance(error, UnsupportedVersionError) or not error.retriable:
             self.die(error)

@@ -16,7 +16,7 @@ class _Numbers:
     producer_id: int
     epoch: int
     next_sequence: int = 0
-    is_broken: bool = False  # a batch is lost for good: start anew once nothing is in flight
+    is_broken: bool = False  # a batch is lost: restart once nothing is in flight
 
 
 class Sequences:
@@ -32,7 +32,7 @@ class Sequences:
         self.needs_id = True
 
     def has_id(self, producer_id: int) -> None:
-        """A fresh identity came: partitions take it up when they next start anew."""
+        """A new producer id and epoch; partitions use it from their next restart."""
         self.producer_id = producer_id
         self.needs_id = False
 
@@ -60,7 +60,7 @@ class Sequences:
         return is_next(batch, still_open)
 
     def broke(self, partition: TopicPartition) -> None:
-        """A number of this partition will never be seen by the broker: its next batch starts anew."""
+        """A sequence of this partition is lost: its next batch restarts at 0."""
         numbers = self._partitions.get(partition)
         if numbers is not None:
             numbers.is_broken = True
@@ -69,7 +69,7 @@ class Sequences:
         if numbers.producer_id != self.producer_id:
             numbers.producer_id, numbers.epoch = self.producer_id, 0
         elif numbers.epoch >= LAST_EPOCH:
-            self.needs_id = True  # this identity is used up; whoever asks next gets a fresh one
+            self.needs_id = True  # this identity is used up; the next caller gets a new one
             return
         else:
             numbers.epoch += 1

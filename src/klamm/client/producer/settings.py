@@ -7,16 +7,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from klamm.client.callables import takes
 from klamm.client.config import PRODUCER, ClientConfig
+from klamm.client.interceptors import checked
+from klamm.client.producer.named_partitioners import IGNORES_KEYS, MAKERS, names, partitioner_name
 from klamm.client.producer.partitioner import Partitioner
+from klamm.client.serializers import WithTopic, serde_of
+from klamm.client.statistics import checked_callback
 from klamm.config import ConfigError
 from klamm.records.compression import Codec
 
 log = logging.getLogger(__name__)
 
-Serializer = Callable[[Any], bytes | None]
-OBJECTS: Final = frozenset({"key.serializer", "value.serializer", "partitioner.class"})
-MAX_IN_FLIGHT: Final = 5  # as many batches as a broker remembers per producer
+Serializer = Callable[[Any], bytes | None] | WithTopic
+OBJECTS: Final = frozenset(
+    {"key.serializer", "value.serializer", "partitioner.class", "interceptors", "stats.callback"}
+)
+PARTITIONER_ARGUMENTS: Final = 4
+MAX_IN_FLIGHT: Final = 5  # the number of batches that a broker keeps per producer
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +55,16 @@ class ProducerSettings:
     key_serializer: Serializer | None
     value_serializer: Serializer | None
     partitioner: Partitioner | None
+    partitioner_name: str | None  # one of named_partitioners.MAKERS
+    interceptors: tuple[Any, ...]
+    statistics_interval_ms: int
+    statistics_callback: Any
 
 
 def parse(
     config: Mapping[str, Any] | None, keywords: Mapping[str, Any]
 ) -> tuple[ClientConfig, ProducerSettings]:
-    """Read and check; raises ConfigError that says what to write."""
+    """Read and check settings; raises ConfigError."""
     parsed = ClientConfig.parse(PRODUCER, config, keywords, object_names=OBJECTS)
     values = parsed.values
     acks = {"all": -1, "-1": -1, "0": 0, "1": 1}[values.text("acks")]
@@ -62,6 +74,7 @@ def parse(
     level_name = f"compression.{compression}.level"
     level = values.integer(level_name) if level_name in values else None
     is_idempotent = _is_idempotent(parsed, acks)
+    partitioner, named = _partitioner(parsed.objects.get("partitioner.class"))
     return parsed, ProducerSettings(
         acks=acks,
         is_idempotent=is_idempotent,
@@ -78,20 +91,59 @@ def parse(
         retry_backoff_max_ms=values.integer("retry.backoff.max.ms"),
         codec=Codec[compression.upper()],
         level=None if level == -1 else level,
-        ignores_keys=values.boolean("partitioner.ignore.keys"),
+        ignores_keys=values.boolean("partitioner.ignore.keys") or named in IGNORES_KEYS,
         is_adaptive=values.boolean("partitioner.adaptive.partitioning.enable"),
         metadata_max_idle_ms=values.integer("metadata.max.idle.ms"),
         transactional_id=_transactional_id(parsed, is_idempotent),
         transaction_timeout_ms=values.integer("transaction.timeout.ms"),
         is_two_phase=_is_two_phase(parsed),
-        key_serializer=parsed.objects.get("key.serializer"),
-        value_serializer=parsed.objects.get("value.serializer"),
-        partitioner=parsed.objects.get("partitioner.class"),
+        key_serializer=_serializer("key.serializer", parsed),
+        value_serializer=_serializer("value.serializer", parsed),
+        partitioner=partitioner,
+        partitioner_name=named if named in MAKERS else None,
+        interceptors=checked(parsed.objects.get("interceptors"), ("on_send", "on_acknowledgement")),
+        statistics_interval_ms=values.integer("statistics.interval.ms"),
+        statistics_callback=checked_callback(
+            parsed.objects.get("stats.callback"), values.integer("statistics.interval.ms")
+        ),
     )
 
 
+def _serializer(name: str, parsed: ClientConfig) -> Serializer | None:
+    given = parsed.objects.get(name)
+    if given is None:
+        return None
+    serde = serde_of(name, given, parsed.objects)
+    if serde is not None:
+        return WithTopic(serde.serialize)
+    if not callable(given) or not takes(given, 1):
+        raise ConfigError(
+            name, f"{name}={given!r}: give a function of one value, a name as 'json', or a Serde"
+        )
+    return given  # type: ignore[no-any-return]  # checked as far as it can be
+
+
+def _partitioner(given: Any) -> tuple[Partitioner | None, str | None]:
+    """A partitioner of the caller's own, or the name of one that is known."""
+    if isinstance(given, str):
+        name = partitioner_name(given)
+        if name is None:
+            raise ConfigError(
+                "partitioner.class",
+                f"partitioner.class={given}: write one of {', '.join(names())}, or give a function",
+            )
+        return None, name
+    if given is not None and not (callable(given) and takes(given, PARTITIONER_ARGUMENTS)):
+        raise ConfigError(
+            "partitioner.class",
+            f"partitioner.class={given!r}: give a function of (topic, key, value, number of partitions), "
+            "or a name",
+        )
+    return given, None
+
+
 def _is_idempotent(parsed: ClientConfig, acks: int) -> bool:
-    """Idempotence needs acks=all, retries and at most five in flight; asked for, it insists on them."""
+    """Idempotence needs acks=all, retries and at most five in flight; if set, others are rejected."""
     values = parsed.values
     in_flight = values.integer("max.in.flight.requests.per.connection")
     if not values.boolean("enable.idempotence"):
@@ -106,7 +158,7 @@ def _is_idempotent(parsed: ClientConfig, acks: int) -> bool:
         conflicts.insert(
             0, ("max.in.flight.requests.per.connection", str(in_flight), f"at most {MAX_IN_FLIGHT}")
         )
-        is_asked = True  # more than five would break the promise silently: an error in any case
+        is_asked = True  # more than five would break idempotence silently: always an error
     if not conflicts:
         return True
     name, value, needed = conflicts[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.machine import GroupMachine
@@ -26,11 +25,9 @@ from klamm.coordinator.group.topics import (
     with_refused_deletes,
     with_refused_txn_commits,
 )
-from klamm.coordinator.runtime.gathering import Gathering, Part
+from klamm.coordinator.runtime.coordinator import ShardedCoordinator
 from klamm.coordinator.runtime.outcome import Context
-from klamm.coordinator.runtime.placement import Places
-from klamm.coordinator.runtime.shard import ACTIVE, Host, Shard, Status
-from klamm.coordinator.runtime.shards import Shards
+from klamm.coordinator.runtime.shard import ACTIVE, Shard, ShardHost
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from klamm.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -47,8 +44,8 @@ from klamm.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, Tx
 GroupShard = Shard[GroupRecord, Note]
 
 
-class GroupCoordinator:
-    """Routes requests about groups to shards; answers go to the host."""
+class GroupCoordinator(ShardedCoordinator[GroupRecord, Note]):
+    """Takes requests about groups, whatever shard they are in; responses go to the host."""
 
     def __init__(
         self,
@@ -56,23 +53,22 @@ class GroupCoordinator:
         *,
         partition_count: int,
         topics: TopicDirectory,
-        host: Host,
+        host: ShardHost,
         make_machine: Callable[[GroupConfig], GroupMachine] = GroupMachine,
     ) -> None:
-        self._topics = topics
-        self._send = host.send
-        self._config = config
-        self._make_machine = make_machine
-        self.written: Counter[type] = Counter()  # records, by kind
-        self.shards: Shards[GroupRecord, Note] = Shards(
+        super().__init__(
             OFFSETS_TOPIC,
+            partition_count=partition_count,
             make_machine=self._machine,
+            error_response=error_response,
             host=host,
             patience_ms=config.offsets_commit_timeout_ms,
         )
-        self.partition_for = Places(partition_count).__getitem__
-        # Any: each handler takes the type under which it is listed.
-        self._handlers: dict[type, Callable[[Any, Context], None]] = {
+        self._topics = topics
+        self._config = config
+        self._make_machine = make_machine
+        self.written: Counter[type] = Counter()  # records, by kind
+        self._handlers = {
             HeartbeatRequest: self._member_request,
             JoinGroupRequest: self._member_request,
             LeaveGroupRequest: self._member_request,
@@ -86,7 +82,7 @@ class GroupCoordinator:
             ListGroupsRequest: self._list,
         }
 
-    def _machine(self, partition: int) -> GroupMachine:
+    def _machine(self) -> GroupMachine:
         machine = self._make_machine(self._config)
         machine.written = self.written
         machine.state.topics = self._topics
@@ -97,10 +93,6 @@ class GroupCoordinator:
         for shard in self.shards:
             if shard.status is ACTIVE and isinstance(shard.machine, GroupMachine):
                 yield from shard.machine.state.groups.values()
-
-    def handle(self, request: object, context: Context) -> None:
-        """Decide a request; the answer goes to `host.send` under the context's token, now or later."""
-        self._handlers[type(request)](request, context)
 
     def topic_deleted(self, topic: str, context: Context) -> None:
         """Remove every offset of a deleted topic. A shard that is not active does so when it loads."""
@@ -116,22 +108,13 @@ class GroupCoordinator:
     ) -> None:
         group_id = request.group_id
         if not group_id:
-            self._send(context.token, error_response(request, ErrorCode.invalid_group_id))
+            self._refuse(request, ErrorCode.invalid_group_id, context)
             return
         self._to_shard(group_id, request, context)
 
-    def _to_shard(self, group_id: str, request: object, context: Context) -> None:
-        partition = self.partition_for(group_id)
-        shard = self.shards.by_partition.get(partition)
-        if shard is not None and shard.status is ACTIVE:
-            shard.handle(request, context)
-        else:
-            error_code = self.shards.why_not(partition)
-            self._send(context.token, error_response(request, error_code))
-
     def _sync(self, request: SyncGroupRequest, context: Context) -> None:
         if request.must_name_protocol and (request.protocol_type is None or request.protocol_name is None):
-            self._send(context.token, error_response(request, ErrorCode.inconsistent_group_protocol))
+            self._refuse(request, ErrorCode.inconsistent_group_protocol, context)
             return
         self._member_request(request, context)
 
@@ -141,7 +124,7 @@ class GroupCoordinator:
             if not screened.topics:
                 self._send(context.token, with_refused_commits(OffsetCommitResponse(), refused))
                 return
-            context = self._gathered(context, lambda answers: with_refused_commits(answers[0], refused))
+            context = self._merged(context, lambda answer: with_refused_commits(answer, refused))
         self._to_shard(request.group_id, screened, context)
 
     def txn_commit_refusal(
@@ -149,9 +132,9 @@ class GroupCoordinator:
     ) -> TxnOffsetCommitResponse | None:
         """The answer to a TxnOffsetCommit that is not to be handled; None if it may be.
 
-        Ask without an error code before the transaction is verified: a request that fails here must not add
-        the group to a transaction. Ask with one when verification failed: the answer is in the words of the
-        request's version, and partitions that do not exist keep their own error.
+        Call without an error code before the transaction is verified: a request that fails here must not add
+        the group to a transaction. Call with one when verification failed: the response has error codes of
+        the request's version, and partitions that do not exist keep their own error.
         """
         screened, refused = screen_txn_commit(request, self._topics)
         response = TxnOffsetCommitResponse()
@@ -177,7 +160,7 @@ class GroupCoordinator:
             return
         screened, refused = screen_txn_commit(request, self._topics)
         if refused:
-            context = self._gathered(context, lambda answers: with_refused_txn_commits(answers[0], refused))
+            context = self._merged(context, lambda answer: with_refused_txn_commits(answer, refused))
         self._to_shard(request.group_id, screened, context)
 
     def _delete_offsets(self, request: OffsetDeleteRequest, context: Context) -> None:
@@ -186,7 +169,7 @@ class GroupCoordinator:
             return
         screened, refused = screen_delete(request, self._topics)
         if refused:
-            context = self._gathered(context, lambda answers: with_refused_deletes(answers[0], refused))
+            context = self._merged(context, lambda answer: with_refused_deletes(answer, refused))
         self._to_shard(request.group_id, screened, context)
 
     # --- many groups ---------------------------------------------------------------------------------
@@ -219,46 +202,11 @@ class GroupCoordinator:
         if self.shards.is_stopped:
             self._send(context.token, ListGroupsResponse(error_code=ErrorCode.coordinator_not_available))
             return
-        shards = list(self.shards)
-        is_loading = any(shard.status is Status.LOADING for shard in shards)
-        active = [shard for shard in shards if shard.status is ACTIVE]
-        error_code = ErrorCode.coordinator_load_in_progress if is_loading else ErrorCode.none
-        merge = partial(_merge_listed, error_code)
-        if not active:
-            self._send(context.token, merge(()))
+        if self.is_loading:
+            # As in Kafka: part of a list could be mistaken for all of it.
+            self._send(context.token, ListGroupsResponse(error_code=ErrorCode.coordinator_load_in_progress))
             return
-        gathering = self._gathering(context, len(active), merge)
-        for index, shard in enumerate(active):
-            shard.handle(request, _part_of(context, gathering, index))
-
-    def _to_shards(
-        self,
-        parts: Sequence[tuple[str, object]],
-        merge: Callable[[Sequence[Any]], object],  # Any: the answers' own type
-        context: Context,
-    ) -> None:
-        if not parts:
-            self._send(context.token, merge(()))
-            return
-        gathering = self._gathering(context, len(parts), merge)
-        for index, (group_id, request) in enumerate(parts):
-            self._to_shard(group_id, request, _part_of(context, gathering, index))
-
-    def _gathered(self, context: Context, merge: Callable[[Sequence[Any]], object]) -> Context:
-        return _part_of(context, self._gathering(context, 1, merge), 0)
-
-    def _gathering(self, context: Context, size: int, merge: Callable[[Sequence[Any]], object]) -> Gathering:
-        return Gathering(partial(self._send, context.token), size, merge)
-
-
-def _part_of(context: Context, gathering: Gathering, index: int) -> Context:
-    return Context(
-        now_ms=context.now_ms,
-        timestamp_ms=context.timestamp_ms,
-        client_id=context.client_id,
-        client_host=context.client_host,
-        token=Part(gathering, index),
-    )
+        self._to_all_shards(request, _merge_listed, context)
 
 
 def _merge_described(answers: Sequence[DescribeGroupsResponse]) -> DescribeGroupsResponse:
@@ -269,8 +217,7 @@ def _merge_deleted(answers: Sequence[DeleteGroupsResponse]) -> DeleteGroupsRespo
     return DeleteGroupsResponse(results=[result for answer in answers for result in answer.results])
 
 
-def _merge_listed(error_code: ErrorCode, answers: Sequence[ListGroupsResponse]) -> ListGroupsResponse:
+def _merge_listed(answers: Sequence[ListGroupsResponse]) -> ListGroupsResponse:
     groups = [group for answer in answers for group in answer.groups]
-    for answer in answers:
-        error_code = error_code or ErrorCode(answer.error_code)
+    error_code = next((answer.error_code for answer in answers if answer.error_code), 0)
     return ListGroupsResponse(error_code=error_code, groups=groups)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from klamm.coordinator.group.events import Cause, GroupRemoved
+from klamm.coordinator.group.events import GroupEventCause, GroupRemoved
 from klamm.coordinator.group.notes import GroupDropped
 from klamm.coordinator.group.offsets.signals import DeletionRefused
 from klamm.coordinator.group.offsets.tombstones import forget_all
@@ -38,7 +38,7 @@ def delete_groups(state: GroupState, request: DeleteGroupsRequest, context: Cont
             GroupRemoved(
                 group_id=group_id,
                 timestamp_ms=context.timestamp_ms,
-                cause=Cause.GROUP_DELETED,
+                cause=GroupEventCause.GROUP_DELETED,
                 client_id=context.client_id,
                 client_host=context.client_host,
                 generation=membership.generation,

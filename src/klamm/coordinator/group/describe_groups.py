@@ -15,8 +15,6 @@ from klamm.protocol.messages.describe_groups import (
 )
 
 _DEAD: Final = "Dead"  # Kafka's word for a group that does not exist
-# READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: all of them, as without an authorizer.
-ALL_GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 
 
 def describe_groups(state: GroupState, request: DescribeGroupsRequest, context: Context) -> GroupOutcome:
@@ -30,7 +28,5 @@ def describe_groups(state: GroupState, request: DescribeGroupsRequest, context: 
             described.error_message = f"Group {group_id} not found."
     else:
         described = group.membership.describe(group_id)
-    if request.include_authorized_operations and not described.error_code:
-        described.authorized_operations = ALL_GROUP_OPERATIONS
     seen_offset = None if group is None else group.memory.registered_until
     return reply(context, DescribeGroupsResponse(groups=[described]), seen_offset)

@@ -1,6 +1,6 @@
 """What happened to groups, and why.
 
-They decide nothing. The broker writes them to a topic of their own as JSON.
+No decision depends on them. The broker writes them as JSON to a topic of their own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from klamm.protocol.errors import DecodeError
 from klamm.protocol.types import TopicPartition
 
 
-class Cause(StrEnum):
+class GroupEventCause(StrEnum):
     """What caused an event."""
 
     MEMBER_JOINED = "a member joined"
@@ -28,7 +28,7 @@ class Cause(StrEnum):
     JOIN_MISSED = "a member did not rejoin in time"
     SYNC_MISSED = "members did not fetch their assignments in time"
     JOIN_TOO_LONG = "a new member waited too long for the others"
-    ID_UNUSED = "an id was handed out and never used"
+    ID_UNUSED = "a member id was assigned and never used"
     GROUP_FULL = "the group has as many members as it may have"
     ASSIGNMENT_NOT_WRITTEN = "the leader's assignment could not be written"
     GROUP_DELETED = "the group was deleted"
@@ -109,7 +109,7 @@ class RebalanceCompleted(GroupEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupEmptied(GroupEvent):
-    """The last member is gone."""
+    """The last member left."""
 
     generation_before: int
     generation_after: int
@@ -176,7 +176,7 @@ def _as_json(event: GroupEvent) -> dict[str, object]:
         *(name for name in type(event).__slots__ if name not in {"before", "after", "dropped"}),
     ):
         value = getattr(event, name)
-        fields[name] = str(value) if isinstance(value, Cause) else value
+        fields[name] = str(value) if isinstance(value, GroupEventCause) else value
     if isinstance(event, RebalanceCompleted | GroupEmptied):
         fields["dropped"] = list(event.dropped[:_MAX_LISTED])
         fields["dropped_count"] = len(event.dropped)

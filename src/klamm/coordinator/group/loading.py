@@ -9,7 +9,7 @@ from klamm.coordinator.group.classic.signals import OverCapacity
 from klamm.coordinator.group.notes import GroupDropped, GroupOpened, Note
 from klamm.coordinator.group.offsets.signals import TopicsCheck
 from klamm.coordinator.group.outcomes import GroupOutcome
-from klamm.coordinator.group.records import UnknownKey, decode_record
+from klamm.coordinator.group.records import UnknownGroupKey, decode_record
 from klamm.coordinator.group.remembered import (
     GroupRecord,
     OffsetCommitted,
@@ -30,7 +30,7 @@ from klamm.records.record import Record
 _logger = logging.getLogger(__name__)
 
 
-class Loader:
+class GroupLoader:
     """Replays batches into a state that is not in use yet."""
 
     def __init__(self, state: GroupState) -> None:
@@ -75,7 +75,7 @@ class Loader:
                 decoded = decode_record(record.key, record.value)
             except DecodeError as error:
                 raise CorruptLogError(f"invalid record at offset {record.offset}: {error}") from error
-            if isinstance(decoded, UnknownKey):
+            if isinstance(decoded, UnknownGroupKey):
                 self._skip(decoded, record)
                 continue
             assert record.key is not None
@@ -83,7 +83,7 @@ class Loader:
                 decoded = _pended(decoded, header)
             self._bulk.replay(record.key, decoded, record.offset)
 
-    def _skip(self, unknown: UnknownKey, record: Record) -> None:
+    def _skip(self, unknown: UnknownGroupKey, record: Record) -> None:
         if unknown.version not in self._warned:
             self._warned.add(unknown.version)
             _logger.warning(

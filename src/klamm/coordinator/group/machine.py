@@ -11,7 +11,7 @@ from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.delete_groups import delete_groups
 from klamm.coordinator.group.describe_groups import describe_groups
 from klamm.coordinator.group.list_groups import list_groups
-from klamm.coordinator.group.loading import Loader, set_up
+from klamm.coordinator.group.loading import GroupLoader, set_up
 from klamm.coordinator.group.notes import Note, apply
 from klamm.coordinator.group.offsets.decisions import OFFSET_DECISIONS
 from klamm.coordinator.group.outcomes import GroupOutcome
@@ -41,7 +41,7 @@ class GroupMachine:
 
     def __init__(self, config: GroupConfig) -> None:
         self.state = GroupState(config)
-        self._loader: Loader | None = Loader(self.state)
+        self._loader: GroupLoader | None = GroupLoader(self.state)
         self.written: Counter[type] = Counter()  # records since the start, by kind
 
     def decide(self, request: object, context: Context) -> GroupOutcome:

@@ -1,4 +1,4 @@
-"""What offsets and the admin APIs ask of a group's members, whatever protocol they use.
+"""The interface of a group's members for offsets and the admin APIs, whatever protocol they use.
 
 Each group protocol has one implementation; a group that has only offsets has `NOBODY`.
 """
@@ -60,7 +60,7 @@ class Membership(Protocol):
         ...
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether members read a topic, or may read it as far as the broker can tell."""
+        """Whether members read a topic, or may read it, if the broker cannot decode their subscription."""
         ...
 
     def offset_expiry(self) -> OffsetExpiry | None:

@@ -1,4 +1,4 @@
-"""Every change that a restart forgets, and `apply`, the one door through which they happen."""
+"""Every change of transient state, and `apply`, the only function that makes them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`__consumer_offsets` as bytes: Kafka's own formats. All versions are read, the current ones written.
 
-The version of a key tells the kind of record: 0 and 1 an offset, 2 a group; higher ones belong to protocols
-that are not ours to know. string = int16 length (-1 null) + UTF-8, bytes = int32 length, array = int32 count;
+The version of a key is the kind of record: 0 and 1 an offset, 2 a group; higher ones belong to protocols
+that klamm does not have. string = int16 length (-1 null) + UTF-8, bytes = int32 length, array = int32 count;
 version 4 of the values is flexible.
 """
 
@@ -43,9 +43,10 @@ _OFFSET_HEAD: Final = Struct(">hqi")  # version, offset, leader epoch
 _OLD_OFFSET_HEAD: Final = Struct(">hq")
 _TOPIC_ID_TAG: Final = b"\x01\x00\x10"  # one tag, number 0, 16 bytes
 _SMALLEST_MEMBER_BYTES: Final = 10
+_BASE_SEQUENCE: Final = 0  # of every batch, with and without a producer id: what Kafka's coordinator writes
 
 
-class UnknownKey(NamedTuple):
+class UnknownGroupKey(NamedTuple):
     """A record of an unknown kind."""
 
     version: int
@@ -85,10 +86,10 @@ def encode_records(
             base_offset=base_offset,
             producer_id=first.producer_id,
             producer_epoch=first.producer_epoch,
-            base_sequence=0,
+            base_sequence=_BASE_SEQUENCE,
             transactional=True,
         )
-    return encode_batch(encoded, codec=codec, base_offset=base_offset)
+    return encode_batch(encoded, codec=codec, base_offset=base_offset, base_sequence=_BASE_SEQUENCE)
 
 
 def encode_end(ended: TransactionEnded, timestamp_ms: int, producer_epoch: int = 0) -> bytes:
@@ -220,7 +221,7 @@ def _nullable(text: str | None) -> bytes:
 # --- reading -----------------------------------------------------------------------------------------
 
 
-def decode_record(key: bytes | None, value: bytes | None) -> GroupRecord | UnknownKey:
+def decode_record(key: bytes | None, value: bytes | None) -> GroupRecord | UnknownGroupKey:
     """One record outside a transaction. Raises DecodeError."""
     if key is None:
         raise DecodeError("record without a key")
@@ -234,7 +235,7 @@ def decode_record(key: bytes | None, value: bytes | None) -> GroupRecord | Unkno
     if version == GROUP_KEY_VERSION:
         group_id = reader.string()
         return GroupForgotten(group_id) if value is None else decode_group(group_id, value)
-    return UnknownKey(version)
+    return UnknownGroupKey(version)
 
 
 def decode_offset(value: bytes) -> OffsetCommitValue:

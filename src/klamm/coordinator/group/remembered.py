@@ -1,4 +1,4 @@
-"""What the log of a shard remembers: records, and the state that they make of one group.
+"""The logged state of a shard: records, and the state of one group that they build.
 
 A record replaces or removes the value of its key. There are no deltas, so compaction does not change the
 result.
@@ -65,7 +65,7 @@ class GroupForgotten(NamedTuple):
 
 
 class OffsetPended(NamedTuple):
-    """A commit within a transaction: it takes effect with the commit marker. None removes it."""
+    """A commit within a transaction: it is applied with the commit marker. None removes it."""
 
     group_id: str
     topic: str
@@ -103,7 +103,7 @@ GroupRecord = (
 
 
 def record_count(record: GroupRecord) -> int:
-    """How many records of the log it stands for."""
+    """The number of log records that it represents."""
     if type(record) is CommitBlock:
         return len(record.commits)
     return len(record.block.commits) if type(record) is PendedBlock else 1

@@ -1,4 +1,4 @@
-"""The one door to what the log remembers: records as they are written, and records as a load reads them."""
+"""The only function that changes logged state: records as they are written, and as a load reads them."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class BulkReplay:
 
     It does what `replay` does with the same records, without an object for each: the records of a group's
     topic share their key but for the partition, and the first of them, which comes through `replay`, shows
-    where the others belong. Everything else is handed back.
+    where the others belong. All other records are returned.
     """
 
     def __init__(self, state: GroupState) -> None:
@@ -109,7 +109,7 @@ class BulkReplay:
         return store_batches(batches, position, self._tables)
 
     def records(self, batches: bytes, position: int, header: BatchHeader) -> Iterator[Record]:
-        """Replay the offsets of one batch, and hand back the other records one by one."""
+        """Replay the offsets of one batch, and yield the other records one by one."""
         tables = self._tables
         if header.is_transactional:
             tables = self._pending.setdefault(header.producer_id, {})
@@ -117,7 +117,7 @@ class BulkReplay:
         yield from store_records(region, header.record_count, header.base_offset, tables)
 
     def replay(self, key: bytes, record: GroupRecord, offset: int) -> None:
-        """Replay a record that was handed back; those like it are stored in bulk from now on."""
+        """Replay a record that was yielded; those like it are stored in bulk from now on."""
         replay(self._state, record, offset)
         match record:
             case OffsetCommitted():
@@ -136,6 +136,6 @@ class BulkReplay:
                         tables.pop(prefix, None)
 
     def end_transaction(self, ended: TransactionEnded, offset: int) -> None:
-        """Replay a marker: the producer's next offsets are pending anew."""
+        """Replay a marker: the producer's next offsets are pending in a new transaction."""
         replay(self._state, ended, offset)
         self._pending.pop(ended.producer_id, None)

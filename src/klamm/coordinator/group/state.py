@@ -1,6 +1,6 @@
 """The groups of one shard: what the log remembers of them, and what is true now.
 
-Each half has one door: `replay` for records, `notes.apply` for what a restart forgets. A group exists as long
+`replay` alone changes logged state, `notes.apply` alone transient state. A group exists as long
 as either half has something to say about it.
 """
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.membership import NOBODY, Membership
-from klamm.coordinator.group.offsets.signals import ExpiryDue
+from klamm.coordinator.group.offsets.signals import OffsetExpiryDue
 from klamm.coordinator.group.remembered import GroupMemory
 from klamm.coordinator.group.topics import TopicDirectory
 from klamm.coordinator.runtime.timers import Timer
@@ -51,7 +51,7 @@ class GroupState:
     topics: TopicDirectory | None = None  # what exists in the cluster now; None: not known
     groups: dict[str, Group] = field(default_factory=dict)
     open_transactions: dict[int, set[str]] = field(default_factory=dict)  # producer id -> its groups
-    expiry_timer: Timer = field(default_factory=lambda: Timer(ExpiryDue()))
+    expiry_timer: Timer = field(default_factory=lambda: Timer(OffsetExpiryDue()))
     expiry_queue: tuple[str, ...] = ()  # groups that the current pass has not checked
     end_offset: int = 0  # everything below this offset of the log is replayed
     durable_offset: int = 0  # everything below this offset is durable

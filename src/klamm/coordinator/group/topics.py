@@ -1,4 +1,4 @@
-"""What the group coordinator needs to know about topics: which exist, and their ids."""
+"""The group coordinator's interface to topics: which exist, and their ids."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class KnownTopic(NamedTuple):
 
 
 class TopicDirectory(Protocol):
-    """The topics of the cluster as they are now."""
+    """The current topics of the cluster."""
 
     def by_name(self, name: str) -> KnownTopic | None: ...
     def by_id(self, topic_id: bytes) -> KnownTopic | None: ...

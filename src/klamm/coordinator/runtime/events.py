@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Event(Protocol):
-    """Something that happened and may be asked about later. No decision depends on it."""
+    """An event for `__klamm_events` and the log. No decision depends on it."""
 
     @property
     def timestamp_ms(self) -> int: ...

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Part(NamedTuple):
-    """Stands for one part of a request, as a token does for a whole one."""
+    """Identifies one part of a request, as a token does a whole one."""
 
     gathering: Gathering
     place: int
@@ -21,7 +21,7 @@ class Gathering:
 
     __slots__ = ("_answers", "_deliver", "_merge", "_missing")
 
-    # Any: the parts of one gathering are of one type, which only whoever merges them knows.
+    # Any: the parts of one gathering are of one type, which only the merging code needs.
     def __init__(
         self, deliver: Callable[[object], None], size: int, merge: Callable[[Sequence[Any]], object]
     ) -> None:

@@ -1,14 +1,15 @@
-"""The port through which a shard reaches its log; whoever runs the coordinator plugs storage into it."""
+"""The port through which a shard reaches its log; the broker implements it with storage."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from klamm.protocol.errors import ErrorCode
 
 
 class AppendRefusedError(Exception):
-    """The log took nothing; `error_code` says why in Kafka's words."""
+    """The append failed and wrote nothing; `error_code` is Kafka's."""
 
     def __init__(self, error_code: ErrorCode, message: str = "") -> None:
         super().__init__(message or error_code.name)
@@ -16,7 +17,15 @@ class AppendRefusedError(Exception):
 
 
 class LogUnavailableError(Exception):
-    """The log cannot be used here: leadership went, the disk refuses, or the broker stops."""
+    """The log cannot be used here: leadership moved, the disk failed, or the broker is stopping."""
+
+
+class LogNotLoadedError(Exception):
+    """The part to read is being loaded; `then` calls a function when it is there, and reading works."""
+
+    def __init__(self, then: Callable[[Callable[[], None]], None]) -> None:
+        super().__init__("the log is being loaded")
+        self.then = then
 
 
 class CoordinatorLog(Protocol):
@@ -41,13 +50,16 @@ class CoordinatorLog(Protocol):
     def append(self, batch: bytes, *, now_ms: int, timestamp_ms: int) -> int:
         """Append one record batch; the offset of its first record. Raises AppendRefusedError.
 
-        Whoever owns the log calls `Shard.on_durable` when `durable_offset` has passed it, and
+        The owner of the log calls `Shard.on_durable` when `durable_offset` has passed it, and
         `Shard.on_flush_failed` when that will never be.
         """
         ...
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Whole durable batches from the one that holds `offset`, at least one unless they end there."""
+        """Whole durable batches from the one that holds `offset`, at least one unless they end there.
+
+        Also raises LogNotLoadedError.
+        """
         ...
 
     def flush(self) -> None:

@@ -13,7 +13,7 @@ Note = TypeVar("Note")
 
 
 class CorruptLogError(Exception):
-    """The log holds something that cannot be read; the shard is not served until somebody looks at it."""
+    """The log holds a record that cannot be decoded; the shard cannot be served."""
 
 
 class Machine(Protocol[Record, Note]):
@@ -28,15 +28,15 @@ class Machine(Protocol[Record, Note]):
         ...
 
     def replay(self, records: Sequence[Record], offset: int) -> None:
-        """Remember records that stand in the log from this offset on."""
+        """Replay records that are in the log from this offset on."""
         ...
 
     def durable(self, offset: int) -> None:
-        """Everything below this offset of the log survives a crash. Not told of every step."""
+        """Everything below this offset of the log survives a crash. Not called for every step."""
         ...
 
     def apply(self, note: Note) -> None:
-        """Note something that a restart may forget."""
+        """Apply a note, a change of transient state."""
         ...
 
     def load(self, batches: bytes) -> int:
@@ -48,11 +48,11 @@ class Machine(Protocol[Record, Note]):
         ...
 
     def unloaded(self, error_code: ErrorCode) -> Outcome[Record, Note]:
-        """The shard goes: an answer to everybody who waits."""
+        """The shard is unloaded: error responses to all waiting requests."""
         ...
 
     def error_response(self, request: object, error_code: ErrorCode) -> object:
-        """The answer that tells of an error."""
+        """The response with an error."""
         ...
 
     def as_error(self, response: object, error_code: ErrorCode) -> object:

@@ -16,20 +16,20 @@ Note = TypeVar("Note")
 
 @dataclass(slots=True)
 class Context:
-    """What a decision may know besides the state: who asks, what time it is, a fresh id."""
+    """The input of a decision besides the state: the client, the time, a new id."""
 
     now_ms: int  # monotonic: deadlines
     timestamp_ms: int  # wall clock: records
     client_id: str = ""
     client_host: str = ""
     fresh_id: str = ""  # never seen before; there when the request may need one
-    token: object = None  # stands for the request until it is answered; decisions only pass it on
+    token: object = None  # identifies the request until it is answered; decisions only pass it on
 
 
 Reply: TypeAlias = tuple[object, object]  # a token, and the answer to the request behind it
 
 
-# Not frozen: a frozen dataclass takes four times as long to make, and one is made per heartbeat.
+# Not frozen: creating a frozen dataclass is four times slower, and one is created per heartbeat.
 @dataclass(slots=True, kw_only=True)
 class Outcome(Generic[Record, Note]):
     """What a handler decided. The shard carries it out, in this order.
@@ -38,10 +38,10 @@ class Outcome(Generic[Record, Note]):
     """
 
     records: Sequence[Record] = ()  # appended to the log as one batch, then replayed
-    notes: Sequence[Note] = ()  # applied to transient state; a restart forgets them
+    notes: Sequence[Note] = ()  # applied to transient state, not logged
     timers: Sequence[TimerChange] = ()
-    renewed: Timer | None = None  # its period starts anew
-    replies: Sequence[Reply] = ()  # sent when all that the decision saw is durable
+    renewed: Timer | None = None  # its period restarts
+    replies: Sequence[Reply] = ()  # sent when everything the decision depends on is durable
     actions: Sequence[object] = ()  # work outside, begun when the replies may go; its result is a signal
     events: Sequence[Event] = ()  # for people; no decision depends on them
     then: Sequence[object] = ()  # signals decided next, on the result, within the same turn
@@ -54,4 +54,4 @@ class Outcome(Generic[Record, Note]):
     """What must be durable before the replies go; None is all that this shard has written."""
 
     is_divisible: bool = False
-    """Whether the records may go in several batches, because each of them stands alone."""
+    """Whether the records may be split into several batches, because each is independent."""

@@ -1,9 +1,9 @@
-"""One partition of an internal topic and the machine that lives in it.
+"""One partition of an internal topic and its state machine.
 
 load → active → unload. A request is decided, its records are appended and replayed at once, so that the next
-request decides on the result, and its replies leave when all that the decision saw is durable. Many requests
-share one flush. When a flush fails, the log is cut back, every request that waits gets a retriable error and
-the shard is loaded again: recovery is the start-up path. A shard becomes active on durable data only.
+request decides on the result, and replies are sent when everything that the decision depends on is durable.
+Many requests share one flush. When a flush fails, the log is cut back, waiting requests get a retriable
+error and the shard is loaded again: recovery is the start-up path. Only durable data makes it active.
 """
 
 from __future__ import annotations
@@ -15,7 +15,12 @@ from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from klamm.coordinator.runtime.events import Event
-from klamm.coordinator.runtime.log import AppendRefusedError, CoordinatorLog
+from klamm.coordinator.runtime.log import (
+    AppendRefusedError,
+    CoordinatorLog,
+    LogNotLoadedError,
+    LogUnavailableError,
+)
 from klamm.coordinator.runtime.machine import Machine
 from klamm.coordinator.runtime.outcome import Context, Outcome, Reply
 from klamm.coordinator.runtime.timers import Timer, TimerQueue
@@ -27,12 +32,12 @@ Note = TypeVar("Note")
 DIVISIBLE_RECORDS: Final = 1_000  # tombstones per batch; fewer where they are too large for one
 TOO_LARGE: Final = frozenset({ErrorCode.message_too_large, ErrorCode.record_list_too_large})
 FLUSH_ERROR: Final = ErrorCode.not_coordinator  # what Kafka makes of a storage error: look again, try again
-TOO_LATE: Final = ErrorCode.coordinator_not_available  # a disk that takes too long: try again
+TOO_LATE: Final = ErrorCode.coordinator_not_available  # a slow disk: retriable
 
 _logger = logging.getLogger(__name__)
 
 
-class Host(Protocol):
+class ShardHost(Protocol):
     """What runs shards. None of these may call back into a shard."""
 
     def send(self, token: Any, response: object) -> None:
@@ -49,13 +54,13 @@ class Host(Protocol):
     def act(self, shard: Shard[Any, Any], action: object) -> None:
         """Begin work outside the shard, such as writing to other partitions; its result enters as a signal.
 
-        A shard that is loaded again lists anew, in `Machine.loaded`, what is still to be done: an action may
+        A reloaded shard lists again, in `Machine.loaded`, what is still to be done: an action may
         begin twice, and the result of the first may come after the second began.
         """
         ...
 
     def wake(self, at_ms: int) -> None:
-        """Call `tick` at this instant; earlier than was asked for before."""
+        """Call `tick` at this instant, which is earlier than the one requested before."""
         ...
 
     def load(self, shard: Shard[Any, Any]) -> None:
@@ -63,7 +68,7 @@ class Host(Protocol):
         ...
 
 
-class Status(Enum):
+class ShardStatus(Enum):
     """The life of a shard."""
 
     LOADING = "loading"
@@ -72,7 +77,7 @@ class Status(Enum):
     CLOSED = "closed"
 
 
-ACTIVE: Final = Status.ACTIVE  # an enum's member is looked up slowly, and this one for every request
+ACTIVE: Final = ShardStatus.ACTIVE  # an enum's member is looked up slowly, and this one for every request
 
 
 class LoadFailure(NamedTuple):
@@ -100,12 +105,12 @@ class Shard(Generic[Record, Note]):
         epoch: int,
         log: CoordinatorLog,
         make_machine: Callable[[], Machine[Record, Note]],
-        host: Host,
-        patience_ms: int | None = None,  # how long an answer waits for the disk; None: as long as it takes
+        host: ShardHost,
+        patience_ms: int | None = None,  # how long a response waits for the disk; None: without limit
     ) -> None:
         self.name = name  # for people: `__consumer_offsets-7`
         self.epoch = epoch
-        self.status = Status.LOADING
+        self.status = ShardStatus.LOADING
         self.machine = make_machine()
         self._make_machine = make_machine
         self._log = log
@@ -126,11 +131,12 @@ class Shard(Generic[Record, Note]):
     def load_some(self, context: Context, max_bytes: int) -> bool:
         """Replay the next part of the log; True when there is nothing more to do for now.
 
-        Only durable batches are replayed. While the log ends behind them the shard goes on loading: it asks
-        for a flush and then, when the durable end moved or the flush failed, its host for another turn.
-        Whatever goes wrong ends as FAILED, with the reason in `failure`.
+        Only durable batches are replayed. While the log ends after them it keeps loading: it requests a
+        flush and then, when the durable end moved or the flush failed, another turn from its host.
+        Any error ends as FAILED, with the reason in `failure`; except LogNotLoadedError, which is raised: its
+        host calls again when the log is loaded.
         """
-        if self.status is not Status.LOADING:
+        if self.status is not ShardStatus.LOADING:
             return True
         self.is_awaiting_flush = False
         try:
@@ -139,6 +145,8 @@ class Shard(Generic[Record, Note]):
             if not self.is_awaiting_flush:
                 self.status = ACTIVE
                 self._run(self.machine.loaded(context), context)
+        except LogNotLoadedError:
+            raise
         except Exception as error:
             self._fail(error)
         return True
@@ -150,7 +158,7 @@ class Shard(Generic[Record, Note]):
             log.cut_back()
             self._has_tail_to_cut = False
         durable_offset = log.durable_offset
-        if self._loaded_offset > durable_offset:  # what was replayed is gone from the log
+        if self._loaded_offset > durable_offset:  # replayed records are no longer in the log
             self._forget_all()
         if self._loaded_offset < 0:
             self._loaded_offset = log.start_offset
@@ -170,24 +178,24 @@ class Shard(Generic[Record, Note]):
     def _fail(self, error: Exception) -> None:
         self.failure = LoadFailure(self._loaded_offset, error)
         answers = self._dismissed(FLUSH_ERROR)
-        self.status = Status.FAILED
+        self.status = ShardStatus.FAILED
         self._send_all(answers)
 
     def reload(self) -> None:
         """Try again to load what could not be loaded."""
-        if self.status is Status.FAILED:
-            self.status = Status.LOADING
+        if self.status is ShardStatus.FAILED:
+            self.status = ShardStatus.LOADING
             self._host.load(self)
 
     def unload(self, error_code: ErrorCode = ErrorCode.not_coordinator) -> None:
         """Stop: requests that wait are answered with an error, nothing more is accepted."""
-        if self.status is not Status.CLOSED:
+        if self.status is not ShardStatus.CLOSED:
             answers = self._dismissed(error_code)
-            self.status = Status.CLOSED
+            self.status = ShardStatus.CLOSED
             self._send_all(answers)
 
     def on_flush_failed(self) -> None:
-        """What was appended last will never be durable: forget it, and read what is."""
+        """The last appends will never be durable: drop the state, and load the durable log."""
         if self.status is ACTIVE:
             _logger.error("%s: flush failed; the shard is loaded again from its log", self.name)
             self._has_tail_to_cut = True
@@ -202,20 +210,20 @@ class Shard(Generic[Record, Note]):
 
     def _load_on(self) -> None:
         """Go on loading, if that waits for a flush."""
-        if self.is_awaiting_flush and self.status is Status.LOADING:
+        if self.is_awaiting_flush and self.status is ShardStatus.LOADING:
             self.is_awaiting_flush = False
             self._host.load(self)
 
     def _rebuild(self) -> None:
         answers = self._dismissed(FLUSH_ERROR)
-        self.status = Status.LOADING
+        self.status = ShardStatus.LOADING
         self._host.load(self)
         self._send_all(answers)
 
     def _dismissed(self, error_code: ErrorCode) -> list[Reply]:
-        """Forget everything; the answers, all of them errors, to the requests that are held or parked.
+        """Drop all state; returns error responses for the held and parked requests.
 
-        They are sent when the shard is in its new state: a fault on their way must not keep it in the old.
+        They are sent when the shard is in its new state: a failure to send must not keep it in the old one.
         """
         answers: list[Reply] = []
         machine = self.machine
@@ -237,7 +245,7 @@ class Shard(Generic[Record, Note]):
         self._timers = TimerQueue()
         self._patience = Timer(self._patience.signal)
         self._loaded_offset = -1
-        self._durable_offset = 0  # as far as the new machine knows
+        self._durable_offset = 0  # of the new machine
         self.is_awaiting_flush = False
 
     def _send_all(self, answers: Sequence[Reply]) -> None:
@@ -261,12 +269,12 @@ class Shard(Generic[Record, Note]):
             return
         try:
             self._run(outcome, context)
-        except Exception:
-            self._start_over()
+        except Exception as error:
+            self._start_over(error)
             self._host.send(context.token, self.machine.error_response(request, FLUSH_ERROR))
 
     def signal(self, signal: object, context: Context) -> None:
-        """Let something that nobody waits for enter like a request, such as a due timer."""
+        """Process an input without a client, such as a due timer, like a request."""
         if self.status is not ACTIVE:
             return
         try:
@@ -276,8 +284,8 @@ class Shard(Generic[Record, Note]):
             return
         try:
             self._run(outcome, context)
-        except Exception:
-            self._start_over()
+        except Exception as error:
+            self._start_over(error)
 
     def on_durable(self, now: Callable[[], Context]) -> None:
         """The log's durable offset moved: release what waited for it."""
@@ -297,8 +305,8 @@ class Shard(Generic[Record, Note]):
                 for signal in signals:
                     self.signal(signal, now())
                     held = self._held  # a rebuild made a new one
-        except Exception:
-            self._start_over()
+        except Exception as error:
+            self._start_over(error)
 
     def on_written_by_others(self, record: Record, offset: int) -> None:
         """Another part of the broker appended a record, the marker of a transaction: it counts from now."""
@@ -307,8 +315,8 @@ class Shard(Generic[Record, Note]):
                 self.machine.replay((record,), offset)
                 self._end_offset = self._log.end_offset
                 self._look_what_is_durable()
-            except Exception:
-                self._start_over()
+            except Exception as error:
+                self._start_over(error)
 
     @property
     def is_waiting_for_disk(self) -> bool:
@@ -319,7 +327,7 @@ class Shard(Generic[Record, Note]):
         return self._timers.next_look_ms()
 
     def tick(self, context: Context, limit: int = 1_000) -> None:
-        """Fire what is due, at most `limit` timers, so that nobody waits for long."""
+        """Fire at most `limit` due timers, so that requests are not delayed."""
         for _ in range(limit):
             timer = self._timers.pop_due(context.now_ms)
             if timer is None:
@@ -329,9 +337,12 @@ class Shard(Generic[Record, Note]):
             else:
                 self.signal(timer.signal, context)
 
-    def _start_over(self) -> None:
+    def _start_over(self, error: Exception) -> None:
         # Something may have changed and something not: only the log can be believed now.
-        _logger.exception("%s: applying an outcome failed; loading the shard again", self.name)
+        if isinstance(error, LogUnavailableError):  # its partition is offline or deleted
+            _logger.warning("%s: applying an outcome failed; loading the shard again: %s", self.name, error)
+        else:
+            _logger.exception("%s: applying an outcome failed; loading the shard again", self.name)
         self._rebuild()
 
     def _run(self, outcome: Outcome[Record, Note], context: Context) -> None:
@@ -383,7 +394,7 @@ class Shard(Generic[Record, Note]):
                 self._host.wake(due_at_ms)
 
     def _give_up(self, now_ms: int) -> None:
-        """Answer those who have waited too long for the disk. What they wrote may yet become durable."""
+        """Answer requests that exceeded the time-out for the disk. Their records may still become durable."""
         assert self._patience_ms is not None
         count = 0
         for index, held in enumerate(self._held):
@@ -403,7 +414,7 @@ class Shard(Generic[Record, Note]):
             )
 
     def _has_become_durable(self, offset: int) -> bool:
-        """Look again: nobody need tell a shard of a flush that nothing waited for."""
+        """Read it again: a shard is not notified of a flush that nothing waited for."""
         self._look_what_is_durable()
         return offset <= self._durable_offset
 
@@ -414,7 +425,7 @@ class Shard(Generic[Record, Note]):
             self.machine.durable(durable_offset)
 
     def _append(self, outcome: Outcome[Record, Note], context: Context) -> ErrorCode | None:
-        """Append and replay; the log's error when it takes the records not."""
+        """Append and replay; returns the log's error if the append fails."""
         records = outcome.records
         size = DIVISIBLE_RECORDS if outcome.is_divisible else len(records)
         now_ms, timestamp_ms = context.now_ms, context.timestamp_ms

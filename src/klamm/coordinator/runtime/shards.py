@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from klamm.coordinator.runtime.log import CoordinatorLog
 from klamm.coordinator.runtime.machine import Machine
 from klamm.coordinator.runtime.outcome import Context
-from klamm.coordinator.runtime.shard import Host, Shard, Status
+from klamm.coordinator.runtime.shard import Shard, ShardHost, ShardStatus
 from klamm.protocol.errors import ErrorCode
 
 Record = TypeVar("Record")
@@ -22,8 +22,8 @@ class Shards(Generic[Record, Note]):
         self,
         topic: str,
         *,
-        make_machine: Callable[[int], Machine[Record, Note]],
-        host: Host,
+        make_machine: Callable[[], Machine[Record, Note]],
+        host: ShardHost,
         patience_ms: int | None = None,
     ) -> None:
         self._topic = topic
@@ -35,11 +35,11 @@ class Shards(Generic[Record, Note]):
         self.is_stopped = False
 
     def elect(self, partition: int, epoch: int, open_log: Callable[[], CoordinatorLog]) -> bool:
-        """Begin to serve a partition at a leader epoch; False when that is old news."""
+        """Begin to serve a partition at a leader epoch; False if the epoch is not newer."""
         if self.is_stopped or epoch < self._last_epochs.get(partition, 0):
             return False
         shard = self.by_partition.get(partition)
-        if shard is not None and shard.epoch == epoch and shard.status is not Status.FAILED:
+        if shard is not None and shard.epoch == epoch and shard.status is not ShardStatus.FAILED:
             return False
         self._last_epochs[partition] = epoch
         if shard is not None:
@@ -48,7 +48,7 @@ class Shards(Generic[Record, Note]):
             f"{self._topic}-{partition}",
             epoch=epoch,
             log=open_log(),
-            make_machine=lambda: self._make_machine(partition),
+            make_machine=self._make_machine,
             host=self._host,
             patience_ms=self._patience_ms,
         )
@@ -57,7 +57,7 @@ class Shards(Generic[Record, Note]):
         return True
 
     def resign(self, partition: int, epoch: int) -> bool:
-        """Stop serving a partition, whose leader at this epoch is another; False when that is old news."""
+        """Stop serving a partition that has another leader at this epoch; False if the epoch is not newer."""
         if epoch < self._last_epochs.get(partition, 0):
             return False
         self._last_epochs[partition] = epoch
@@ -78,7 +78,7 @@ class Shards(Generic[Record, Note]):
         shard = self.by_partition.get(partition)
         if self.is_stopped:
             return ErrorCode.coordinator_not_available
-        if shard is not None and shard.status is Status.LOADING:
+        if shard is not None and shard.status is ShardStatus.LOADING:
             return ErrorCode.coordinator_load_in_progress
         return ErrorCode.not_coordinator
 

@@ -26,7 +26,7 @@ class Timer:
         raise AssertionError(f"{self.signal} is never renewed")
 
 
-TimerChange: TypeAlias = tuple[Timer, int | None]  # arm it anew for this instant, or with None disarm it
+TimerChange: TypeAlias = tuple[Timer, int | None]  # arm it for this instant, or disarm it with None
 
 
 class TimerQueue:
@@ -39,7 +39,7 @@ class TimerQueue:
         self._pushed = 0  # breaks ties, so that what was armed first fires first
 
     def change(self, timer: Timer, due_at_ms: int | None) -> bool:
-        """Arm or disarm; True when the queue must be looked at earlier than it said before."""
+        """Arm or disarm; True when the next check is earlier than before."""
         timer.due_at_ms = due_at_ms
         timer.renewed_at_ms = None
         if due_at_ms is None:
@@ -53,7 +53,7 @@ class TimerQueue:
         return is_earliest
 
     def renew(self, timer: Timer, now_ms: int) -> bool:
-        """Start the timer's period anew: one field, if it runs. As `change` otherwise."""
+        """Restart the timer's period: one field, if it runs. As `change` otherwise."""
         if timer.due_at_ms is None:
             return self.change(timer, now_ms + timer.period_ms)
         timer.renewed_at_ms = now_ms
@@ -69,7 +69,7 @@ class TimerQueue:
         while heap and heap[0][0] <= now_ms:
             looked_at_ms, _, timer = heappop(heap)
             if timer.looked_at_ms != looked_at_ms:
-                continue  # armed earlier meanwhile: another entry stands for it
+                continue  # armed earlier meanwhile: it has another entry
             timer.looked_at_ms = None
             due_at_ms = timer.due_at_ms
             if due_at_ms is None:

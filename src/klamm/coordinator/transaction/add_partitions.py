@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn and AddOffsetsToTxn: partitions join a transaction, or are asked whether they did."""
+"""AddPartitionsToTxn and AddOffsetsToTxn: add partitions to a transaction, or verify that they were added."""
 
 from __future__ import annotations
 

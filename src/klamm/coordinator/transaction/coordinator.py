@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from klamm.coordinator.runtime.gathering import Gathering, Part
+from klamm.coordinator.runtime.coordinator import ShardedCoordinator
 from klamm.coordinator.runtime.outcome import Context
-from klamm.coordinator.runtime.placement import Places
-from klamm.coordinator.runtime.shard import ACTIVE, Host, Shard, Status
-from klamm.coordinator.runtime.shards import Shards
+from klamm.coordinator.runtime.shard import ACTIVE, Shard, ShardHost
 from klamm.coordinator.transaction.config import TransactionConfig
 from klamm.coordinator.transaction.machine import TransactionMachine
 from klamm.coordinator.transaction.patterns import compile_pattern
@@ -51,7 +49,7 @@ TransactionShard = Shard[TransactionRecord, Note]
 
 
 class PartitionDirectory(Protocol):
-    """What the coordinator needs to know of topics."""
+    """The coordinator's interface to topics."""
 
     def has_partition(self, partition: TopicPartition) -> bool: ...
 
@@ -60,7 +58,7 @@ class PartitionDirectory(Protocol):
         ...
 
 
-class TransactionCoordinator:
+class TransactionCoordinator(ShardedCoordinator[TransactionRecord, Note]):
     """Takes requests about transactional ids, whatever shard they are in; responses go to the host."""
 
     def __init__(
@@ -70,22 +68,21 @@ class TransactionCoordinator:
         partition_count: int,
         topics: PartitionDirectory,
         version: Callable[[], int],
-        host: Host,
+        host: ShardHost,
         make_machine: Callable[[TransactionConfig, Callable[[], int]], TransactionMachine] = (
             TransactionMachine
         ),
     ) -> None:
+        super().__init__(
+            TRANSACTIONS_TOPIC,
+            partition_count=partition_count,
+            make_machine=lambda: make_machine(config, version),
+            error_response=error_response,
+            host=host,
+        )
         self._config = config
         self._topics = topics
-        self._version = version
-        self._send = host.send
-        self._make_machine = make_machine
-        self.shards: Shards[TransactionRecord, Note] = Shards(
-            TRANSACTIONS_TOPIC, make_machine=self._machine, host=host
-        )
-        self.partition_for = Places(partition_count).__getitem__
-        # Any: each handler takes the type under which it is listed.
-        self._handlers: dict[type, Callable[[Any, Context], None]] = {
+        self._handlers = {
             AddPartitions: self._add,
             EndTxnRequest: self._end,
             InitProducerIdRequest: self._init,
@@ -95,18 +92,11 @@ class TransactionCoordinator:
             ListTransactionsRequest: self._list,
         }
 
-    def _machine(self, partition: int) -> TransactionMachine:
-        return self._make_machine(self._config, self._version)
-
     def transactions(self) -> Iterator[Transaction]:
         """Every transactional id of the shards that are served."""
         for shard in self.shards:
             if shard.status is ACTIVE and isinstance(shard.machine, TransactionMachine):
                 yield from shard.machine.state.transactions.values()
-
-    def handle(self, request: object, context: Context) -> None:
-        """Decide a request; the response goes to `Host.send` with the context's token, now or later."""
-        self._handlers[type(request)](request, context)
 
     # --- one transactional id ------------------------------------------------------------------------
 
@@ -174,17 +164,6 @@ class TransactionCoordinator:
         else:
             self._to_shard(request.transactional_id, added, context)
 
-    def _to_shard(self, transactional_id: str, request: object, context: Context) -> None:
-        number = self.partition_for(transactional_id)
-        shard = self.shards.by_partition.get(number)
-        if shard is not None and shard.status is ACTIVE:
-            shard.handle(request, context)
-        else:
-            self._refuse(request, self.shards.why_not(number), context)
-
-    def _refuse(self, request: object, error_code: ErrorCode, context: Context) -> None:
-        self._send(context.token, error_response(request, error_code))
-
     # --- many ----------------------------------------------------------------------------------------
 
     def _add_partitions(self, request: AddPartitionsToTxnRequest, context: Context) -> None:
@@ -198,23 +177,15 @@ class TransactionCoordinator:
             self._add(added, self._merged(context, partial(added_response, request)))
             return
         parts = add_partitions_parts(request, client_version=EPOCH_BUMP_VERSION)
-        merge = partial(batch_response, request)
-        if not parts:
-            self._send(context.token, merge(()))
-            return
-        gathering = self._gathering(context, len(parts), merge)
-        for index, part in enumerate(parts):
-            self._add(part, _part_of(context, gathering, index))
+        contexts = self._parts(context, len(parts), partial(batch_response, request))
+        for part, part_context in zip(parts, contexts, strict=True):
+            self._add(part, part_context)
 
     def _describe(self, request: DescribeTransactionsRequest, context: Context) -> None:
         names = request.transactional_ids
-        if not names:
-            self._send(context.token, DescribeTransactionsResponse())
-            return
-        gathering = self._gathering(context, len(names), _merge_described)
-        for index, name in enumerate(names):
+        contexts = self._parts(context, len(names), _merge_described)
+        for name, part_context in zip(names, contexts, strict=True):
             part = DescribeTransactionsRequest(transactional_ids=(name,))
-            part_context = _part_of(context, gathering, index)
             if not name:
                 self._refuse(part, ErrorCode.invalid_request, part_context)
             else:
@@ -225,15 +196,8 @@ class TransactionCoordinator:
         if error_code is not NO_ERROR:
             self._refuse(request, error_code, context)
             return
-        active = [shard for shard in self.shards if shard.status is ACTIVE]
         unknown = [label for label in request.state_filters if label not in KNOWN_LABELS]
-        merge = partial(_merge_listed, list(dict.fromkeys(unknown)))
-        if not active:
-            self._send(context.token, merge(()))
-            return
-        gathering = self._gathering(context, len(active), merge)
-        for index, shard in enumerate(active):
-            shard.handle(request, _part_of(context, gathering, index))
+        self._to_all_shards(request, partial(_merge_listed, list(dict.fromkeys(unknown))), context)
 
     def _list_refusal(self, request: ListTransactionsRequest) -> ErrorCode:
         if self.shards.is_stopped:
@@ -243,28 +207,9 @@ class TransactionCoordinator:
                 compile_pattern(request.transactional_id_pattern)
             except re.error:
                 return ErrorCode.invalid_regular_expression
-        if any(shard.status is Status.LOADING for shard in self.shards):
+        if self.is_loading:
             return ErrorCode.coordinator_load_in_progress
         return NO_ERROR
-
-    # --- responses in another shape ------------------------------------------------------------------
-
-    # Any: the response's own type.
-    def _merged(self, context: Context, merge: Callable[[Any], object]) -> Context:
-        return _part_of(context, self._gathering(context, 1, lambda answers: merge(answers[0])), 0)
-
-    def _gathering(self, context: Context, size: int, merge: Callable[[Sequence[Any]], object]) -> Gathering:
-        return Gathering(partial(self._send, context.token), size, merge)
-
-
-def _part_of(context: Context, gathering: Gathering, index: int) -> Context:
-    return Context(
-        now_ms=context.now_ms,
-        timestamp_ms=context.timestamp_ms,
-        client_id=context.client_id,
-        client_host=context.client_host,
-        token=Part(gathering, index),
-    )
 
 
 def _merge_described(answers: Sequence[DescribeTransactionsResponse]) -> DescribeTransactionsResponse:

@@ -28,7 +28,7 @@ from klamm.protocol.types import TopicPartition
 def describe_transactions(
     state: TransactionState, request: DescribeTransactionsRequest, context: Context
 ) -> TransactionOutcome:
-    """One id: the coordinator asks for them one by one."""
+    """One id: the coordinator splits the request."""
     (transactional_id,) = request.transactional_ids
     transaction = state.transactions.get(transactional_id)
     if transaction is None:

@@ -105,9 +105,9 @@ def end_txn(
 
 
 def _held(outcome: TransactionOutcome, transactional_id: str, context: Context) -> TransactionOutcome:
-    """Hold the response back until the markers are written, which takes a millisecond or two.
+    """Delay the response until the markers are written, a millisecond or two.
 
-    A client that hears of Prepare begins its next transaction too early: it is refused with
+    A client that gets a response after Prepare begins its next transaction too early: it is rejected with
     CONCURRENT_TRANSACTIONS and waits for 20 ms, each time.
     """
     ((token, response),) = outcome.replies
@@ -121,7 +121,7 @@ def _held(outcome: TransactionOutcome, transactional_id: str, context: Context) 
 def end_held_too_long(
     state: TransactionState, signal: EndHeldTooLong, context: Context
 ) -> TransactionOutcome:
-    """The decision stands; only its markers are late."""
+    """The decision is logged; only its markers are late."""
     held = state.held_ends.get(signal.transactional_id)
     transaction = state.transactions.get(signal.transactional_id)
     if held is None or transaction is None:
@@ -163,7 +163,7 @@ def _table_for(stored: TransactionStored, request: EndTxnRequest) -> _Table | Er
 
 
 def _table_while_prepared(stored: TransactionStored, asked: Identity) -> _Table | ErrorCode:
-    """Any identity that the client can have meanwhile is told to wait: of this transaction, and the next."""
+    """CONCURRENT_TRANSACTIONS for any identity the client may have: of this transaction, and the next."""
     following = client_identity(stored)
     known = {
         Identity(stored.producer_id, stored.producer_epoch),

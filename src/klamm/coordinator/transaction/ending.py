@@ -90,7 +90,7 @@ def prepare(
         next_producer_id=next_id,
         next_producer_epoch=next_epoch,
         client_version=ending.client_version,
-        # An abort of nothing has no beginning; Kafka takes its end for it.
+        # An abort without records has no start time; Kafka uses its end.
         started_timestamp_ms=timestamp_ms if stored.state in IDLE else stored.started_timestamp_ms,
     )
 

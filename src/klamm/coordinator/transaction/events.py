@@ -1,4 +1,4 @@
-"""Why the coordinator ended a transaction or an id without being asked: for `__klamm_events` and the log."""
+"""Why the coordinator aborted a transaction or expired an id by itself: for `__klamm_events` and the log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from klamm.protocol.types import TopicPartition
 _MAX_LISTED = 1_000  # partitions named one by one
 
 
-class Cause(StrEnum):
+class TransactionEventCause(StrEnum):
     """What made it happen."""
 
     TIMED_OUT = "the transaction was open for longer than its timeout"
@@ -51,7 +51,7 @@ class TransactionEvent:
                 values[each.name] = [str(item) for item in sorted(value)[:_MAX_LISTED]]
                 values[f"{each.name.removesuffix('s')}_count"] = len(value)
             else:
-                values[each.name] = str(value) if isinstance(value, Cause) else value
+                values[each.name] = str(value) if isinstance(value, TransactionEventCause) else value
         return values
 
     def line(self) -> str:

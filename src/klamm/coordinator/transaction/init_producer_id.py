@@ -14,7 +14,7 @@ from klamm.coordinator.transaction.ending import (
     end,
     park,
 )
-from klamm.coordinator.transaction.events import Cause, ProducerFenced, TransactionAborted
+from klamm.coordinator.transaction.events import ProducerFenced, TransactionAborted, TransactionEventCause
 from klamm.coordinator.transaction.remembered import (
     EPOCH_BUMP_VERSION,
     LAST_CLIENT_EPOCH,
@@ -44,7 +44,7 @@ def init_producer_id(
     context: Context,
     fresh_producer_id: int | None = None,
 ) -> TransactionOutcome:
-    """Give out an identity, or abort what the former producer left open and let the client ask again."""
+    """Allocate an identity, or abort the former producer's transaction and let the client retry."""
     transactional_id = request.transactional_id
     assert transactional_id is not None
     if transactional_id in state.parked and fresh_producer_id is None:
@@ -70,7 +70,7 @@ def refused(error_code: ErrorCode) -> InitProducerIdResponse:
 
 
 def _is_known_id(stored: TransactionStored, request: InitProducerIdRequest) -> bool:
-    """Whether the producer id that the client says it has is one that it can have."""
+    """Whether the client can have the producer id in its request."""
     if request.producer_id == NO_PRODUCER_ID or stored.producer_epoch == NO_EPOCH:
         return True
     if request.producer_id in (stored.producer_id, client_identity(stored).producer_id):
@@ -113,7 +113,7 @@ def _bump(
     producer_id, epoch = stored.producer_id, stored.producer_epoch
     last_epoch = stored.producer_epoch if expects else NO_EPOCH
     if is_repeated and epoch < MAX_EPOCH:
-        last_epoch = transaction.last_epoch  # the same response, as often as it is asked for
+        last_epoch = transaction.last_epoch  # the same response for every repetition
     elif epoch >= LAST_CLIENT_EPOCH:
         if fresh_producer_id is None:
             return park(stored.transactional_id, request, context)
@@ -182,14 +182,14 @@ def _fence(
     context: Context,
     fresh_producer_id: int | None,
 ) -> TransactionOutcome:
-    """Abort what is open with a higher epoch. The client asks again until that is complete."""
+    """Abort the open transaction with a higher epoch. The client retries until that is complete."""
     stored = transaction.stored
     ending = fence_ending(state)
     if ending.needs_producer_id(stored) and fresh_producer_id is None:
         return park(stored.transactional_id, request, context)
     outcome = end(stored, ending, context, fresh_producer_id, last_epoch=epoch_after_fence(stored, ending))
     outcome.events = (
-        aborted(transaction, Cause.NEW_PRODUCER, context),
+        aborted(transaction, TransactionEventCause.NEW_PRODUCER, context),
         _fenced(transaction, Identity(stored.producer_id, stored.producer_epoch + 1), context),
     )
     response = refused(ErrorCode.concurrent_transactions)
@@ -207,7 +207,7 @@ def epoch_after_fence(stored: TransactionStored, ending: Ending) -> int:
     return stored.producer_epoch if ending.client_version >= EPOCH_BUMP_VERSION else NO_EPOCH
 
 
-def aborted(transaction: Transaction, cause: Cause, context: Context) -> TransactionAborted:
+def aborted(transaction: Transaction, cause: TransactionEventCause, context: Context) -> TransactionAborted:
     stored, owner = transaction.stored, transaction.owner or Client("", "")
     return TransactionAborted(
         transactional_id=stored.transactional_id,
@@ -228,7 +228,7 @@ def _fenced(transaction: Transaction, by: Identity, context: Context) -> Produce
     return ProducerFenced(
         transactional_id=stored.transactional_id,
         timestamp_ms=context.timestamp_ms,
-        cause=Cause.NEW_PRODUCER,
+        cause=TransactionEventCause.NEW_PRODUCER,
         producer_id=stored.producer_id,
         producer_epoch=stored.producer_epoch,
         client_id=owner.client_id,

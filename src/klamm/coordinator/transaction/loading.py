@@ -6,7 +6,7 @@ import logging
 
 from klamm.coordinator.runtime.machine import CorruptLogError
 from klamm.coordinator.runtime.outcome import Context, Outcome
-from klamm.coordinator.transaction.records import UnknownKey, decode_record
+from klamm.coordinator.transaction.records import UnknownTransactionKey, decode_record
 from klamm.coordinator.transaction.signals import PrepareDurable
 from klamm.coordinator.transaction.state import TransactionOutcome, TransactionState, replay
 from klamm.coordinator.transaction.states import PREPARED
@@ -17,7 +17,7 @@ from klamm.records.record import Record, decode_records
 _logger = logging.getLogger(__name__)
 
 
-class Loader:
+class TransactionLoader:
     """Replays batches into a state that no request has seen yet."""
 
     def __init__(self, state: TransactionState) -> None:
@@ -48,7 +48,7 @@ class Loader:
             decoded = decode_record(record.key, record.value)
         except DecodeError as error:
             raise CorruptLogError(f"record at offset {record.offset} cannot be read: {error}") from error
-        if not isinstance(decoded, UnknownKey):
+        if not isinstance(decoded, UnknownTransactionKey):
             replay(self._state, decoded, record.offset)
         elif decoded.version not in self._warned:
             self._warned.add(decoded.version)

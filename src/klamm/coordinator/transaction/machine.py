@@ -12,9 +12,10 @@ from klamm.coordinator.transaction.describe import describe_transactions, list_t
 from klamm.coordinator.transaction.end_txn import end_held_too_long, end_txn
 from klamm.coordinator.transaction.expiry import expire, expiry_refused
 from klamm.coordinator.transaction.init_producer_id import init_producer_id
-from klamm.coordinator.transaction.loading import Loader, set_up
+from klamm.coordinator.transaction.loading import TransactionLoader, set_up
 from klamm.coordinator.transaction.markers import (
     completion_refused,
+    end_complete,
     markers_due,
     markers_written,
     prepare_durable,
@@ -27,9 +28,10 @@ from klamm.coordinator.transaction.requests import AddPartitions
 from klamm.coordinator.transaction.signals import (
     AppendRefused,
     CompletionRefused,
+    EndComplete,
     EndHeldTooLong,
-    ExpiryDue,
-    ExpiryRefused,
+    IdExpiryDue,
+    IdExpiryRefused,
     MarkersDue,
     MarkersWritten,
     PrepareDurable,
@@ -55,14 +57,15 @@ DECISIONS: Final[Mapping[type, Callable[[TransactionState, Any, Context], Transa
     ListTransactionsRequest: list_transactions,
     PrepareDurable: prepare_durable,
     MarkersWritten: markers_written,
+    EndComplete: end_complete,
     MarkersDue: markers_due,
     CompletionRefused: completion_refused,
     ProducerIdAllocated: producer_id_allocated,
     AppendRefused: append_refused,
     TimeoutsDue: find_timed_out,
     TimedOut: abort_timed_out,
-    ExpiryDue: expire,
-    ExpiryRefused: expiry_refused,
+    IdExpiryDue: expire,
+    IdExpiryRefused: expiry_refused,
 }
 
 
@@ -71,7 +74,7 @@ class TransactionMachine:
 
     def __init__(self, config: TransactionConfig, version: Callable[[], int]) -> None:
         self.state = TransactionState(config, version)
-        self._loader: Loader | None = Loader(self.state)
+        self._loader: TransactionLoader | None = TransactionLoader(self.state)
 
     def decide(self, request: object, context: Context) -> TransactionOutcome:
         return DECISIONS[type(request)](self.state, request, context)

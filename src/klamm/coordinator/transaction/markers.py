@@ -13,9 +13,10 @@ from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.coordinator.runtime.timers import Timer
 from klamm.coordinator.transaction.actions import WriteMarkers
 from klamm.coordinator.transaction.ending import complete
-from klamm.coordinator.transaction.events import Cause, TransactionStuck
+from klamm.coordinator.transaction.events import TransactionEventCause, TransactionStuck
 from klamm.coordinator.transaction.signals import (
     CompletionRefused,
+    EndComplete,
     MarkersDue,
     MarkersWritten,
     PrepareDurable,
@@ -89,7 +90,7 @@ def markers_written(state: TransactionState, signal: MarkersWritten, context: Co
         if held is not None:
             completed.notes = (EndReleased(order.transactional_id),)
             completed.timers = ((held.timer, None),)
-            completed.replies = ((held.token, held.response),)
+            completed.then = (EndComplete(held.token, held.response, order.prepared_until),)
         return completed
     outcome: TransactionOutcome = Outcome(notes=(MarkersNoted(order.transactional_id, done),) if done else ())
     retried = frozenset(
@@ -102,6 +103,15 @@ def markers_written(state: TransactionState, signal: MarkersWritten, context: Co
     if refused:
         outcome.events = (_stuck(transaction, signal, context),)
     return outcome
+
+
+def end_complete(state: TransactionState, signal: EndComplete, context: Context) -> TransactionOutcome:
+    """Answer the client: the decision and its markers are durable.
+
+    The record of the completion need not be. If it is lost, the markers are written again; and nothing of
+    the next transaction can be durable without it, for it comes first in the log.
+    """
+    return Outcome(replies=((signal.token, signal.response),), seen_offset=signal.prepared_until)
 
 
 def markers_due(state: TransactionState, signal: MarkersDue, context: Context) -> TransactionOutcome:
@@ -147,7 +157,7 @@ def _stuck(transaction: Transaction, signal: MarkersWritten, context: Context) -
     return TransactionStuck(
         transactional_id=stored.transactional_id,
         timestamp_ms=context.timestamp_ms,
-        cause=Cause.MARKER_REFUSED,
+        cause=TransactionEventCause.MARKER_REFUSED,
         producer_id=stored.producer_id,
         producer_epoch=stored.producer_epoch,
         client_id=owner.client_id,

@@ -69,7 +69,7 @@ def producer_id_allocated(
 
 
 def append_refused(state: TransactionState, signal: AppendRefused, context: Context) -> TransactionOutcome:
-    """Nothing has changed; the client is told what to do about it."""
+    """Nothing has changed; the client gets the error."""
     notes: tuple[Note, ...] = ()
     if signal.transactional_id in state.parked:
         notes = (RequestUnparked(signal.transactional_id),)

@@ -37,8 +37,8 @@ _PREVIOUS_ID_TAG, _NEXT_ID_TAG, _CLIENT_VERSION_TAG, _NEXT_EPOCH_TAG = range(4)
 _SMALLEST_TOPIC_BYTES: Final = 3
 
 
-class UnknownKey(NamedTuple):
-    """A record of a kind that this version does not know."""
+class UnknownTransactionKey(NamedTuple):
+    """A record of an unknown kind."""
 
     version: int
 
@@ -140,14 +140,14 @@ def _encode_tags(stored: TransactionStored) -> bytes:
 # --- reading -----------------------------------------------------------------------------------------
 
 
-def decode_record(key: bytes | None, value: bytes | None) -> TransactionRecord | UnknownKey:
+def decode_record(key: bytes | None, value: bytes | None) -> TransactionRecord | UnknownTransactionKey:
     """One record. Raises DecodeError."""
     if key is None:
         raise DecodeError("record without a key")
     reader = Reader(key)
     version = reader.int16()
     if version != KEY_VERSION:
-        return UnknownKey(version)
+        return UnknownTransactionKey(version)
     transactional_id = reader.string()
     if value is None:
         return TransactionForgotten(transactional_id)

@@ -41,7 +41,7 @@ class TransactionStored(NamedTuple):
 
     @property
     def is_kept(self) -> bool:
-        """Whether the open transaction was handed to a new client for commit or abort (KIP-939)."""
+        """Whether a new client took over the open transaction for commit or abort (KIP-939)."""
         return self.state is State.ONGOING and self.next_producer_epoch != NO_EPOCH
 
 

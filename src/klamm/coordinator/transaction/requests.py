@@ -10,16 +10,16 @@ from klamm.protocol.types import TopicPartition
 
 
 class PartitionErrors(NamedTuple):
-    """What AddPartitions answers: an error code for each partition that was asked for."""
+    """The response to AddPartitions: an error code for each requested partition."""
 
     errors: dict[TopicPartition, ErrorCode]
 
 
 @dataclass(slots=True, kw_only=True)
 class AddPartitions:
-    """Add partitions to a transaction, or with `is_verify_only` ask whether they are part of it.
+    """Add partitions to a transaction, or with `is_verify_only` check that they are part of it.
 
-    AddPartitionsToTxn, AddOffsetsToTxn, and what the broker asks for a Produce or a TxnOffsetCommit.
+    AddPartitionsToTxn, AddOffsetsToTxn, and the broker's verification of a Produce or a TxnOffsetCommit.
     """
 
     transactional_id: str

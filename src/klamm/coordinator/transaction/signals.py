@@ -16,7 +16,7 @@ class TimeoutsDue(NamedTuple):
     """Time to look for transactions that are open for longer than their timeout."""
 
 
-class ExpiryDue(NamedTuple):
+class IdExpiryDue(NamedTuple):
     """Time to look for transactional ids that are no longer used."""
 
 
@@ -27,7 +27,7 @@ class MarkersDue(NamedTuple):
 
 
 class EndHeldTooLong(NamedTuple):
-    """The markers of a transaction take long: its client is answered before they are written."""
+    """Writing the markers of a transaction exceeds the limit: its client is answered before that."""
 
     transactional_id: str
 
@@ -36,9 +36,17 @@ class EndHeldTooLong(NamedTuple):
 
 
 class PrepareDurable(NamedTuple):
-    """The decision to commit or abort cannot be lost any more: partitions may hear of it."""
+    """The decision to commit or abort is durable: markers may be written."""
 
     transactional_id: str
+
+
+class EndComplete(NamedTuple):
+    """All markers of a transaction are durable."""
+
+    token: object
+    response: object
+    prepared_until: int
 
 
 class TimedOut(NamedTuple):
@@ -84,7 +92,7 @@ class CompletionRefused(NamedTuple):
     error_code: ErrorCode
 
 
-class ExpiryRefused(NamedTuple):
+class IdExpiryRefused(NamedTuple):
     """The log rejected the tombstones of expired ids."""
 
     error_code: ErrorCode

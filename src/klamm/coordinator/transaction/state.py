@@ -1,6 +1,6 @@
-"""The transactional ids of one shard: what the log remembers of them, and what a restart forgets.
+"""The transactional ids of one shard: their logged state and their transient state.
 
-Each half has one door: `replay` for records, `apply` for notes.
+`replay` alone changes the first, `apply` the second.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from klamm.coordinator.transaction.remembered import (
     TransactionRecord,
     TransactionStored,
 )
-from klamm.coordinator.transaction.signals import ExpiryDue, TimeoutsDue
+from klamm.coordinator.transaction.signals import IdExpiryDue, TimeoutsDue
 from klamm.coordinator.transaction.states import PREPARED, State
 from klamm.protocol.types import TopicPartition
 
 
 class Client(NamedTuple):
-    """Where a request came from."""
+    """The client of a request."""
 
     client_id: str
     client_host: str
@@ -53,7 +53,7 @@ class Transaction:
 
     stored: TransactionStored
     stored_until: int  # the offset after its record
-    last_epoch: int = NO_EPOCH  # the client's epoch before the last bump, if that client may ask for it again
+    last_epoch: int = NO_EPOCH  # the epoch before the last bump, if that client may repeat it
     owner: Client | None = None  # the client that has the current identity; unknown after a restart
     missing: set[TopicPartition] | None = None  # partitions without a marker, while it is prepared
 
@@ -69,11 +69,11 @@ class TransactionState:
     parked: dict[str, Parked] = field(default_factory=dict)
     held_ends: dict[str, HeldEnd] = field(default_factory=dict)
     timeout_timer: Timer = field(default_factory=lambda: Timer(TimeoutsDue()))
-    expiry_timer: Timer = field(default_factory=lambda: Timer(ExpiryDue()))
+    expiry_timer: Timer = field(default_factory=lambda: Timer(IdExpiryDue()))
     expiry_queue: tuple[str, ...] = ()  # ids that the current expiry pass has not visited
 
     def remembered(self) -> dict[str, TransactionStored]:
-        """What the log says of every id: two states are the same when this is."""
+        """The logged state of every id, to compare two states."""
         return {name: transaction.stored for name, transaction in self.transactions.items()}
 
 
@@ -162,7 +162,7 @@ class EndReleased(NamedTuple):
     transactional_id: str
 
 
-class ExpiryQueued(NamedTuple):
+class IdExpiryQueued(NamedTuple):
     """What the current expiry pass has not visited."""
 
     queue: tuple[str, ...]
@@ -176,13 +176,13 @@ Note: TypeAlias = (
     | RequestUnparked
     | EndHeld
     | EndReleased
-    | ExpiryQueued
+    | IdExpiryQueued
 )
 TransactionOutcome: TypeAlias = Outcome[TransactionRecord, Note]
 
 
 def apply(state: TransactionState, note: Note) -> None:
-    """Apply one note. Nothing else changes what a restart forgets."""
+    """Apply one note. Nothing else changes transient state."""
     match note:
         case IdentityGiven():
             transaction = state.transactions[note.transactional_id]
@@ -205,7 +205,7 @@ def apply(state: TransactionState, note: Note) -> None:
             state.held_ends[note.transactional_id] = note.held
         case EndReleased():
             state.held_ends.pop(note.transactional_id, None)
-        case ExpiryQueued():
+        case IdExpiryQueued():
             state.expiry_queue = note.queue
         case _:
             assert_never(note)
@@ -215,7 +215,7 @@ def apply(state: TransactionState, note: Note) -> None:
 
 
 def reply(context: Context, response: object, seen: Transaction | None = None) -> TransactionOutcome:
-    """Only a response; it waits until the record of the id that it speaks of is durable."""
+    """Only a response; it waits until the record of its id is durable."""
     return Outcome(
         replies=((context.token, response),), seen_offset=None if seen is None else seen.stored_until
     )

@@ -9,7 +9,7 @@ from typing import Final
 
 from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.coordinator.transaction.ending import answered, end, park
-from klamm.coordinator.transaction.events import Cause
+from klamm.coordinator.transaction.events import TransactionEventCause
 from klamm.coordinator.transaction.init_producer_id import aborted, epoch_after_fence, fence_ending
 from klamm.coordinator.transaction.remembered import NO_TIMEOUT_MS, TransactionStored
 from klamm.coordinator.transaction.signals import TimedOut, TimeoutsDue
@@ -47,7 +47,7 @@ def abort_timed_out(
     if ending.needs_producer_id(stored) and fresh_producer_id is None:
         return park(signal.transactional_id, signal, context)
     outcome = end(stored, ending, context, fresh_producer_id, last_epoch=epoch_after_fence(stored, ending))
-    outcome.events = (aborted(transaction, Cause.TIMED_OUT, context),)
+    outcome.events = (aborted(transaction, TransactionEventCause.TIMED_OUT, context),)
     outcome = answered(outcome, signal.transactional_id, signal, context, None)
     outcome.replies = ()
     return outcome

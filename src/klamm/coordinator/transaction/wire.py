@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn as shards see it and as it is on the wire; errors that older clients do not know."""
+"""AddPartitionsToTxn for shards and on the wire; error codes that older clients do not have."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def add_partitions_parts(request: AddPartitionsToTxnRequest, *, client_version: 
 def missing_partitions(
     request: AddPartitions, has_partition: Callable[[TopicPartition], bool]
 ) -> PartitionErrors | None:
-    """If a partition does not exist none is added, and the response says which; None if all exist."""
+    """If a partition does not exist none is added, and the response names them; None if all exist."""
     missing = [partition for partition in request.partitions if not has_partition(partition)]
     if not missing:
         return None

@@ -10,7 +10,7 @@ from typing import Any, Final
 from klamm.protocol.codec.layout import (
     FIXED,
     MAX_STRING_BYTES,
-    Source,
+    SourceCode,
     is_fixed,
     memory_bytes,
     smallest_size,
@@ -20,7 +20,7 @@ from klamm.protocol.implied import IMPLIED
 from klamm.protocol.schema import SchemaField, Struct
 
 # What the arrays of one message may take in memory. A byte on the wire can become a hundred in memory, so the
-# size of a frame is no bound. Metadata of a million partitions takes about 700 MB.
+# size of a frame is no bound. Metadata of a million partitions needs about 700 MB.
 REQUEST_MEMORY_BYTES: Final = 64 * 1024 * 1024
 RESPONSE_MEMORY_BYTES: Final = 1024 * 1024 * 1024
 
@@ -81,7 +81,7 @@ class _Decoder:
         self.classes = classes
         self.version = version
         self.reader_of = reader_of
-        self.source = Source("def decode(buf, pos):")
+        self.source = SourceCode("def decode(buf, pos):")
         self.source.shared("more", long_uvarint)
         self.source.shared("wrong", wrong)
         self.source.shared("too_many", too_many)
@@ -272,5 +272,5 @@ class _Decoder:
                         value = self._field(field, is_flexible=True)
                         self.source.add(f"{values[field.name]} = {value}")
                         with self.source.block(f"if pos > {stop}:"):
-                            self.source.add("raise wrong('a tag is longer than it says')")
+                            self.source.add("raise wrong('a tag is longer than its stated size')")
                 self.source.add(f"pos = {stop}")

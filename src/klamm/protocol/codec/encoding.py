@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from klamm.protocol.codec.layout import FIXED, MAX_STRING_BYTES, Source
+from klamm.protocol.codec.layout import FIXED, MAX_STRING_BYTES, SourceCode
 from klamm.protocol.schema import SchemaField, Struct
 from klamm.protocol.types import Buffer
 
@@ -53,7 +53,7 @@ class _Encoder:
 
     def __init__(self, writer_of: WriterOf) -> None:
         self.writer_of = writer_of
-        self.source = Source("def encode(m):")
+        self.source = SourceCode("def encode(m):")
         self.source.shared("uv", uvarint)
         self.source.shared("short", _SHORT)
         self.source.shared("explanation", explanation)

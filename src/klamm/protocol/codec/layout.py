@@ -52,7 +52,7 @@ def smallest_struct(item: Struct) -> int:
 
 
 def memory_bytes(item: SchemaField) -> int:
-    """About what one element takes in memory, with its place in the list; its own arrays' elements apart."""
+    """Approximate memory of one element, with its list entry, without the elements of its arrays."""
     place = 8
     if item.struct is not None:
         return place + 48 + sum(_value_bytes(field) for field in item.struct.fields)
@@ -67,7 +67,7 @@ def _value_bytes(field: SchemaField) -> int:
     return 8 + (32 if field.type in FIXED else 64)
 
 
-class Source:
+class SourceCode:
     """Python source being built, with its global names."""
 
     def __init__(self, head: str) -> None:

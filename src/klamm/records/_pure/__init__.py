@@ -1,4 +1,4 @@
-"""The pure-Python core: the reference for the compiled one, and its stand-in where it is absent."""
+"""The pure-Python core: the reference for the compiled one, and its fallback."""
 
 from __future__ import annotations
 

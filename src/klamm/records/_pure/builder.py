@@ -11,7 +11,7 @@ from klamm.records.layout import MAX_INT64, MIN_INT64
 
 
 class BatchBuilder:
-    """Records on their way into one batch, encoded as they come: offsets from 0, times from the first's."""
+    """Builds one batch. Records are encoded when added; offsets begin at 0, times are relative."""
 
     __slots__ = (
         "_data",
@@ -46,7 +46,7 @@ class BatchBuilder:
         value: Buffer | None,
         headers: Iterable[tuple[str, Buffer | None]] = (),
     ) -> int:
-        """Add a record; its index, or -1 when there is no room. A first record always finds room."""
+        """Add a record; returns its index, or -1 if the batch is full. The first record always fits."""
         index = len(self._times_ms)
         if self._is_released:
             return -1

@@ -41,7 +41,7 @@ def decode_columns(
 
 
 def check_region_bytes(regions: Sequence[Region], max_column_bytes: int) -> None:
-    """Refuse regions whose bytes (of the buffers, not items of a sequence) do not fit one column."""
+    """Reject regions whose bytes (of the buffers, not items of a sequence) do not fit one column."""
     check_column_bytes(sum(memoryview(region.data).nbytes for region in regions), max_column_bytes)
 
 

@@ -16,7 +16,7 @@ from klamm.records.layout import MAX_INT32
 
 
 class _Row(NamedTuple):
-    """A row on its way into a region; the names of its headers stay the bytes they are."""
+    """A row to be encoded; header names stay bytes."""
 
     timestamp_ms: int
     key: bytes | None
@@ -44,7 +44,7 @@ def partition_rows(
         if given is not None and _is_valid(given.validity, given.first_row + row):
             partition = _number(given.values, "i", 4, given.first_row + row)
             if not 0 <= partition < partition_count:
-                raise ValueError(f"row {row} asks for partition {partition} of {partition_count}")
+                raise ValueError(f"row {row} has partition {partition}, the topic has {partition_count}")
         elif key is not None:
             field = _field(key, row)
             if field is not None:
@@ -66,7 +66,7 @@ def encode_columns(
     """Rows as records, by partition (int32 each, not negative) and in row order within it.
 
     A region ends before the record that would make it larger than `max_region_bytes`; a record larger
-    than that gets a region of its own. A row without a time gets `default_timestamp_ms`. ValueError when
+    than that has its own region. A row without a time gets `default_timestamp_ms`. ValueError when
     the buffers are shorter than the rows need.
     """
     by_partition: dict[int, list[_Row]] = {}

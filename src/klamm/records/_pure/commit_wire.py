@@ -26,7 +26,7 @@ class CommitAnswer(Protocol):
 def read_commits(
     has_leader_epoch: bool, is_flexible: bool, buffer: bytes, position: int, count: int
 ) -> tuple[TopicCommits, int]:
-    """So many partitions of an OffsetCommit request, and the position behind them; DecodeError."""
+    """Decode `count` partitions of an OffsetCommit request; returns them and the position after them."""
     reader = Reader(buffer, position)
     if position < 0 or not 0 <= count <= reader.remaining // MIN_COMMIT_BYTES:
         raise DecodeError(f"{count} partitions cannot be in {reader.remaining} bytes")

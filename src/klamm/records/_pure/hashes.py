@@ -1,4 +1,4 @@
-"""CRC-32C and murmur2, bit by bit as they are defined. Slow, and easy to compare with the papers."""
+"""CRC-32C and murmur2 as they are defined. Slow, and easy to compare with the definitions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _quickest_crc32c() -> Callable[[Buffer, int], int]:
 
 
 def __getattr__(name: str) -> Callable[[Buffer, int], int]:
-    """Look for `quick_crc32c` when somebody needs it: the package behind it is slow to import."""
+    """Import `quick_crc32c` on first use: its package is slow to import."""
     if name == "quick_crc32c":
         globals()[name] = found = _quickest_crc32c()
         return found

@@ -1,4 +1,4 @@
-"""Committed offsets by the topic: as a client commits them, as a coordinator remembers and logs them."""
+"""Committed offsets by topic: as a client commits them, as a coordinator stores and logs them."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _MIN_KEY_BYTES: Final = len(_OFFSET_KEY) + _PARTITION_BYTES
 
 
 class TopicCommits:
-    """What is committed for the partitions of one topic, in the order in which it was asked.
+    """The committed offsets of the partitions of one topic, in request order.
 
-    Raises OverflowError for a number that the wire has no room for.
+    Raises OverflowError for a number that does not fit the wire format.
     """
 
     __slots__ = ("_rows", "has_metadata", "highest", "lowest")
@@ -82,7 +82,7 @@ class TopicCommits:
 
 
 class Replaced:
-    """What partitions had before a commit; of others it knows nothing."""
+    """The values of partitions before a commit; other partitions are absent."""
 
     __slots__ = ("_before",)
 
@@ -124,6 +124,13 @@ class OffsetTable:
         """By partition, in ascending order."""
         return sorted(self._stored.items())
 
+    def partitions_of_other_topics(self, topic_id: bytes) -> list[int]:
+        """Those whose offset was committed for a topic of another id; in ascending order."""
+        known = (topic_id, ZERO_ID)
+        return sorted(
+            partition for partition, (_, committed) in self._stored.items() if committed.topic_id not in known
+        )
+
     def get(self, partition: int) -> Stored | None:
         return self._stored.get(partition)
 
@@ -141,7 +148,7 @@ class OffsetTable:
     def store(
         self, commits: TopicCommits, log_offset: int, commit_ms: int, expire_ms: int, topic_id: bytes
     ) -> None:
-        """Remember commits whose records stand in the log one after the other, from this offset on."""
+        """Store commits whose records are consecutive in the log, from this offset on."""
         if log_offset > MAX_INT64 - len(commits):
             raise OverflowError(f"{len(commits)} records from log offset {log_offset} exceed 64 bits")
         for at, (partition, offset, leader_epoch, metadata) in enumerate(commits, log_offset):
@@ -152,7 +159,7 @@ class OffsetTable:
 def encode_commits(blocks: Sequence[CommitBlock], timestamp_ms: int) -> bytes:
     """Blocks as one uncompressed batch of records; what is newest of Kafka's formats that holds each.
 
-    Raises OverflowError or UnicodeEncodeError for a text that the format has no room for.
+    Raises OverflowError or UnicodeEncodeError for a text that does not fit the format.
     """
     region = bytearray()
     count = 0
@@ -186,7 +193,7 @@ def encode_commits(blocks: Sequence[CommitBlock], timestamp_ms: int) -> bytes:
             region += encode_record(0, count, prefix + _INT32.pack(partition), value, ())
             count += 1
     length = HEADER_BYTES - LENGTH_OVERHEAD_BYTES + len(region)
-    head = HEADER.pack(0, length, -1, MAGIC, 0, 0, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count)
+    head = HEADER.pack(0, length, -1, MAGIC, 0, 0, count - 1, timestamp_ms, timestamp_ms, -1, -1, 0, count)
     batch = bytearray(head) + region
     _UINT32.pack_into(batch, CRC_AT, hashes.quick_crc32c(memoryview(batch)[ATTRIBUTES_AT:], 0))
     return bytes(batch)
@@ -216,9 +223,9 @@ def _compact_string(text: str) -> bytes:
 
 
 def store_batches(batches: Buffer, position: int, tables: dict[bytes, OffsetTable]) -> tuple[int, int]:
-    """Store batch after batch, as long as they are plain offset records for the tables and nothing else.
+    """Store batches as long as they have only plain offset records of the tables.
 
-    The position of the first batch that somebody must look at, and the offset after the last batch before it;
+    Returns the position of the first batch that needs inspection, and the offset after the batch before it;
     -1 when there is none. What is plain at the beginning of that batch is stored already, and may be again.
     """
     end = len(batches)
@@ -242,12 +249,12 @@ def store_batches(batches: Buffer, position: int, tables: dict[bytes, OffsetTabl
 def store_records(
     region: Buffer, count: int, base_offset: int, tables: dict[bytes, OffsetTable]
 ) -> Iterator[Record]:
-    """Store the plain offset records of a region in their tables; the records that need a closer look.
+    """Store the plain offset records of a region in their tables; yields the records that need inspection.
 
-    `tables` go by what the keys of their records begin with. A record is handed out, after everything before
+    `tables` go by what the keys of their records begin with. A record is yielded, after everything before
     it is stored and before anything behind it is, unless it is an offset in a format that this function
-    knows, for one of the tables. Whoever takes it may change `tables`. DecodeError when the region is not
-    what it claims to be; nothing of it was handed out or stored then.
+    knows, for one of the tables. The caller may then change `tables`. DecodeError when the region is not
+    valid; nothing of it was yielded or stored then.
     """
     for record in decode_region(region, count, base_offset, 0):
         key, value = record.key, record.value

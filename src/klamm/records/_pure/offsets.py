@@ -85,7 +85,7 @@ def decode_offset_commits(
 
 
 def _parse(key: bytes | None, value: bytes | None) -> _Commit | None:
-    """A commit or its tombstone; None for a record that speaks of something else."""
+    """A commit or its tombstone; None for any other record."""
     if key is None or len(key) < 2:
         return None
     (key_version,) = _INT16.unpack_from(key)

@@ -26,7 +26,7 @@ def decode_region(
 ) -> list[Record]:
     """All `count` records of a region; `append_time_ms` replaces their own times when given.
 
-    The region must hold exactly `count` records, each as long as it says: DecodeError otherwise.
+    The region must hold exactly `count` records, each of its stated length: DecodeError otherwise.
     """
     buffer = bytes(region)
     end = len(buffer)
@@ -49,7 +49,7 @@ def decode_region(
             if header_count:
                 headers, position = _read_headers(buffer, position, body_end, header_count)
             if position != body_end:
-                raise DecodeError(f"a record ends {position - body_end:+d} bytes from where it says")
+                raise DecodeError(f"a record ends {position - body_end:+d} bytes from its stated end")
             offset = base_offset + offset_delta
             if offset_delta < 0 or offset > MAX_INT64:
                 raise DecodeError(f"offset delta {offset_delta} from base {base_offset}")
@@ -68,7 +68,7 @@ def decode_region(
 def _read_bytes(buffer: bytes, position: int, body_end: int) -> tuple[bytes | None, int]:
     length, position = read_varint(buffer, position)
     if length < 0:
-        return None, position  # Kafka takes any negative length for null
+        return None, position  # Kafka reads any negative length as null
     if length > body_end - position:
         raise DecodeError(f"a field of {length} bytes in a record with {body_end - position} left")
     return buffer[position : position + length], position + length

@@ -45,9 +45,9 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def sound_header(buffer: Buffer | None, max_bytes: int, max_codec: int) -> BatchHeader | None:
-    """The header of a produced batch to which nobody could object; None when somebody has to look closer.
+    """The header of a produced batch that is valid without doubt; None if it needs a full check.
 
-    One whole batch of at most so many bytes, at offset 0, with a true checksum and count, whose producer (if
+    One whole batch of at most so many bytes, at offset 0, with a valid checksum and count, whose producer (if
     it has an id) gives a sequence: perhaps part of a transaction, no marker, the client's own timestamps.
     """
     if buffer is None or not HEADER_BYTES <= len(buffer) <= max_bytes:
@@ -81,7 +81,7 @@ def _short_header(buffer: Buffer, position: int) -> DecodeError:
 
 def _impossible(length: int, magic: int) -> DecodeError:
     if magic in (0, 1) and length >= 14:  # Kafka's smallest message of these formats
-        return OldFormatError(f"messages of magic {magic} are not read; convert them with an older Kafka")
+        return OldFormatError(f"message format {magic} is not supported; convert the log with an older Kafka")
     if magic != MAGIC:
         return DecodeError(f"a batch of magic {magic}")
     return DecodeError(f"a batch of length {length}, at least {MIN_BATCH_LENGTH} is needed")
@@ -90,7 +90,7 @@ def _impossible(length: int, magic: int) -> DecodeError:
 def find_batch(buffer: Buffer, position: int, target_offset: int) -> int:
     """The position of the first batch whose last offset is at or above the target; -1 if none is.
 
-    Looks at headers alone: the batch found may end beyond the buffer. DecodeError where no batch can be.
+    Reads headers only: the batch found may end beyond the buffer. DecodeError where there is no batch.
     """
     end = len(buffer)
     check_position(position, end)

@@ -17,7 +17,7 @@ MAX_CHARTED_GROUPS: Final = 12
 MAX_GROUPS: Final = 500
 MAX_REBALANCES: Final = 5_000
 MAX_TRANSACTIONS: Final = 200
-MAX_LAG_PARTITIONS: Final = 1_000  # asked for at each instant of the chart
+MAX_LAG_PARTITIONS: Final = 1_000  # computed for each instant of the chart
 LONG_TRANSACTION_MS: Final = 60_000
 
 Figures = dict[str, Any]
@@ -74,6 +74,7 @@ def _totals(audit: Audit) -> Figures:
         return {str(row[0]): row[1] for row in _rows(audit.table(name).groupBy(column).count())}
 
     outcomes = counted("offset_commits", "txn")
+    causes = counted("rebalances", "cause")
     return {
         "records": audit.record_count,
         "events": sum(end - start for start, end in audit.ends[EVENTS_TOPIC].values()),
@@ -82,8 +83,8 @@ def _totals(audit: Audit) -> Figures:
         "registrations": audit.table("group_registrations").count(),
         "tombstones": counted("tombstones", "record_type"),
         "undecoded": counted("undecoded", "reason") | counted("undecoded_transactions", "reason"),
-        "rebalances": audit.table("rebalances").count(),
-        "causes": {row[0]: row[1] for row in _rows(audit.table("rebalances").groupBy("cause").count())},
+        "rebalances": sum(causes.values()),
+        "causes": causes,
         "transactions": audit.table("transaction_spans").count(),
     }
 
@@ -183,7 +184,7 @@ def _lag_over_time(
 ) -> dict[str, list[int | None]]:
     """The lag of each group at the end of each bucket.
 
-    What the group had committed then comes from its commits, where a partition ended then from the times of
+    Committed offsets are from the group's commits, end offsets from the timestamps of
     its records: an instant at which a record was produced late counts it late.
     """
     commits = audit.table("offset_commits").where("txn IN ('none', 'committed')")

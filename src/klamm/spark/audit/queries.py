@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+COMMIT_TOMBSTONES: Final = """
+SELECT log_partition, log_offset, log_timestamp, 'offset_commit' AS record_type, key_version, group_id, topic,
+       partition, CAST(NULL AS string) AS member_id
+FROM {offset_commits}
+WHERE is_tombstone
+"""
+
 LATEST_OFFSETS: Final = """
 SELECT group_id, topic, partition, last.committed_offset, last.commit_ts, last.metadata
 FROM (
@@ -14,6 +21,13 @@ FROM (
   GROUP BY group_id, topic, partition
 )
 WHERE NOT last.is_tombstone
+"""
+
+# All commits of a group are in one partition of the log, which one task reads.
+LATEST_OF_LAST: Final = """
+SELECT group_id, topic, partition, committed_offset, commit_ts, metadata
+FROM {last_commits}
+WHERE NOT is_tombstone
 """
 
 COMMIT_HISTORY: Final = """
@@ -53,12 +67,58 @@ SELECT *, lag(struct(log_offset, log_timestamp, generation, leader, protocol, me
 FROM steps
 """
 
+# The same for groups with the consumer protocol: one row for each epoch. Records of members that joined or
+# left come before that of the epoch which they made necessary.
+CONSUMER_STEPS: Final = """
+WITH members AS (
+  SELECT *, lag(struct(is_tombstone, subscribed_topics, subscribed_regex))
+            OVER (PARTITION BY group_id, member_id ORDER BY log_offset) AS before
+  FROM {consumer_members}
+),
+epochs AS (
+  SELECT log_partition, log_offset, log_timestamp, group_id, epoch, is_tombstone
+  FROM {consumer_groups} WHERE kind = 'group'
+),
+timeline AS (
+  SELECT group_id, log_offset, member_id, CAST(NULL AS bigint) AS epoch_offset,
+         CASE WHEN NOT is_tombstone AND coalesce(before.is_tombstone, true) THEN 1
+              WHEN is_tombstone AND NOT before.is_tombstone THEN -1 ELSE 0 END AS change,
+         NOT is_tombstone AND NOT before.is_tombstone
+           AND NOT (subscribed_topics <=> before.subscribed_topics
+                    AND subscribed_regex <=> before.subscribed_regex) AS is_resubscribed
+  FROM members
+  UNION ALL
+  SELECT group_id, log_offset, NULL, log_offset, 0, false FROM epochs
+),
+placed AS (
+  SELECT *, min(epoch_offset) OVER (PARTITION BY group_id ORDER BY log_offset
+                                    ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS at_offset
+  FROM timeline
+),
+changes AS (
+  SELECT group_id, at_offset, sum(change) AS change,
+         collect_set(CASE WHEN change > 0 THEN member_id END) AS joined,
+         collect_set(CASE WHEN change < 0 THEN member_id END) AS `left`,
+         coalesce(bool_or(is_resubscribed), false) AS subscriptions_changed
+  FROM placed WHERE at_offset IS NOT NULL GROUP BY group_id, at_offset
+),
+counted AS (
+  SELECT e.*, c.joined, c.`left`, c.subscriptions_changed,
+         CAST(sum(c.change) OVER (PARTITION BY e.group_id ORDER BY e.log_offset) AS int) AS member_count
+  FROM epochs AS e JOIN changes AS c ON c.group_id = e.group_id AND c.at_offset = e.log_offset
+)
+SELECT *, lag(struct(log_offset, log_timestamp, epoch, member_count, is_tombstone))
+          OVER (PARTITION BY group_id ORDER BY log_offset) AS before_any
+FROM counted
+"""
+
 REBALANCES: Final = """
 WITH pairs AS (
   SELECT *, if(before_any.is_tombstone, NULL, before_any) AS before FROM {steps} WHERE NOT is_tombstone
 ),
-found AS (
-  SELECT group_id, before.generation AS from_generation, generation AS to_generation, log_timestamp AS at,
+classic AS (
+  SELECT group_id, 'classic' AS group_type, before.generation AS from_generation,
+         generation AS to_generation, log_timestamp AS at,
          unix_millis(log_timestamp) - unix_millis(before.log_timestamp) AS since_previous_ms,
          coalesce(before.member_count, 0) AS members_before, member_count AS members_after,
          array_except(ids, coalesce(before.ids, array())) AS joined,
@@ -69,11 +129,27 @@ found AS (
          coalesce(generation - before.generation > 1, false) AS is_gap,
          log_partition, log_offset, before.log_offset AS from_log_offset
   FROM pairs
-  -- Kafka writes a new group before anybody has joined it: that is no rebalance.
+  -- Kafka writes a new group before a member has joined: that is not a rebalance.
   WHERE CASE WHEN before IS NULL THEN member_count > 0
              ELSE generation <> before.generation OR member_count <> before.member_count
                   OR NOT (ids <=> before.ids) END
 ),
+consumer_pairs AS (
+  SELECT *, if(before_any.is_tombstone, NULL, before_any) AS before FROM {consumer_steps}
+  WHERE NOT is_tombstone
+),
+consumer AS (
+  SELECT group_id, 'consumer' AS group_type, before.epoch AS from_generation, epoch AS to_generation,
+         log_timestamp AS at,
+         unix_millis(log_timestamp) - unix_millis(before.log_timestamp) AS since_previous_ms,
+         coalesce(before.member_count, 0) AS members_before, member_count AS members_after, joined, `left`,
+         false AS leader_changed, false AS protocol_changed, subscriptions_changed,
+         coalesce(epoch - before.epoch > 1, false) AS is_gap,
+         log_partition, log_offset, before.log_offset AS from_log_offset
+  FROM consumer_pairs
+  WHERE CASE WHEN before IS NULL THEN member_count > 0 ELSE epoch <> before.epoch END
+),
+found AS (SELECT * FROM classic UNION ALL SELECT * FROM consumer),
 events AS (
   SELECT group_id, generation_after, timestamp_ms, cause, client_id, member_id, reason,
          join_phase_ms + coalesce(sync_phase_ms, 0) AS duration_ms, moved_count
@@ -99,6 +175,7 @@ SELECT f.*,
          WHEN size(`left`) > 0 THEN 'a member left or its session expired'
          WHEN subscriptions_changed THEN 'a subscription changed'
          WHEN protocol_changed THEN 'the assignor changed'
+         WHEN group_type = 'consumer' THEN 'topics or partitions changed'
          ELSE 'a member rejoined'
        END) AS cause,
        event IS NULL AS is_inferred,
@@ -169,7 +246,7 @@ FROM pairs AS q JOIN counted AS c USING (log_partition, log_offset)
   LEFT JOIN forced AS f USING (log_partition, log_offset)
 """
 
-# A transaction is known by its id and the time it started at; what came last decides what it is now.
+# A transaction is identified by its id and start time; its last record has its state.
 TRANSACTION_SPANS: Final = """
 SELECT transactional_id, start_ts, last.producer_id, last.producer_epoch, last.timeout_ms, last.state,
        partition_count, end_ts,
@@ -197,11 +274,18 @@ WHERE NOT (o.group_id LIKE '%.sink' AND o.metadata LIKE 'v1;%')
 
 # What a group is now. A group known by its offsets alone has no members.
 GROUPS: Final = """
-WITH registered AS (
+WITH written AS (
+  SELECT group_id, 'classic' AS group_type, generation, member_count,
+         coalesce(state_ts, log_timestamp) AS since_ts, is_tombstone, log_offset
+  FROM {group_registrations}
+  UNION ALL
+  SELECT group_id, 'consumer', epoch, member_count, log_timestamp, is_tombstone, log_offset
+  FROM {consumer_steps}
+),
+registered AS (
   SELECT group_id,
-         max_by(struct(generation, member_count, coalesce(state_ts, log_timestamp) AS since_ts, is_tombstone),
-                log_offset) AS last
-  FROM {group_registrations} GROUP BY group_id
+         max_by(struct(group_type, generation, member_count, since_ts, is_tombstone), log_offset) AS last
+  FROM written GROUP BY group_id
 ),
 lags AS (
   SELECT group_id, sum(lag) AS lag, count(*) AS partition_count FROM {lag} GROUP BY group_id
@@ -211,8 +295,9 @@ moves AS (
          max(CASE WHEN NOT (delta <=> 0) THEN commit_ts END) AS last_progress_ts, count(*) AS commit_count
   FROM {commit_history} GROUP BY group_id
 )
-SELECT coalesce(r.group_id, l.group_id) AS group_id, coalesce(r.last.member_count, 0) AS member_count,
-       r.last.generation, coalesce(l.partition_count, 0) AS partition_count, l.lag, m.commit_count,
+SELECT coalesce(r.group_id, l.group_id) AS group_id, r.last.group_type,
+       coalesce(r.last.member_count, 0) AS member_count, r.last.generation,
+       coalesce(l.partition_count, 0) AS partition_count, l.lag, m.commit_count,
        m.last_commit_ts, m.last_progress_ts,
        CASE WHEN coalesce(r.last.member_count, 0) = 0
             THEN timestamp_millis(unix_millis(greatest(m.last_commit_ts, r.last.since_ts)) + {retention_ms})

@@ -14,7 +14,7 @@ def report_html(figures: dict[str, Any]) -> str:
     """The page with its figures in it."""
     page = files("klamm.spark.audit").joinpath("report.html").read_text(encoding="utf-8")
     assert page.count(PLACE) == 1
-    # Inside a script nothing may look like its end, whatever a group is called.
+    # A group's name must not end the script element.
     text = json.dumps(figures, ensure_ascii=False, separators=(",", ":"))
     text = text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     return page.replace(PLACE, text)

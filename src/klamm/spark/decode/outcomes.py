@@ -17,7 +17,7 @@ NONE, COMMITTED, ABORTED, OPEN = range(4)
 NAMES: Final = ("none", "committed", "aborted", "open")
 
 
-class Outcome(NamedTuple):
+class DecidedBatch(NamedTuple):
     """A batch's records, with the producer that wrote them and how its transaction ended."""
 
     region: Region
@@ -31,9 +31,9 @@ class OutcomeFollower:
 
     def __init__(self, *, check_crcs: bool = True) -> None:
         self._check_crcs = check_crcs
-        self._open: dict[int, list[Outcome]] = {}
+        self._open: dict[int, list[DecidedBatch]] = {}
 
-    def follow(self, buffer: Buffer, first_offset: int, until_offset: int) -> Iterator[Outcome]:
+    def follow(self, buffer: Buffer, first_offset: int, until_offset: int) -> Iterator[DecidedBatch]:
         """The batches of a fetch whose outcome is known, and those of earlier ones that it decides.
 
         DecodeError when a batch is damaged.
@@ -50,13 +50,13 @@ class OutcomeFollower:
             elif header.record_count:
                 yield from self._held_or_known(buffer, position, header)
 
-    def rest(self) -> Iterator[Outcome]:
+    def rest(self) -> Iterator[DecidedBatch]:
         """What is left at the end of the range: transactions without a marker."""
         for batches in self._open.values():
             yield from batches
         self._open.clear()
 
-    def _held_or_known(self, buffer: Buffer, position: int, header: BatchHeader) -> Iterator[Outcome]:
+    def _held_or_known(self, buffer: Buffer, position: int, header: BatchHeader) -> Iterator[DecidedBatch]:
         data = records_region(buffer, header, position, min(MAX_DECOMPRESSED_BYTES, MAX_INT32))
         append_time_ms = None
         if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
@@ -65,13 +65,15 @@ class OutcomeFollower:
             data, header.record_count, header.base_offset, header.base_timestamp_ms, append_time_ms
         )
         if not header.is_transactional:
-            yield Outcome(region, header.producer_id, header.producer_epoch, NONE)
+            yield DecidedBatch(region, header.producer_id, header.producer_epoch, NONE)
             return
         # Held longer than the fetch it came in: a copy of a few bytes, not a view that keeps megabytes.
-        kept = Outcome(region._replace(data=bytes(data)), header.producer_id, header.producer_epoch, OPEN)
+        kept = DecidedBatch(
+            region._replace(data=bytes(data)), header.producer_id, header.producer_epoch, OPEN
+        )
         self._open.setdefault(header.producer_id, []).append(kept)
 
-    def _ended(self, buffer: Buffer, position: int, header: BatchHeader) -> Iterator[Outcome]:
+    def _ended(self, buffer: Buffer, position: int, header: BatchHeader) -> Iterator[DecidedBatch]:
         marker = decode_marker(buffer, position)
         if marker is None:
             return

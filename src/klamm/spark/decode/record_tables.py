@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 from klamm.protocol.errors import DecodeError
+from klamm.spark.decode.consumer_groups import (
+    CURRENT,
+    DECODED,
+    GROUP,
+    MEMBER,
+    REGEX,
+    TARGET,
+    TARGET_EPOCH,
+    consumer_row,
+)
 from klamm.spark.decode.records import (
     GROUP_KEY,
     OFFSET_KEYS,
@@ -19,7 +31,7 @@ from klamm.spark.decode.records import (
     offset_key,
     transaction_key,
 )
-from klamm.spark.decode.tables import CONSUMER_OFFSETS, TRANSACTION_STATE
+from klamm.spark.decode.tables import CONSUMER_OFFSETS, OTHER_TABLES, OTHERS, TRANSACTION_STATE
 
 NO_VERSION: Final = -(1 << 30)  # no 16-bit number: a key without a version
 Row = dict[str, Any]
@@ -83,9 +95,34 @@ def _members(record: Found) -> Iterator[Row]:
         }
 
 
+def _consumer_rows(record: Found) -> Iterator[Row]:
+    assert record.key is not None
+    try:
+        yield consumer_row(_version(record.key), record.key, record.value)
+    except DecodeError:
+        return
+
+
+def _others(record: Found) -> Iterator[Row]:
+    key = record.key
+    version = None if key is None or len(key) < 2 else _version(key)
+    rows: Row = {"key_version": version}
+    for table in OTHER_TABLES:
+        chosen, extract = EXTRACTORS[CONSUMER_OFFSETS, table]
+        is_meant = table == "undecoded" or chosen(
+            np.array([NO_VERSION if version is None else version]), np.array([record.value is None])
+        ).item(0)
+        rows[table] = (list(extract(record)) if is_meant else None) or None
+    yield rows
+
+
+def _version(key: bytes) -> int:
+    return int.from_bytes(key[:2], signed=True)
+
+
 def _tombstones(record: Found) -> Iterator[Row]:
     assert record.key is not None
-    version = int.from_bytes(record.key[:2], signed=True)
+    version = _version(record.key)
     row: Row = {"record_type": TYPES.get(version), "key_version": version, "topic": None, "partition": None}
     try:
         if version in OFFSET_KEYS:
@@ -102,7 +139,7 @@ def _undecoded(record: Found) -> Iterator[Row]:
     reason = _reason(record)
     if reason is not None:
         key = record.key
-        version = None if key is None or len(key) < 2 else int.from_bytes(key[:2], signed=True)
+        version = None if key is None or len(key) < 2 else _version(key)
         yield {"key_version": version, "reason": reason, "key": key, "value": record.value}
 
 
@@ -111,7 +148,7 @@ def _reason(record: Found) -> str | None:
     key = record.key
     if key is None or len(key) < 2:
         return "no key version"
-    version = int.from_bytes(key[:2], signed=True)
+    version = _version(key)
     try:
         if version in OFFSET_KEYS:
             offset_key(key)
@@ -120,6 +157,9 @@ def _reason(record: Found) -> str | None:
             group_key(key)
             if record.value is not None:
                 decode_group(record.value)
+            return None
+        if version in DECODED:
+            consumer_row(version, key, record.value)
             return None
     except DecodeError as error:
         return f"unreadable {TYPES[version]}: {error}"
@@ -152,7 +192,7 @@ def _transactions(record: Found) -> Iterator[Row]:
 
 def _undecoded_transactions(record: Found) -> Iterator[Row]:
     key = record.key
-    version = None if key is None or len(key) < 2 else int.from_bytes(key[:2], signed=True)
+    version = None if key is None or len(key) < 2 else _version(key)
     reason = "unknown key version"
     if version is None:
         reason = "no key version"
@@ -168,15 +208,28 @@ def _undecoded_transactions(record: Found) -> Iterator[Row]:
     yield {"key_version": version, "reason": reason, "key": key, "value": record.value}
 
 
+def _of(*versions: int) -> Choice:
+    return lambda keys, _: np.isin(keys, versions)
+
+
+def _no_commits(keys: Any, _is_null: Any) -> Any:
+    return (keys < 0) | (keys > 1)
+
+
 def _every(keys: Any, _is_null: Any) -> Any:
     return keys >= NO_VERSION
 
 
 EXTRACTORS: Final[Mapping[tuple[str, str], tuple[Choice, Callable[[Found], Iterator[Row]]]]] = {
-    (CONSUMER_OFFSETS, "group_registrations"): (lambda keys, _: keys == GROUP_KEY, _registrations),
-    (CONSUMER_OFFSETS, "group_members"): (lambda keys, _: keys == GROUP_KEY, _members),
+    (CONSUMER_OFFSETS, "group_registrations"): (_of(GROUP_KEY), _registrations),
+    (CONSUMER_OFFSETS, "group_members"): (_of(GROUP_KEY), _members),
+    (CONSUMER_OFFSETS, "consumer_groups"): (_of(GROUP, TARGET_EPOCH), _consumer_rows),
+    (CONSUMER_OFFSETS, "consumer_members"): (_of(MEMBER), _consumer_rows),
+    (CONSUMER_OFFSETS, "consumer_assignments"): (_of(TARGET, CURRENT), _consumer_rows),
+    (CONSUMER_OFFSETS, "consumer_regexes"): (_of(REGEX), _consumer_rows),
     (CONSUMER_OFFSETS, "tombstones"): (lambda keys, is_null: is_null & (keys != NO_VERSION), _tombstones),
-    (CONSUMER_OFFSETS, "undecoded"): (lambda keys, _: (keys < 0) | (keys > 1), _undecoded),
-    (TRANSACTION_STATE, "transactions"): (lambda keys, _: keys == TRANSACTION_KEY, _transactions),
+    (CONSUMER_OFFSETS, "undecoded"): (_no_commits, _undecoded),
+    (CONSUMER_OFFSETS, OTHERS): (_no_commits, _others),
+    (TRANSACTION_STATE, "transactions"): (_of(TRANSACTION_KEY), _transactions),
     (TRANSACTION_STATE, "undecoded"): (_every, _undecoded_transactions),
 }

@@ -60,7 +60,7 @@ _HIGHEST_TRANSACTION_VERSION: Final = 1
 _SMALLEST_MEMBER_BYTES: Final = 10
 
 
-class Member(NamedTuple):
+class LoggedMember(NamedTuple):
     """One member of a registered generation; topics and partitions are None when they cannot be read."""
 
     member_id: str
@@ -84,11 +84,11 @@ class Registration:
     leader: str | None
     state_ms: int  # -1: the version has none
     value_version: int
-    members: tuple[Member, ...]
+    members: tuple[LoggedMember, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class LoggedTransaction:
     """A transactional id as it was written."""
 
     producer_id: int
@@ -144,7 +144,7 @@ def decode_group(value: bytes) -> Registration:
     return Registration(protocol_type, generation, protocol, leader, state_ms, version, members)
 
 
-def _member(reader: Reader, version: int, protocol_type: str) -> Member:
+def _member(reader: Reader, version: int, protocol_type: str) -> LoggedMember:
     is_flexible = version >= 4
     string = reader.compact_string if is_flexible else reader.string
     raw = reader.compact_bytes if is_flexible else reader.byte_string
@@ -162,7 +162,7 @@ def _member(reader: Reader, version: int, protocol_type: str) -> Member:
     if protocol_type == "consumer":
         topics, owned = _subscribed(subscription)
         assigned = _assigned(assignment)
-    return Member(
+    return LoggedMember(
         member_id,
         instance_id,
         client_id,
@@ -192,7 +192,7 @@ def _assigned(raw: bytes) -> tuple[TopicPartition, ...] | None:
         return None
 
 
-def decode_transaction(value: bytes) -> Transaction:
+def decode_transaction(value: bytes) -> LoggedTransaction:
     """A transactional id in any version. Raises DecodeError."""
     reader = Reader(value)
     version = reader.int16()
@@ -206,7 +206,7 @@ def decode_transaction(value: bytes) -> Transaction:
     partitions = _partitions(reader, is_flexible=is_flexible)
     update_ms, start_ms = reader.int64(), reader.int64()
     tags = reader.tags() if is_flexible else {}
-    return Transaction(
+    return LoggedTransaction(
         producer_id,
         epoch,
         timeout_ms,

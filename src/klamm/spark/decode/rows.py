@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +14,9 @@ from pyspark.sql.types import StructType
 from klamm.client.ranges import Fetch
 from klamm.records.arrow import BinaryColumn, OffsetCommits, Want
 from klamm.records.core import decode_columns, decode_offset_commits
-from klamm.spark.decode.outcomes import NAMES, Outcome, OutcomeFollower
+from klamm.spark.decode.outcomes import COMMITTED, NAMES, NONE, DecidedBatch, OutcomeFollower
 from klamm.spark.decode.record_tables import EXTRACTORS, NO_VERSION, Found
-from klamm.spark.decode.tables import CONSUMER_OFFSETS
+from klamm.spark.decode.tables import COMMITS, CONSUMER_OFFSETS, LAST_COMMITS, OTHERS
 from klamm.spark.read.rows import MAX_ROWS, binary_array
 from klamm.spark.read.splitting import OffsetRange
 
@@ -42,8 +42,8 @@ class TableRows(ABC):
         """The rows of transactions that are open at the end of the range."""
         yield from self._grouped(self._follower.rest())
 
-    def _grouped(self, outcomes: Iterator[Outcome]) -> Iterator[Any]:
-        held: list[Outcome] = []
+    def _grouped(self, outcomes: Iterator[DecidedBatch]) -> Iterator[Any]:
+        held: list[DecidedBatch] = []
         records = size = 0
         for outcome in outcomes:
             held.append(outcome)
@@ -55,13 +55,13 @@ class TableRows(ABC):
         if held:
             yield from self._sliced(held)
 
-    def _sliced(self, held: list[Outcome]) -> Iterator[Any]:
+    def _sliced(self, held: list[DecidedBatch]) -> Iterator[Any]:
         whole = self._decoded(held)
         for start in range(0, whole.num_rows, MAX_ROWS):
             yield whole.slice(start, MAX_ROWS)
 
     @abstractmethod
-    def _decoded(self, held: list[Outcome]) -> Any:
+    def _decoded(self, held: list[DecidedBatch]) -> Any:
         """The rows of these batches as one Arrow batch."""
 
     def _bounds(self) -> tuple[int, int]:
@@ -74,12 +74,15 @@ class TableRows(ABC):
 class OffsetCommitRows(TableRows):
     """Offset commits: decoded by the compiled core, column by column."""
 
-    def _decoded(self, held: list[Outcome]) -> Any:
+    def _decoded(self, held: list[DecidedBatch]) -> Any:
         found = decode_offset_commits([outcome.region for outcome in held], *self._bounds())
+        return self._batch(found, held)
+
+    def _batch(self, found: OffsetCommits, held: list[DecidedBatch]) -> Any:
         arrays = [self._array(field, found, held) for field in self.schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _array(self, field: Any, found: OffsetCommits, held: list[Outcome]) -> Any:
+    def _array(self, field: Any, found: OffsetCommits, held: list[DecidedBatch]) -> Any:
         rows = found.row_count
         match field.name:
             case "log_partition":
@@ -117,6 +120,95 @@ class OffsetCommitRows(TableRows):
         raise AssertionError(field.name)
 
 
+class LastCommitRows(OffsetCommitRows):
+    """The last commit that counts of each group, topic and partition in a range; known at its end.
+
+    Spark spends ten times as long on a row as decoding it takes, so rows that only the maximum of their
+    offsets would discard are discarded here.
+    """
+
+    def __init__(self, schema: StructType, wanted: OffsetRange, *, check_crcs: bool) -> None:
+        super().__init__(schema, wanted, check_crcs=check_crcs)
+        self._kept: list[_Commits] = []
+        self._kept_rows = self._compacted_rows = 0
+
+    def _sliced(self, held: list[DecidedBatch]) -> Iterator[Any]:
+        counting = [outcome for outcome in held if outcome.txn in (NONE, COMMITTED)]
+        found = decode_offset_commits([outcome.region for outcome in counting], *self._bounds())
+        rows = found.row_count
+        commits = _Commits(
+            self._batch(found, counting),
+            binary_array(pa.string(), rows, found.group),
+            binary_array(pa.string(), rows, found.topic),
+            np.frombuffer(found.partition, np.int32),
+            np.frombuffer(found.log_offset, np.int64),
+        ).last()
+        self._kept.append(commits)
+        self._kept_rows += commits.batch.num_rows
+        if self._kept_rows > 2 * self._compacted_rows + _TARGET_RECORDS:
+            self._compact()
+        return iter(())
+
+    def rest(self) -> Iterator[Any]:
+        """All rows: a commit is the last one when no other can follow."""
+        yield from super().rest()
+        self._compact()
+        for commits in self._kept:
+            for start in range(0, commits.batch.num_rows, MAX_ROWS):
+                yield commits.batch.slice(start, MAX_ROWS)
+        self._kept = []
+
+    def _compact(self) -> None:
+        if self._kept:
+            self._kept = [_joined(self._kept).last()]
+            self._kept_rows = self._compacted_rows = self._kept[0].batch.num_rows
+
+
+class _Commits(NamedTuple):
+    """Rows of commits, with their keys and places, whichever columns the rows have."""
+
+    batch: Any
+    group: Any
+    topic: Any
+    partition: Any
+    log_offset: Any
+
+    def last(self) -> _Commits:
+        """The rows with the highest log offset of their group, topic and partition, in log order."""
+        rows = self.batch.num_rows
+        if rows == 0:
+            return self
+        group, topic = self.group.dictionary_encode(), self.topic.dictionary_encode()
+        names = group.indices.to_numpy().astype(np.int64) * len(topic.dictionary) + topic.indices.to_numpy()
+        # Batches of a transaction come when it ends, after others with higher offsets.
+        order = np.argsort(self.log_offset, kind="stable")
+        table = pa.table({"name": names[order], "partition": self.partition[order], "row": np.arange(rows)})
+        last = table.group_by(["name", "partition"], use_threads=False).aggregate([("row", "max")])
+        chosen = order[np.sort(last.column("row_max").to_numpy())]
+        picked = pa.array(chosen)
+        return _Commits(
+            self.batch.take(picked),
+            self.group.take(picked),
+            self.topic.take(picked),
+            self.partition[chosen],
+            self.log_offset[chosen],
+        )
+
+
+def _joined(parts: Sequence[_Commits]) -> _Commits:
+    parts = [part for part in parts if part.batch.num_rows] or parts[:1]
+    (batch,) = pa.Table.from_batches([part.batch for part in parts]).combine_chunks().to_batches() or [
+        parts[0].batch
+    ]
+    return _Commits(
+        batch,
+        pa.concat_arrays([part.group for part in parts]),
+        pa.concat_arrays([part.topic for part in parts]),
+        np.concatenate([part.partition for part in parts]),
+        np.concatenate([part.log_offset for part in parts]),
+    )
+
+
 class RecordRows(TableRows):
     """Every other table: records are few, and read one by one after the others are filtered out."""
 
@@ -125,9 +217,9 @@ class RecordRows(TableRows):
     ) -> None:
         super().__init__(schema, wanted, check_crcs=check_crcs)
         self._chosen, self._extract = EXTRACTORS[format_name, table]
-        self._wants_broken_commits = (format_name, table) == (CONSUMER_OFFSETS, "undecoded")
+        self._wants_broken_commits = format_name == CONSUMER_OFFSETS and table in ("undecoded", OTHERS)
 
-    def _decoded(self, held: list[Outcome]) -> Any:
+    def _decoded(self, held: list[DecidedBatch]) -> Any:
         wants = Want.KEY | Want.VALUE | Want.OFFSET | Want.TIMESTAMP
         columns = decode_columns([outcome.region for outcome in held], wants, *self._bounds())
         assert columns.key is not None
@@ -145,11 +237,11 @@ class RecordRows(TableRows):
             binary_array(pa.binary(), columns.row_count, columns.value).take(pa.array(picked)).to_pylist()
         )
         offsets = offset[picked].tolist()
-        times_ms = np.frombuffer(columns.timestamp_ms, np.int64)[picked].tolist()
-        rows: list[dict[str, Any]] = []
+        times = (np.frombuffer(columns.timestamp_ms, np.int64)[picked] * 1000).tolist()
         partition = self._wanted.partition.partition
-        for key, value, offset, time_ms in zip(keys, values, offsets, times_ms, strict=True):
-            where = {"log_partition": partition, "log_offset": offset, "log_timestamp": time_ms * 1000}
+        rows: list[dict[str, Any]] = []
+        for key, value, place, time in zip(keys, values, offsets, times, strict=True):
+            where = {"log_partition": partition, "log_offset": place, "log_timestamp": time}
             rows += [where | row for row in self._extract(Found(key, value))]
         return pa.RecordBatch.from_arrays(
             [pa.array([row[field.name] for row in rows], field.type) for field in self.schema],
@@ -161,8 +253,10 @@ def table_rows(
     schema: StructType, wanted: OffsetRange, *, check_crcs: bool, format_name: str, table: str
 ) -> TableRows:
     """What reads this table."""
-    if table == "offset_commits":
+    if table == COMMITS:
         return OffsetCommitRows(schema, wanted, check_crcs=check_crcs)
+    if table == LAST_COMMITS:
+        return LastCommitRows(schema, wanted, check_crcs=check_crcs)
     return RecordRows(schema, wanted, check_crcs=check_crcs, format_name=format_name, table=table)
 
 

@@ -1,4 +1,4 @@
-"""Every option that the data source knows, by its name in lower case: options are case-insensitive."""
+"""Every option of the data source, by its name in lower case: options are case-insensitive."""
 
 from __future__ import annotations
 

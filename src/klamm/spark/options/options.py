@@ -22,11 +22,13 @@ log = logging.getLogger(__name__)
 _told: set[str] = set()  # settings without effect, each logged once per process
 
 TRANSACTION_TIMEOUT: Final = "transaction.timeout.ms"
+DELIVERY_TIMEOUT_MS: Final = "120000"  # the default of delivery.timeout.ms
+TWO_PHASE: Final = "transaction.two.phase.commit.enable"
 DEFAULT_TRANSACTION_TIMEOUT_MS: Final = 900_000  # the most that brokers allow by default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subscription:
+class TopicSelection:
     """What is read; exactly one of the three is set."""
 
     topics: tuple[str, ...] = ()
@@ -42,7 +44,7 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True)
-class Decode:
+class TableDecoding:
     """Typed rows of a coordinator's topic instead of keys and values."""
 
     format_name: str
@@ -53,7 +55,7 @@ class Decode:
 class SourceOptions:
     """Everything that a reader goes by."""
 
-    subscription: Subscription
+    subscription: TopicSelection
     client: Mapping[str, str]  # Kafka's settings, without their prefix
     is_streaming: bool
     start: Limit
@@ -75,7 +77,7 @@ class SourceOptions:
     commit_error_is_fatal: bool
     max_wait_ms: int
     pushes_filters: bool
-    decode: Decode | None = None
+    decode: TableDecoding | None = None
 
     @property
     def is_read_committed(self) -> bool:
@@ -97,6 +99,7 @@ class SinkOptions:
     commit_group: str | None = None
     checkpoint: str | None = None
     batch_token: str | None = None
+    is_per_task: bool = False  # a transaction for each task, not one for the batch
 
     @property
     def is_exactly_once(self) -> bool:
@@ -104,7 +107,7 @@ class SinkOptions:
 
     @property
     def transaction_timeout_s(self) -> float:
-        """How long a coordinator is waited for: no transaction lives longer."""
+        """How long to wait for a coordinator: no transaction lasts longer."""
         return int(self.client.get(TRANSACTION_TIMEOUT, DEFAULT_TRANSACTION_TIMEOUT_MS)) / 1000
 
 
@@ -113,7 +116,7 @@ def includes_headers(options: Mapping[str, str]) -> bool:
     return true_or_false(Given(options), "includeHeaders", False)
 
 
-def decode_option(given: Given) -> Decode | None:
+def decode_option(given: Given) -> TableDecoding | None:
     """Options `decode` and `table`, which decide the schema."""
     if "decode" not in given:
         if "table" in given:
@@ -129,7 +132,7 @@ def decode_option(given: Given) -> Decode | None:
             raise ConfigError(
                 name, f"option {name} cannot be combined with decode: remove it, each partition is one task"
             )
-    return Decode(format_name, check_table(format_name, given.get("table")))
+    return TableDecoding(format_name, check_table(format_name, given.get("table")))
 
 
 def source_options(options: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
@@ -180,10 +183,10 @@ def source_options(options: Mapping[str, str], *, is_streaming: bool) -> SourceO
     )
 
 
-def _subscription(given: Given, decode: Decode | None) -> Subscription:
+def _subscription(given: Given, decode: TableDecoding | None) -> TopicSelection:
     named = [name for name in STRATEGIES if name in given]
     if not named and decode is not None:
-        return Subscription(topics=(TOPICS[decode.format_name],))
+        return TopicSelection(topics=(TOPICS[decode.format_name],))
     if len(named) != 1:
         found = " and ".join(named) or "none of them"
         raise ConfigError(
@@ -191,12 +194,12 @@ def _subscription(given: Given, decode: Decode | None) -> Subscription:
         )
     text = given.get(named[0]) or ""
     if named[0] == "assign":
-        return Subscription(partitions=parse_partitions("assign", text))
+        return TopicSelection(partitions=parse_partitions("assign", text))
     if named[0] == "subscribe":
         topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
         if not topics:
             raise ConfigError("subscribe", "subscribe is empty: expected topics separated by commas")
-        return Subscription(topics=topics)
+        return TopicSelection(topics=topics)
     if not text:
         raise ConfigError(
             "subscribePattern", "subscribePattern is empty: expected a regular expression, as in orders-.*"
@@ -207,7 +210,7 @@ def _subscription(given: Given, decode: Decode | None) -> Subscription:
         raise ConfigError(
             "subscribePattern", f"subscribePattern={text} is not a regular expression: {error}"
         ) from None
-    return Subscription(pattern=text)
+    return TopicSelection(pattern=text)
 
 
 def _refuse_batch_only(given: Given) -> None:
@@ -261,9 +264,15 @@ def _exactly_once(given: Given, topic: str | None) -> SinkOptions:
             "delivery=exactly-once needs option transactionalId: a name that is the same in every run of the "
             "query and used by no other query",
         )
-    if one_word(given, "txn.mode", ("shared", "per-task"), "shared") == "per-task":
-        raise ConfigError("txn.mode", "txn.mode=per-task is not available in this release: use shared")
-    added = {TRANSACTION_TIMEOUT: str(DEFAULT_TRANSACTION_TIMEOUT_MS), "transactional.id": transactional_id}
+    added = {
+        TRANSACTION_TIMEOUT: str(DEFAULT_TRANSACTION_TIMEOUT_MS),
+        "transactional.id": transactional_id,
+        # As long as for records: a broker that is away for a minute delays the batch and does not fail it.
+        "max.block.ms": DELIVERY_TIMEOUT_MS,
+        "default.api.timeout.ms": DELIVERY_TIMEOUT_MS,
+    }
+    if true_or_false(given, f"{CLIENT_PREFIX}{TWO_PHASE}", False):
+        del added[TRANSACTION_TIMEOUT]  # such a transaction does not expire
     client = _client(given, PRODUCER, added)
     checkpoint = given.get("checkpointLocation")
     if "commitGroup" in given and not given.get("commitGroup"):
@@ -275,6 +284,7 @@ def _exactly_once(given: Given, topic: str | None) -> SinkOptions:
         commit_group=given.get("commitGroup"),
         checkpoint=checkpoint,
         batch_token=given.get("batchToken"),
+        is_per_task=one_word(given, "txn.mode", ("shared", "per-task"), "shared") == "per-task",
     )
 
 

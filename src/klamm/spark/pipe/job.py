@@ -1,4 +1,4 @@
-"""A job as its file says it: read and checked before Spark starts."""
+"""A job as its file defines it: read and checked before Spark starts."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Job:
 
 
 def load_job(path: Path) -> Job:
-    """Read a job file; raises ConfigError that says what to write."""
+    """Read a job file; raises ConfigError."""
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -105,7 +105,7 @@ def job_of(tree: Mapping[str, Any], *, name: str) -> Job:
 def check(job: Job) -> None:
     """What must fit together."""
     if job.sql is not None and job.function is not None:
-        raise ConfigError("transform", "transform has sql and function: write one of them")
+        raise ConfigError("transform", "transform has both sql and function: remove one")
     if job.source_format != "raw" and job.schema is None:
         raise ConfigError(
             "source.schema",

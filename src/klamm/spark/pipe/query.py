@@ -13,7 +13,7 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 from klamm.client.admin.admin import Admin
 from klamm.config import ConfigError
 from klamm.spark.pipe.job import Job, transform_function
-from klamm.spark.write.partitioning import by_partition, with_partition
+from klamm.spark.write.partitioning import by_partition, takes_turns, with_partition
 
 VIEW: Final = "input"
 _CORRUPT: Final = "_corrupt_record"
@@ -22,7 +22,7 @@ _META: Final = ("key", "topic", "partition", "offset", "timestamp")
 
 
 def source(spark: SparkSession, job: Job) -> DataFrame:
-    """The rows of the job's topics, as they are."""
+    """The rows of the job's topics, unchanged."""
     options = {
         "kafka.bootstrap.servers": job.bootstrap,
         "subscribe": ",".join(job.topics),
@@ -77,7 +77,14 @@ def transformed(spark: SparkSession, job: Job, rows: DataFrame) -> DataFrame:
         rows.createOrReplaceTempView(VIEW)
         return spark.sql(job.sql)
     if job.function is not None:
-        made = transform_function(job.function)(rows)
+        try:
+            made = transform_function(job.function)(rows)
+        except PySparkException:
+            raise  # says by itself what is wrong with the query
+        except Exception as error:
+            raise ConfigError(
+                "transform.function", f"{job.function} raised {type(error).__name__}: {error}"
+            ) from error
         if not isinstance(made, DataFrame):
             raise ConfigError(
                 "transform.function", f"{job.function} returned {type(made).__name__}, not a DataFrame"
@@ -114,7 +121,7 @@ def output(spark: SparkSession, job: Job, partition_counts: Mapping[str, int]) -
     """Everything that the job writes, dead letters included: one query, so one transaction."""
     rows = parsed(job, source(spark, job))
     if job.source_format != "raw" and job.dead_letters is None:
-        # Without a place for them, records that do not fit end the query rather than vanish.
+        # Without a dead-letter topic, a record that does not fit the schema ends the query.
         message = f.concat(
             f.lit("the record does not fit source.schema: "),
             f.concat_ws("-", "_topic", "_partition"),
@@ -135,14 +142,21 @@ def output(spark: SparkSession, job: Job, partition_counts: Mapping[str, int]) -
 
 
 def _placed(frame: DataFrame, job: Job, topic: str, partition_counts: Mapping[str, int]) -> DataFrame:
-    return with_partition(frame, partition_counts[topic]) if job.is_exactly_once else frame
+    return with_partition(frame, partition_counts[topic]) if _is_shuffled(job, frame.sparkSession) else frame
+
+
+def _is_shuffled(job: Job, spark: SparkSession) -> bool:
+    """Whether each partition of the output must be written by one task."""
+    if not job.is_exactly_once or job.sink_options.get("txn.mode") == "per-task":
+        return False
+    return job.parallelism is not None or not takes_turns(spark)
 
 
 def started(spark: SparkSession, job: Job) -> Any:
     """Start the query."""
     counts = partition_counts(job)
     frame = output(spark, job, counts)
-    if job.is_exactly_once:
+    if _is_shuffled(job, spark):
         frame = by_partition(frame, max(counts.values()), tasks=job.parallelism)
     writer = frame.writeStream.format("klamm").outputMode(job.mode).options(**sink(job))
     if job.trigger == "once":

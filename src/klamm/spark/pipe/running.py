@@ -1,4 +1,4 @@
-"""Running a job: start, watch, start again after a failure that may pass, and say how it ended."""
+"""Runs a job: start, monitor, restart after transient failures, report the result."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ OK: Final = 0
 FAILED: Final = 1
 MISUSED: Final = 2
 FENCED: Final = 3  # another run of the job has taken over
-DATA_LOST: Final = 4  # offsets that should be read are gone
+DATA_LOST: Final = 4  # offsets to be read were deleted
 BAD_RECORD: Final = 5  # a record does not fit the schema, and there is no topic for dead letters
+ROWS_LOST: Final = 6  # a decided batch lacks rows that cannot be written again (txn.mode=per-task)
 
-# What a failed query says -> how the job ends. Anything else is tried again.
+# Error of a failed query -> exit code. Any other error is retried.
 _FINAL: Final[Mapping[str, int]] = {
     "SinkFencedError": FENCED,
     "DataLossError": DATA_LOST,
+    "LostRowsError": ROWS_LOST,
     "ManyWritersError": FAILED,
     "UnknownTopicError": FAILED,
     "ConfigError": MISUSED,
@@ -42,7 +44,7 @@ _BAD_RECORD: Final = re.compile(r"the record does not fit source\.schema: \S+-\d
 
 
 class JobFailedError(Exception):
-    """The job cannot go on; `exit_code` says why."""
+    """The job ended with an error; `exit_code` is its class."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -136,6 +138,7 @@ def summary(progress: Any) -> dict[str, Any]:
         "rows_per_second": round(progress["processedRowsPerSecond"] or 0.0, 1),
         "lag": lag,
         "state_rows": sum(item["numRowsTotal"] for item in progress["stateOperators"]),
+        "state_bytes": sum(item["memoryUsedBytes"] for item in progress["stateOperators"]),
         "ms": progress["durationMs"].get("triggerExecution", 0),
     }
 
@@ -154,7 +157,7 @@ def _positions(offset: Any) -> dict[tuple[str, str], int]:
 
 
 def cause_of(text: str) -> str:
-    """The line of a failure that says what went wrong: the last error of Python, else the first line."""
+    """The line of a failure that names its cause: the last Python error, else the first line."""
     bad_record = _BAD_RECORD.search(text)
     if bad_record is not None:
         return f"{bad_record[0]}; set source.dead_letters to keep such records"

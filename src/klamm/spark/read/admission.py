@@ -21,7 +21,7 @@ def limit_by_share(
     """The end of a batch of about `limit` offsets, each partition in proportion to its backlog.
 
     `start` has every partition of `latest`. A share is rounded down, but up when it is below one: no
-    partition with data starves. A limit of 0 takes nothing.
+    partition with data starves. A limit of 0 admits nothing.
     """
     sizes = {
         partition: offset - start[partition]
@@ -40,7 +40,7 @@ def limit_by_share(
 def must_wait(
     *, minimum: int, waiting: int, last_batch_at_ms: int | None, now_ms: int, max_delay_ms: int
 ) -> bool:
-    """Whether a batch is put off until more has come; the first one of a run never is."""
+    """Whether a batch waits for more data; the first one of a run never does."""
     if last_batch_at_ms is None or now_ms - last_batch_at_ms >= max_delay_ms:
         return False
     return waiting < minimum

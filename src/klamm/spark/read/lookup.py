@@ -1,4 +1,4 @@
-"""Asking the cluster what a driver must know: topics, offsets, what a group committed."""
+"""Lookups of the driver: topics, offsets, committed offsets of a group."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from klamm.client.admin.admin import Admin
 from klamm.client.config import ADMIN
-from klamm.errors import BrokerError, KlammError, KlammTimeoutError
+from klamm.errors import BrokerError, KlammTimeoutError
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.types import TopicPartition
 from klamm.spark.options.options import SourceOptions, for_client
@@ -36,7 +36,7 @@ class Topics:
 
 
 class ClusterLookup:
-    """One admin client and the patience that the options ask for."""
+    """An admin client with the retries of the options."""
 
     def __init__(self, options: SourceOptions, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self._options = options
@@ -52,7 +52,7 @@ class ClusterLookup:
         return self._admin
 
     def __getstate__(self) -> dict[str, Any]:
-        """Options and patience travel, a connection does not."""
+        """Pickled without the connection."""
         return {**self.__dict__, "_admin": None}
 
     def close(self) -> None:
@@ -86,17 +86,16 @@ class ClusterLookup:
             return Topics(frozenset(), {})
 
         def ask() -> Topics:
-            results = self.admin.describe_topics(sorted(names))
+            results = self.admin.describe_topics(sorted(names), raise_errors=False)
             missing: list[str] = []
             partitions: set[TopicPartition] = set()
             ids: dict[str, bytes] = {}
             for name in sorted(names):
-                topic = results.get(name)
-                if topic is None or (isinstance(topic, BrokerError) and topic.error_code in _UNKNOWN):
+                error = results.errors.get(name)
+                if name not in results or (isinstance(error, BrokerError) and error.error_code in _UNKNOWN):
                     missing.append(name)
-                elif isinstance(topic, KlammError):
-                    raise topic
                 else:
+                    topic = results[name]
                     ids[name] = topic.topic_id
                     partitions |= {TopicPartition(name, item.partition) for item in topic.partitions}
             unexpected = [name for name in missing if name not in known]
@@ -117,7 +116,7 @@ class ClusterLookup:
         return {partition: listed.offset for partition, listed in found.items()}
 
     def offsets_again(self, wanted: Mapping[TopicPartition, int], at_least: Positions) -> Positions:
-        """Look once more, and again, until no offset lies below what was seen before, or patience ends."""
+        """Retry until no offset is below the one seen before, or the retries are used up."""
         found: Positions = {}
         for _ in range(self._options.lookup_attempts - 1):
             self._sleep(self._options.lookup_retry_ms / 1000)
@@ -137,13 +136,13 @@ class ClusterLookup:
         self.admin.alter_group_offsets(group_id, positions, timeout=timeout_s).unwrap()
 
     def _retried(self, ask: Callable[[], T]) -> T:
-        """Ask, and again after a pause: metadata of a new or moved topic may be a moment behind."""
+        """Call with retries: the metadata of a new or moved topic may be outdated."""
         attempts = self._options.lookup_attempts
         for attempt in range(1, attempts + 1):
             try:
                 return ask()
             except KlammTimeoutError:
-                raise  # patience is built into each request already
+                raise  # each request has its own time-out already
             except BrokerError as error:
                 if attempt == attempts:
                     raise

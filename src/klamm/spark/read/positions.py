@@ -27,7 +27,7 @@ INITIAL: Final = "$initial"
 def to_json(
     positions: Mapping[TopicPartition, int], initial: Mapping[TopicPartition, int] | None = None
 ) -> OffsetJson:
-    """Positions in the one order that stands for them."""
+    """Positions in canonical order."""
     written: OffsetJson = {}
     if initial is not None:
         written[INITIAL] = to_json(initial)
@@ -37,7 +37,7 @@ def to_json(
 
 
 def from_json(written: Mapping[str, Any]) -> Positions:
-    """The positions that Spark remembered; what else rides along is left out."""
+    """The positions in Spark's checkpoint, without other keys."""
     return {
         TopicPartition(topic, int(number)): offset
         for topic, partitions in written.items()

@@ -30,9 +30,9 @@ _COMPARED = (EqualTo, EqualNullSafe, GreaterThan, GreaterThanOrEqual, LessThan, 
 
 
 class FilteringReader(BatchReader):
-    """A batch reader that looks at the query's filters.
+    """A batch reader with filter pushdown.
 
-    A class of its own: Spark refuses any reader that could take filters while
+    A class of its own: Spark rejects a reader with this method while
     `spark.sql.python.filterPushdown.enabled` is false, which it is by default.
     """
 
@@ -41,7 +41,7 @@ class FilteringReader(BatchReader):
         self.filters: list[Filter] = []
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Remember what helps, hand back everything: ranges are coarse, Spark is exact."""
+        """Use filters to narrow ranges, and return all of them: Spark applies them exactly."""
         self.filters = list(filters)
         return filters
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Protocol
 
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
@@ -28,9 +29,6 @@ from klamm.spark.read.splitting import OffsetRange
 from klamm.spark.setup.connections import fetcher
 from klamm.spark.setup.freezing import freeze_once
 
-if TYPE_CHECKING:
-    from klamm.spark.decode.rows import TableRows
-
 MAX_PARTITION_BYTES = 4 * 1_048_576  # a fetch for a whole task, not for one of many partitions
 
 
@@ -51,19 +49,35 @@ class RangesPartition(InputPartition):
         self.ranges = ranges
 
 
+class Rows(Protocol):
+    """What makes rows of the fetches of one range."""
+
+    def rows(self, fetch: Fetch) -> Iterator[Any]: ...
+    def rest(self) -> Iterator[Any]: ...
+
+
+# The range, and whether checksums are to be checked.
+RowMaker = Callable[[OffsetRange, bool], Rows]
+
+
 def read_range(options: SourceOptions, schema: StructType, task: InputPartition) -> Iterator[Any]:
-    """The rows of one task. Spark has a partition of its own for a query that found nothing to read."""
+    """The rows of one task. Spark creates an empty partition for a query without data."""
+    return read_with(options, partial(_row_maker, options, schema), task)
+
+
+def read_with(options: SourceOptions, make: RowMaker, task: InputPartition) -> Iterator[Any]:
+    """What `make` makes of the ranges of one task."""
     freeze_once()
     if isinstance(task, RangesPartition):
         for item in task.ranges:
-            yield from _read_one(options, schema, item)
+            yield from _read_one(options, make, item)
     elif isinstance(task, RangePartition):
-        yield from _read_one(options, schema, task)
+        yield from _read_one(options, make, task)
 
 
-def _read_one(options: SourceOptions, schema: StructType, task: RangePartition) -> Iterator[Any]:
+def _read_one(options: SourceOptions, make: RowMaker, task: RangePartition) -> Iterator[Any]:
     settings, checks_crcs = _settings(options)
-    rows = _row_maker(options, schema, task.offsets, checks_crcs)
+    rows = make(task.offsets, checks_crcs)
     position = task.offsets.start_offset
     while position < task.offsets.next_offset:
         wanted = task.offsets._replace(start_offset=position)
@@ -85,12 +99,12 @@ def _read_one(options: SourceOptions, schema: StructType, task: RangePartition) 
 
 
 def _after_gap(gone: OffsetsGoneError, wanted: OffsetRange, options: SourceOptions) -> int:
-    """Where reading goes on when offsets are gone; the end of the range when nothing of it is left."""
+    """The offset to continue at when offsets were deleted; the end of the range if none is left."""
     next_there = gone.start_offset if gone.offset < gone.start_offset else wanted.next_offset
     goes_on_at = min(next_there, wanted.next_offset)
     report_loss(
-        f"{wanted.partition}: offsets {gone.offset} to {goes_on_at - 1} are gone, its log goes from "
-        f"{gone.start_offset} to below {gone.next_offset}",
+        f"{wanted.partition}: offsets {gone.offset} to {goes_on_at - 1} are not in the log, which starts at "
+        f"{gone.start_offset} and ends at {gone.next_offset}",
         is_fatal=options.fails_on_data_loss,
     )
     return goes_on_at
@@ -120,9 +134,7 @@ class RecordRows:
         return iter(())
 
 
-def _row_maker(
-    options: SourceOptions, schema: StructType, wanted: OffsetRange, checks_crcs: bool
-) -> RecordRows | TableRows:
+def _row_maker(options: SourceOptions, schema: StructType, wanted: OffsetRange, checks_crcs: bool) -> Rows:
     if options.decode is None:
         return RecordRows(schema, wanted, checks_crcs)
     from klamm.spark.decode.rows import table_rows  # noqa: PLC0415 - few queries need it

@@ -1,4 +1,4 @@
-"""Columns of records to Arrow's record batches as Spark wants them, without touching a record."""
+"""Converts columns of records to Arrow record batches with Spark's schema, without touching a record."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def split(
     """The ranges that tasks read, in order; empty ones are left out.
 
     First no range keeps more than `max_records_per_partition` offsets; then, if there are fewer than
-    `min_partitions`, the large ones are divided in proportion to their size. The number of tasks comes out
+    `min_partitions`, the large ones are divided in proportion to their size. The number of tasks is
     near `min_partitions`, not exactly there.
     """
     found = sorted(item for item in ranges if item.size > 0)

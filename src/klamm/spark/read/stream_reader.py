@@ -47,7 +47,7 @@ COMMIT_TIMEOUT_S: Final = 10.0
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans micro-batches; what it remembers between them it can lose without harm."""
+    """Plans micro-batches; its state between them is only a cache."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # What Spark calls, in its order.
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Spark hands it back to `latestOffset`, where both limits are kept; it knows no limit of two."""
+        """Spark passes it back to `latestOffset`, which applies both limits; Spark has no limit for two."""
         if self.options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self.options.max_offsets_per_trigger)
         if self.options.min_offsets_per_trigger is not None:
@@ -81,7 +81,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """From now on there is an end: what the logs hold at the first look."""
+        """Use the end offsets of the first lookup as the end of the query."""
         self._is_available_now = True
 
     def initialOffset(self) -> OffsetJson:  # noqa: N802 - Spark's name
@@ -105,11 +105,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = self._admitted(at, latest, limit)
         if ends == at:
             return start  # the very text: anything else would be a batch without rows
-        # The first batch stores its own start: after a crash it would be resolved to another one.
+        # The first batch stores its start offsets: after a crash they would be resolved differently.
         return to_json(ends, at if is_initial(start) else None)
 
     def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802 - Spark's name
-        """What there was to read at the last look; progress reports show it."""
+        """The end offsets of the last lookup, for progress reports."""
         return to_json(self._seen) if self._seen else None
 
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
@@ -138,7 +138,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_range(self.options, self.schema, partition)
 
     def commit(self, end: OffsetJson) -> None:
-        """Nothing to do: Spark is a batch late here, `latestOffset` knows sooner what is done."""
+        """Nothing to do: Spark calls this one batch late; `latestOffset` commits earlier."""
 
     def stop(self) -> None:
         """Close the connections."""
@@ -173,7 +173,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _check_gone(self, gone: set[TopicPartition]) -> None:
         if gone:
             self._report(
-                f"{listed(gone)} is in the checkpoint and not in {self.options.subscription} any more: "
+                f"{listed(gone)} is in the checkpoint and not in {self.options.subscription}: "
                 "it was deleted, or the checkpoint belongs to another query"
             )
 
@@ -218,7 +218,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return limit_by_share(options.max_offsets_per_trigger, start, latest)
 
     def _commit_progress(self, start: OffsetJson, at: Positions) -> None:
-        """Tell the group how far the query is: Spark has just logged `start` as done, or found it logged."""
+        """Commit the query's progress to the group: Spark has logged `start` as done."""
         options = self.options
         if not options.commits_progress or is_initial(start) or at == self._committed:
             return

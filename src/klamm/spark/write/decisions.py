@@ -1,15 +1,17 @@
-"""Which batch was decided last: an offset of a consumer group, written in the transaction it speaks of.
+"""The last committed batch: an offset of a consumer group, written in the batch's own transaction.
 
-It becomes visible with the records of the batch or not at all, so after any crash it tells whether the batch
+It becomes visible with the records of the batch or not at all, so after any crash it shows whether the batch
 that Spark runs again is already there.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 
 from klamm.client.admin.model import CommittedOffset
@@ -19,7 +21,8 @@ from klamm.spark.read.positions import Positions, from_json
 from klamm.spark.setup.connections import admin
 
 GROUP_SUFFIX: Final = ".sink"
-_MARK: Final = "v1;"
+_MARK: Final = "v1;"  # then the query; the offset is the number of the batch
+_SLOT_MARK: Final = "p1;"  # then the batch, `;` and the query; the offset is that of a record
 
 
 class BatchKey(NamedTuple):
@@ -45,17 +48,25 @@ def sink_group(transactional_id: str) -> str:
 
 
 def encode_decision(key: BatchKey) -> tuple[int, str]:
-    """Offset and metadata that stand for a decision."""
+    """A decision encoded as offset and metadata."""
     return key.batch_id, f"{_MARK}{key.query_id}"
 
 
+def encode_slot_decision(key: BatchKey) -> str:
+    """Metadata that stands for a decision whose offset leads to its record."""
+    return f"{_SLOT_MARK}{key.batch_id};{key.query_id}"
+
+
 def decode_decisions(committed: Mapping[TopicPartition, CommittedOffset]) -> tuple[Decision, ...]:
-    """What the offsets of a sink's group say; a sink that changed its topic has more than one."""
-    return tuple(
-        Decision(item.metadata.removeprefix(_MARK), item.offset)
-        for item in committed.values()
-        if item.metadata.startswith(_MARK)
-    )
+    """The decisions in the offsets of a sink's group; a sink that changed its topic has more than one."""
+    found = []
+    for item in committed.values():
+        if item.metadata.startswith(_MARK):
+            found.append(Decision(item.metadata.removeprefix(_MARK), item.offset))
+        elif item.metadata.startswith(_SLOT_MARK):
+            batch_id, _, query_id = item.metadata.removeprefix(_SLOT_MARK).partition(";")
+            found.append(Decision(query_id, int(batch_id)))
+    return tuple(found)
 
 
 def is_decided(decisions: tuple[Decision, ...], key: BatchKey) -> bool:
@@ -63,9 +74,15 @@ def is_decided(decisions: tuple[Decision, ...], key: BatchKey) -> bool:
 
 
 def fetch_decisions(client: Mapping[str, str], transactional_id: str) -> tuple[Decision, ...]:
-    """Ask the broker; waits while a transaction that carries a decision is being completed."""
-    found = admin(client).list_group_offsets(sink_group(transactional_id), require_stable=True)
-    return decode_decisions(found)
+    """Fetch the decisions; waits while a transaction that carries one is being completed."""
+    return decode_decisions(sink_offsets(client, transactional_id))
+
+
+def sink_offsets(
+    client: Mapping[str, str], transactional_id: str
+) -> Mapping[TopicPartition, CommittedOffset]:
+    """The offsets that stand for decisions."""
+    return admin(client).list_group_offsets(sink_group(transactional_id), require_stable=True)
 
 
 def source_offsets(checkpoint: str, batch_id: int) -> Positions:
@@ -99,10 +116,28 @@ def _topics(line: str) -> dict[str, Any] | None:
     return written
 
 
+def running_batch(checkpoint: str) -> BatchKey | None:
+    """The query that a checkpoint belongs to, and its last planned batch; None if neither can be read."""
+    try:
+        query_id = json.loads(_text(f"{checkpoint.rstrip('/')}/metadata"))["id"]
+        system, path = _opened(f"{checkpoint.rstrip('/')}/offsets")
+        names = [item.base_name for item in system.get_file_info(pafs.FileSelector(path))]
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
+        return None  # of another kind, or on a file system that Python cannot read
+    return BatchKey(str(query_id), max((int(name) for name in names if name.isdigit()), default=0))
+
+
 def _text(location: str) -> str:
-    if location.startswith("file:"):
-        location = "/" + location.removeprefix("file:").lstrip("/")
-    system, path = pafs.FileSystem.from_uri(location)
+    system, path = _opened(location)
     with system.open_input_stream(path) as stream:
         content: bytes = stream.read()
     return content.decode()
+
+
+def _opened(location: str) -> tuple[Any, str]:
+    if location.startswith("file:"):
+        location = "/" + location.removeprefix("file:").lstrip("/")
+    elif "://" not in location:
+        location = os.path.abspath(location)  # as Spark does: relative to the folder that it runs in
+    system, path = pafs.FileSystem.from_uri(location)
+    return system, path

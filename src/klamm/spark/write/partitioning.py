@@ -2,32 +2,50 @@
 
 from __future__ import annotations
 
+import re
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from klamm.records.columns import partition_rows
+from klamm.spark.write.turns import CAN_SHARE
 from klamm.spark.write.writing import binary_input
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark import SparkContext
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def by_partition(df: DataFrame, partition_count: int, *, tasks: int | None = None) -> DataFrame:
-    """Fill column `partition` for a topic of so many partitions, and give every partition one task.
+    """Make rows fit one transaction for all tasks, for a topic of so many partitions.
 
-    Rows with a key go where Java's producer would send them, rows without one anywhere; a `partition` column
-    that is there already is kept where it is not null. `tasks` is the number of tasks, as many as partitions
-    by default.
+    On one machine nothing is to be done, unless `tasks` is given: there, tasks take turns. On a cluster every
+    partition gets one task, and column `partition` is filled: rows with a key go to the partition that Java's
+    producer chooses, others to any; a value that is there already is kept. `tasks` is the number of tasks, as
+    many as partitions by default.
     """
     from pyspark.sql import functions as f  # noqa: PLC0415
 
+    if partition_count < 1:
+        raise ValueError(f"a topic has 1 partition or more, not {partition_count}")
+    if tasks is None and takes_turns(df.sparkSession):
+        return df
     filled = with_partition(df, partition_count)
     count = min(tasks or partition_count, partition_count)
     if count == 1:
         return filled.repartition(1)
     return filled.repartitionById(count, f.pmod(f.col("partition"), f.lit(count)).cast("int"))
+
+
+def takes_turns(spark: SparkSession) -> bool:
+    """Whether all tasks run in one process of Spark, so that any of them may write to any partition."""
+    context: SparkContext | None = getattr(spark, "_sc", None)  # a remote session has none
+    return (
+        CAN_SHARE
+        and context is not None
+        and re.fullmatch(r"local(\[.*\])?", context.master or "") is not None
+    )
 
 
 def with_partition(df: DataFrame, partition_count: int) -> DataFrame:
@@ -58,5 +76,5 @@ def _partition_of(df: DataFrame, partition_count: int) -> Any:
         return pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(found)])
 
     hashed.__annotations__ = {"keys": pa.Array, "return": pa.Array}  # Spark goes by them
-    made: Any = arrow_udf  # its stubs want the type of the function named, at run time that warns
+    made: Any = arrow_udf  # its stubs require the function type, which warns at run time
     return made(hashed, "int")(f.col("key"))

@@ -1,30 +1,27 @@
 """Exactly once, by one transaction for each micro-batch that all its tasks share.
 
-The driver begins the transaction and hands it to the tasks, each of which writes to partitions of its own;
-the driver adds the decision and the source's offsets and ends it. What a crash leaves open is aborted when
-the batch is planned again; what was decided is recognised and skipped.
+The driver begins the transaction and passes it to the tasks. A partition is written by one task, or by tasks
+of one executor in turns, and the commit checks that what they wrote adds up. Then the driver adds the
+decision and the source's offsets, and ends the transaction. What a crash leaves open is aborted when the
+batch is planned again; what was decided is recognised and skipped.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 
 from klamm.client.consumer.offsets.positions import Committed
-from klamm.client.producer.encoded import EncodedProducer
 from klamm.client.producer.transactions.handover import OpenTransaction
 from klamm.clock import SystemClock
-from klamm.errors import BrokerError, IllegalStateError, KlammError, ProducerFencedError
-from klamm.protocol.errors import ErrorCode
+from klamm.errors import KlammError
 from klamm.protocol.types import TopicPartition
 from klamm.spark.options.options import SinkOptions
-from klamm.spark.setup.connections import discard_producer, producer
 from klamm.spark.write.decisions import (
     BatchKey,
     Decision,
@@ -34,23 +31,21 @@ from klamm.spark.write.decisions import (
     sink_group,
     source_offsets,
 )
+from klamm.spark.write.steps import (
+    MANY_WRITERS,
+    Hook,
+    ManyWritersError,
+    Messages,
+    Task,
+    check_owner,
+    drain,
+    nowhere,
+    producing,
+)
+from klamm.spark.write.turns import Span, TakingTurns, TurnFiles
 from klamm.spark.write.writing import write_batches
 
 log = logging.getLogger(__name__)
-
-_FENCED: Final = (ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch)
-_MANY_WRITERS: Final = (
-    "two tasks wrote to one partition: let each partition have one task, with "
-    "klamm.spark.by_partition(df, PARTITIONS) before writing"
-)
-
-
-class SinkFencedError(KlammError):
-    """A newer query, or a newer run of this one, uses the transactional id."""
-
-
-class ManyWritersError(KlammError):
-    """Two tasks wrote to one partition, which one transaction cannot hold apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,76 +57,70 @@ class Skipped(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True)
 class Shared(WriterCommitMessage):
-    """What one task wrote in the common transaction; nobody can see it yet."""
+    """What one task wrote in the shared transaction; not visible before the commit."""
 
     row_count: int
-    key: BatchKey
+    key: BatchKey | None
     transaction: OpenTransaction
+    spans: Mapping[TopicPartition, tuple[Span, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What tasks and the commit go by; pickled into each of them."""
+class BatchPlan:
+    """The plan of a batch; pickled for the tasks and the commit."""
 
     transaction: OpenTransaction
     decisions: tuple[Decision, ...]
 
 
-def plan(options: SinkOptions) -> Plan:
-    """Fence older writers, abort what they left open, find what was decided: once per batch."""
+def plan(options: SinkOptions) -> BatchPlan:
+    """Fence older writers, abort their open transaction, fetch the last decision: once per batch."""
     assert options.transactional_id is not None
-    with _producing(options, "plan") as mine:
-        mine.init_transactions(timeout=options.transaction_timeout_s)
+    check_owner(options)
+    with producing(options, "plan") as mine:
+        mine.init_transactions()
         mine.begin_transaction()
         transaction = mine.hand_over_transaction()
-        return Plan(transaction, fetch_decisions(options.client, options.transactional_id))
+        return BatchPlan(transaction, fetch_decisions(options.client, options.transactional_id))
 
 
-def write(
-    options: SinkOptions, planned: Plan, key: BatchKey | None, attempt: int, rows: Iterator[Any]
-) -> Skipped | Shared:
-    """One task. `key` is None for a batch write that cannot be recognised."""
-    if key is not None and is_decided(planned.decisions, key):
-        for _ in rows:
-            pass  # Spark waits for a task to take all its rows
+def write(options: SinkOptions, planned: BatchPlan, task: Task, rows: Iterator[Any]) -> Skipped | Shared:
+    """One task."""
+    if task.key is not None and is_decided(planned.decisions, task.key):
+        drain(rows)
         return Skipped()
-    if attempt > 0:
+    if task.attempt > 0:
         raise KlammError(
             "this task was tried before and may have written to the transaction: the batch is run again whole"
         )
-    with _producing(options, "task") as mine:
+    with producing(options, "task") as mine:
         mine.resume_transaction(planned.transaction)
-        written = write_batches(rows, options, mine, clock=SystemClock(), random=Random())
-        return Shared(written.row_count, key or NO_KEY, mine.hand_over_transaction())
+        if task.folder is None:
+            written = write_batches(rows, options, mine, clock=SystemClock(), random=Random())
+            transaction = mine.hand_over_transaction()
+            alone = {key: (Span(0, count),) for key, count in transaction.next_sequences.items()}
+            return Shared(written.row_count, task.key, transaction, alone)
+        with TurnFiles(task.folder, planned.transaction) as files:
+            turns = TakingTurns(mine, files, SystemClock(), options.transaction_timeout_s)
+            written = write_batches(rows, options, mine, clock=SystemClock(), random=Random(), outlet=turns)
+        return Shared(written.row_count, task.key, mine.hand_over_transaction(), turns.written())
 
 
-NO_KEY: Final = BatchKey("", -1)
-Hook = Callable[[str], None]
-
-
-def commit(
-    options: SinkOptions,
-    messages: Sequence[WriterCommitMessage | None],
-    key: BatchKey | None,
-    *,
-    at: Hook = lambda _place: None,
-) -> None:
-    """Decide: records, decision and source offsets become visible together. `at` is told how far it is."""
+def commit(options: SinkOptions, messages: Messages, *, at: Hook = nowhere) -> None:
+    """Decide: records, decision and source offsets become visible together. `at` is called at each step."""
     shared = [message for message in messages if isinstance(message, Shared)]
     if not shared:
         return  # all tasks found the batch written
+    key = shared[0].key
     at("commit entered")
-    try:
-        whole = _common(shared).merged(message.transaction for message in shared)
-    except IllegalStateError as error:
-        raise ManyWritersError(f"{error}; {_MANY_WRITERS}") from error
+    whole = _whole(shared)
     sources = {}
     if options.commit_group and options.checkpoint and key is not None:
         sources = source_offsets(options.checkpoint, key.batch_id)
     carrier = _carrier(options, whole, sources)
     if carrier is None and not whole.is_written:
         return  # nothing to make visible
-    with _producing(options, "end") as mine:
+    with producing(options, "end") as mine:
         mine.resume_transaction(whole)
         if key is not None and carrier is not None:
             offset, metadata = encode_decision(key)
@@ -151,51 +140,55 @@ def _common(shared: Sequence[Shared]) -> OpenTransaction:
     return replace(shared[0].transaction, next_sequences={}, partitions=frozenset(), groups=frozenset())
 
 
+def _whole(shared: Sequence[Shared]) -> OpenTransaction:
+    """The transaction of all tasks. Raises unless each record of a partition was written by one of them."""
+    common = _common(shared)
+    spans: dict[TopicPartition, list[Span]] = {}
+    for message in shared:
+        if message.transaction.identity != common.identity:
+            raise KlammError(
+                f"tasks of one batch wrote in two transactions: {common.identity} and "
+                f"{message.transaction.identity}"
+            )
+        for partition, parts in message.spans.items():
+            spans.setdefault(partition, []).extend(parts)
+    for partition, found in spans.items():
+        reached = 0
+        for first, following in sorted(found):
+            if first < reached:
+                # Brokers answer a number that was used before as if it were the same batch sent again.
+                raise ManyWritersError(
+                    f"records {first} to {min(reached, following) - 1} of {partition} were written twice; "
+                    f"{MANY_WRITERS}"
+                )
+            if first > reached:
+                raise KlammError(
+                    f"records {reached} to {first - 1} of {partition} are of a task that failed: the "
+                    "batch is run again whole"
+                )
+            reached = following
+    return replace(common, partitions=frozenset(spans))
+
+
 def _carrier(
     options: SinkOptions, whole: OpenTransaction, sources: dict[TopicPartition, int]
 ) -> TopicPartition | None:
-    """A partition that exists, whose offset in the sink's group stands for the decision."""
+    """An existing partition whose offset in the sink's group holds the decision."""
     if options.topic is not None:
         return TopicPartition(options.topic, 0)
     topics = {partition.topic for partition in (*whole.partitions, *sources)}
     return TopicPartition(min(topics), 0) if topics else None
 
 
-def abort(options: SinkOptions, messages: Sequence[WriterCommitMessage | None], key: BatchKey | None) -> None:
+def abort(options: SinkOptions, messages: Messages) -> None:
     """Drop what the tasks wrote, unless it was decided. Never fences: a newer query may be at work."""
     shared = [message for message in messages if isinstance(message, Shared)]
     if not shared:
-        return  # no task says which transaction it was: the next plan aborts it
-    assert options.transactional_id is not None
+        return  # no task reported its transaction: the next plan aborts it
     try:
-        if key is not None and is_decided(fetch_decisions(options.client, options.transactional_id), key):
-            log.info("batch %d of query %s is committed; nothing to abort", key.batch_id, key.query_id)
-            return
-        with _producing(options, "end") as mine:
+        with producing(options, "end") as mine:
             mine.resume_transaction(_common(shared))
             mine.abort_transaction(options.transaction_timeout_s)
     except KlammError as error:
-        # Fenced, or committed after all: the next plan finds out.
+        # Fenced, or committed after all, which the coordinator does not undo: the next plan finds out.
         log.warning("aborting the transaction of %s failed: %s", options.transactional_id, error)
-
-
-@contextmanager
-def _producing(options: SinkOptions, role: str) -> Iterator[EncodedProducer]:
-    """The producer for one step. Refusals say what they mean for a query; a producer that failed is dropped.
-
-    Each step has a producer of its own: Spark plans, writes and commits in processes of their own, too.
-    """
-    settings = {**options.client, "client.id": f"{options.client.get('client.id', 'klamm-spark')}-{role}"}
-    try:
-        yield producer(settings)
-    except BaseException as error:
-        discard_producer(settings)
-        code = error.error_code if isinstance(error, BrokerError) else None
-        if isinstance(error, ProducerFencedError) or code in _FENCED:
-            raise SinkFencedError(
-                f"transactionalId {options.transactional_id} is used by a newer query, or the batch took "
-                f"longer than kafka.transaction.timeout.ms; this query is fenced: {error}"
-            ) from error
-        if code == ErrorCode.out_of_order_sequence_number:
-            raise ManyWritersError(f"{error}; {_MANY_WRITERS}") from error
-        raise

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from random import Random
 from typing import Any, Final
+from uuid import uuid4
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
@@ -18,8 +21,10 @@ from klamm.clock import SystemClock
 from klamm.spark.options.options import SinkOptions
 from klamm.spark.setup.connections import producer
 from klamm.spark.setup.freezing import freeze_once
-from klamm.spark.write import shared
+from klamm.spark.write import per_task, shared
 from klamm.spark.write.decisions import BatchKey
+from klamm.spark.write.steps import SinkProtocol, Task
+from klamm.spark.write.turns import CAN_SHARE
 from klamm.spark.write.writing import Written, write_batches
 
 log = logging.getLogger(__name__)
@@ -49,7 +54,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Nothing can be undone: rows of finished tasks stay."""
-        log.warning("the write failed after %d rows were written; they stay", _rows(messages))
+        log.warning("the write failed after %d rows were written; they are not removed", _rows(messages))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -68,67 +73,85 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Nothing can be taken back; the batch will be written again, whole."""
-        log.warning("batch %d failed after %d rows were written; they stay", batchId, _rows(messages))
+        log.warning(
+            "batch %d failed after %d rows were written; they are not removed", batchId, _rows(messages)
+        )
 
 
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
 
 
+def protocol_of(options: SinkOptions) -> SinkProtocol:
+    """The protocol that option `txn.mode` names."""
+    return per_task if options.is_per_task else shared
+
+
 class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
-    """Writes each micro-batch in one transaction; one that is run again after it was decided is skipped.
+    """Writes each micro-batch in transactions; one that is run again after it was decided is skipped.
 
     Spark makes one for each micro-batch where it plans it, and one more where it commits, which has no plan.
     """
 
-    def __init__(self, options: SinkOptions, plan: shared.Plan | None) -> None:
+    def __init__(self, options: SinkOptions, *, is_planned: bool) -> None:
         self.options = options
-        self.plan = plan
+        self.plan = protocol_of(options).plan(options) if is_planned else None
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        freeze_once()
+        assert self.plan is not None
+        return protocol_of(self.options).write(self.options, self.plan, current_task(), iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        freeze_once()
+        protocol_of(self.options).commit(self.options, messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        log.warning("batch %d failed and is aborted", batchId)
+        protocol_of(self.options).abort(self.options, messages)
+
+
+def current_task() -> Task:
+    """The task of a micro-batch that runs in this process."""
+    context = TaskContext.get()
+    assert context is not None
+    query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
+    assert query_id is not None, f"Spark did not pass {QUERY_ID}"
+    assert batch_id is not None, f"Spark did not pass {BATCH_ID}"
+    return Task(
+        BatchKey(query_id, int(batch_id)), context.partitionId(), context.attemptNumber(), shared_folder()
+    )
+
+
+def shared_folder() -> Path | None:
+    """A folder that the tasks of this executor share, and no others; Spark removes it in the end."""
+    folders = os.environ.get("SPARK_LOCAL_DIRS")
+    return Path(folders.split(",")[0]) / "klamm" if folders and CAN_SHARE else None
+
+
+class ExactlyOnceBatchWriter(DataSourceArrowWriter):
+    """Writes a DataFrame in transactions; with a token, a second write of the same does nothing."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self.options = options
+        self.plan = protocol_of(options).plan(options)
+        self.key: BatchKey | None = None
+        if options.batch_token is not None:
+            self.key = BatchKey(f"token:{options.batch_token}", 0)
+        elif options.is_per_task:
+            # Its decision needs a name, for the slots that a crash leaves to be committed.
+            self.key = BatchKey(f"write:{uuid4().hex}", 0)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         freeze_once()
         context = TaskContext.get()
         assert context is not None
-        query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
-        assert query_id is not None, f"Spark says no {QUERY_ID}"
-        assert batch_id is not None, f"Spark says no {BATCH_ID}"
-        key = BatchKey(query_id, int(batch_id))
-        assert self.plan is not None
-        return shared.write(self.options, self.plan, key, context.attemptNumber(), iterator)
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        freeze_once()
-        shared.commit(self.options, messages, _key(messages, batchId))
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        log.warning("batch %d failed and is aborted", batchId)
-        shared.abort(self.options, messages, _key(messages, batchId))
-
-
-def _key(messages: Sequence[WriterCommitMessage | None], batch_id: int) -> BatchKey | None:
-    """The batch that tasks spoke of; None when no task came so far."""
-    found = next((message.key for message in messages if isinstance(message, shared.Shared)), None)
-    assert found is None or found.batch_id == batch_id
-    return found
-
-
-class ExactlyOnceBatchWriter(DataSourceArrowWriter):
-    """Writes a DataFrame in one transaction; with a token, a second write of the same does nothing."""
-
-    def __init__(self, options: SinkOptions) -> None:
-        self.options = options
-        self.plan = shared.plan(options)
-        self.key = None if options.batch_token is None else BatchKey(f"token:{options.batch_token}", 0)
-
-    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        freeze_once()
-        context = TaskContext.get()
-        attempt = 0 if context is None else context.attemptNumber()
-        return shared.write(self.options, self.plan, self.key, attempt, iterator)
+        task = Task(self.key, context.partitionId(), context.attemptNumber(), shared_folder())
+        return protocol_of(self.options).write(self.options, self.plan, task, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        shared.commit(self.options, messages, self.key)
+        protocol_of(self.options).commit(self.options, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         log.warning("the write failed and is aborted")
-        shared.abort(self.options, messages, self.key)
+        protocol_of(self.options).abort(self.options, messages)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +20,7 @@ from klamm.spark.options.options import SinkOptions
 
 # A little below the largest batch that brokers take by default, header included.
 MAX_REGION_BYTES: Final = 1_000_000
-# Batches that one task has handed over and not heard of; more are looked at before the next ones go.
+# Unacknowledged batches of one task; above this limit it waits before it sends more.
 MAX_OPEN_BATCHES: Final = 256
 
 
@@ -35,13 +35,44 @@ class Written(WriterCommitMessage):
     row_count: int
 
 
+class Outlet(Protocol):
+    """How encoded records leave a task."""
+
+    def send(self, topic: str, regions: list[EncodedRegion]) -> None: ...
+    def finish(self) -> None: ...
+
+
+class AtOnce:
+    """Sends records as they come."""
+
+    def __init__(self, producer: EncodedProducer) -> None:
+        self._producer = producer
+        self._open: list[EncodedBatch] = []
+
+    def send(self, topic: str, regions: list[EncodedRegion]) -> None:
+        self._open += self._producer.send_regions(topic, regions)
+        if len(self._open) > MAX_OPEN_BATCHES:
+            # Waiting for the older half keeps the pipeline full, and reports a failure early.
+            self._producer.wait(self._open[: MAX_OPEN_BATCHES // 2])
+            del self._open[: MAX_OPEN_BATCHES // 2]
+
+    def finish(self) -> None:
+        self._producer.wait(self._open)
+
+
 def write_batches(
-    batches: Iterable[Any], options: SinkOptions, producer: EncodedProducer, *, clock: Clock, random: Random
+    batches: Iterable[Any],
+    options: SinkOptions,
+    producer: EncodedProducer,
+    *,
+    clock: Clock,
+    random: Random,
+    outlet: Outlet | None = None,
 ) -> Written:
     """Write all rows and wait until the brokers have them."""
     max_region_bytes = int(options.client.get("batch.size", MAX_REGION_BYTES)) or MAX_REGION_BYTES
     row_count = 0
-    open_batches: list[EncodedBatch] = []
+    outlet = outlet or AtOnce(producer)
     for batch in batches:
         row_count += batch.num_rows
         for topic, rows in by_topic(batch, options.topic):
@@ -52,12 +83,8 @@ def write_batches(
                 timestamp_ms=clock.timestamp_ms(),
                 max_region_bytes=max_region_bytes,
             )
-            open_batches += producer.send_regions(topic, regions)
-        if len(open_batches) > MAX_OPEN_BATCHES:
-            # Waiting for the older half keeps the pipeline full, and reports a failure early.
-            producer.wait(open_batches[: MAX_OPEN_BATCHES // 2])
-            del open_batches[: MAX_OPEN_BATCHES // 2]
-    producer.wait(open_batches)
+            outlet.send(topic, regions)
+    outlet.finish()
     return Written(row_count)
 
 
@@ -109,7 +136,7 @@ def _explained(batch: Any, partition_count: int) -> str:
 
 
 def binary_input(array: Any) -> BinaryInput:
-    """An Arrow array of bytes or text as the encoder takes it."""
+    """An Arrow array of bytes or text as input of the encoder."""
     if array.type not in (pa.binary(), pa.string()):
         array = array.cast(pa.binary())  # Spark may use 64-bit lengths, or a null column
     validity, offsets, values = array.buffers()

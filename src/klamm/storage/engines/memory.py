@@ -34,6 +34,7 @@ class MemoryFiles:
         self._directories: set[str] = {"/"}
         self._handles: dict[int, MemoryFile] = {}
         self._locks: dict[int, str] = {}
+        self._shared: set[int] = set()  # of the locks
         self._numbers = count(3)
 
     # -- open files
@@ -51,6 +52,7 @@ class MemoryFiles:
     def close(self, handle: int) -> None:
         del self._handles[handle]
         self._locks.pop(handle, None)
+        self._shared.discard(handle)
 
     def duplicate(self, handle: int) -> int:
         file = self._handles[handle]
@@ -58,9 +60,11 @@ class MemoryFiles:
         self._handles[duplicate] = file
         return duplicate
 
+    def descriptor(self, handle: int) -> int | None:
+        return None
+
     def pread(self, handle: int, length: int, position: int, /) -> bytes:
-        with memoryview(self._handles[handle].content) as view:
-            return bytes(view[position : position + length])
+        return bytes(memoryview(self._handles[handle].content)[position : position + length])
 
     def pwritev(self, handle: int, chunks: Sequence[Chunk], position: int, /) -> int:
         file = self._handles[handle]
@@ -181,6 +185,23 @@ class MemoryFiles:
         handle = self.open(path, create=True)
         self._locks[handle] = path
         return handle
+
+    def lock_shared(self, path: str) -> int:
+        if any(held == path and handle not in self._shared for handle, held in self._locks.items()):
+            raise AlreadyLockedError(f"{path} is locked by another process")
+        handle = self.open(path, create=True)
+        self._locks[handle] = path
+        self._shared.add(handle)
+        return handle
+
+    def share(self, handle: int) -> None:
+        self._shared.add(handle)
+
+    def unshare(self, handle: int) -> bool:
+        if list(self._locks.values()).count(self._locks[handle]) > 1:
+            return False
+        self._shared.discard(handle)
+        return True
 
     def disk_space(self, path: str) -> DiskSpace:
         return DiskSpace(-1, -1)

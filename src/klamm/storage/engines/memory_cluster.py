@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from random import Random
 from threading import Lock
 
@@ -12,10 +13,14 @@ from klamm.storage.cluster import (
     FIRST_PRODUCER_ID,
     LAST_PRODUCER_ID,
     BrokerRegistration,
+    BrokerState,
+    ClusterChanges,
+    ConfigResourceType,
     ConflictError,
+    FencedError,
     FinalizedFeatures,
+    LeaderChange,
     PartitionRegistration,
-    ResourceType,
     TopicState,
     follow_on,
     new_topic_id,
@@ -23,147 +28,271 @@ from klamm.storage.cluster import (
 )
 
 
+@dataclass(slots=True)
+class _Content:
+    """What all stores of one cluster share. `touched` has the version of the last change of each thing."""
+
+    cluster_id: str
+    lock: Lock = field(default_factory=Lock)
+    version: int = 0
+    brokers: dict[int, BrokerRegistration] = field(default_factory=dict)
+    topics: dict[str, TopicState] = field(default_factory=dict)
+    configs: dict[tuple[ConfigResourceType, str], dict[str, str]] = field(default_factory=dict)
+    features: FinalizedFeatures = field(default_factory=FinalizedFeatures)
+    next_producer_id: int = FIRST_PRODUCER_ID
+    touched: dict[object, int] = field(default_factory=dict)
+
+
 class MemoryCluster:
-    """A ClusterStore in dictionaries; threads may share it."""
+    """A ClusterStore in dictionaries; threads may share it. `join` makes the store of another broker."""
 
     def __init__(self, *, random: Random) -> None:
-        self._cluster_id = id_to_text(new_topic_id(random))
-        self._lock = Lock()
-        self._version = 0
-        self._brokers: dict[int, BrokerRegistration] = {}
-        self._topics: dict[str, TopicState] = {}
-        self._configs: dict[tuple[ResourceType, str], dict[str, str]] = {}
-        self._features = FinalizedFeatures()
-        self._next_producer_id = FIRST_PRODUCER_ID
+        self._content = _Content(id_to_text(new_topic_id(random)))
+        self._me: BrokerRegistration | None = None
+        self._seen_version = 0
+
+    def join(self) -> MemoryCluster:
+        """Another store of the same cluster, for another broker."""
+        other = object.__new__(type(self))
+        other.__dict__ |= self.__dict__ | {"_me": None, "_seen_version": 0}
+        return other
 
     @property
     def cluster_id(self) -> str:
-        return self._cluster_id
+        return self._content.cluster_id
 
     def version(self) -> int:
-        return self._version
+        return self._content.version
 
-    def register_broker(self, registration: BrokerRegistration) -> None:
-        with self._lock:
-            self._brokers[registration.broker_id] = replace(
-                registration, listeners=dict(registration.listeners)
+    def changed(self) -> bool:
+        seen, self._seen_version = self._seen_version, self._content.version
+        return self._seen_version != seen
+
+    def changes(self, since_version: int) -> ClusterChanges:
+        content = self._content
+        with content.lock:
+            touched = [key for key, version in content.touched.items() if version > since_version]
+            return ClusterChanges(
+                content.version,
+                tuple(content.brokers[key] for key in touched if isinstance(key, int)),
+                {key: content.topics.get(key) for key in touched if isinstance(key, str)},
+                {key: dict(content.configs.get(key, {})) for key in touched if isinstance(key, tuple)},
+                content.features if None in touched else None,
+                is_complete=since_version == 0,
             )
-            self._version += 1
+
+    # --- brokers and leaders ---------------------------------------------------------------------------
+
+    def register(self, registration: BrokerRegistration) -> BrokerRegistration:
+        self._me = None
+        with self._changing() as content:
+            broker_id = registration.broker_id
+            registered = replace(
+                registration, listeners=dict(registration.listeners), epoch=content.version + 1
+            )
+            content.brokers[broker_id] = registered
+            self._touch(broker_id)
+            for topic, state in self._led_by(broker_id):
+                self._set_partition(topic, replace(state, leader_epoch=state.leader_epoch + 1, moving_to=-1))
+        self._me = registered
+        return registered
+
+    def set_state(self, state: BrokerState) -> None:
+        assert self._me is not None, "no broker has registered with this store"
+        with self._changing() as content:
+            broker_id = self._me.broker_id
+            content.brokers[broker_id] = replace(content.brokers[broker_id], state=state)
+            self._touch(broker_id)
+
+    def take_over(self, gone: BrokerRegistration, leaders: Sequence[LeaderChange]) -> None:
+        with self._changing() as content:
+            found = content.brokers.get(gone.broker_id)
+            if found is None or found.epoch != gone.epoch or found.state is BrokerState.GONE:
+                raise ConflictError(f"broker {gone.broker_id} is gone already, or back")
+            led = {(topic, state.partition) for topic, state in self._led_by(gone.broker_id)}
+            if led != {(change.topic, change.partition) for change in leaders}:
+                raise ConflictError(f"broker {gone.broker_id} leads other partitions")
+            content.brokers[gone.broker_id] = replace(found, state=BrokerState.GONE)
+            self._touch(gone.broker_id)
+            for change in leaders:
+                self._hand_over(change)
+
+    def start_moves(self, moves: Sequence[LeaderChange]) -> Sequence[LeaderChange]:
+        with self._changing() as content:
+            started = []
+            for change in moves:
+                state = self._expected(change)
+                to = content.brokers.get(change.next_leader_id)
+                if state is not None and to is not None and to.state is BrokerState.RUNNING:
+                    self._set_partition(change.topic, replace(state, moving_to=change.next_leader_id))
+                    started.append(change)
+            return started
+
+    def finish_moves(self, moves: Sequence[LeaderChange]) -> Sequence[LeaderChange]:
+        with self._changing():
+            return [change for change in moves if self._hand_over(change)]
+
+    def cancel_moves(self, moves: Sequence[LeaderChange]) -> None:
+        with self._changing():
+            for change in moves:
+                state = self._expected(change)
+                if state is not None:
+                    self._set_partition(change.topic, replace(state, moving_to=-1))
+
+    def replace_replicas(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        with self._changing() as content:
+            state = content.topics.get(topic)
+            if state is None or not 0 <= partition < len(state.partitions):
+                raise ConflictError(f"partition {topic}-{partition} does not exist")
+            self._set_partition(topic, replace(state.partitions[partition], replicas=tuple(replicas)))
 
     def brokers(self) -> Sequence[BrokerRegistration]:
-        with self._lock:
-            return [self._brokers[broker_id] for broker_id in sorted(self._brokers)]
+        with self._content.lock:
+            return [registration for _, registration in sorted(self._content.brokers.items())]
+
+    # --- topics ----------------------------------------------------------------------------------------
 
     def topics(self) -> Mapping[str, TopicState]:
-        with self._lock:
-            return dict(self._topics)
+        with self._content.lock:
+            return dict(self._content.topics)
 
     def create_topic(self, topic: TopicState, configs: Mapping[str, str]) -> None:
         if not follow_on(0, topic.partitions):
             raise ValueError(f"partitions of {topic.name} are not numbered from 0")
-        with self._lock:
-            if topic.name in self._topics:
+        with self._changing() as content:
+            if topic.name in content.topics:
                 raise ConflictError(f"topic {topic.name} exists")
-            if any(topic.topic_id == other.topic_id for other in self._topics.values()):
+            if any(topic.topic_id == other.topic_id for other in content.topics.values()):
                 raise ConflictError(f"topic id {id_to_text(topic.topic_id)} exists")
-            self._topics[topic.name] = topic
-            self._set_configs(ResourceType.TOPIC, topic.name, configs)
-            self._version += 1
+            content.topics[topic.name] = topic
+            self._touch(topic.name)
+            self._set_configs(ConfigResourceType.TOPIC, topic.name, configs)
 
     def delete_topic(self, name: str, topic_id: bytes) -> None:
-        with self._lock:
+        with self._changing() as content:
             self._topic(name, topic_id)
-            del self._topics[name]
-            self._configs.pop((ResourceType.TOPIC, name), None)
-            self._version += 1
+            del content.topics[name]
+            self._touch(name)
+            self._set_configs(ConfigResourceType.TOPIC, name, {})
 
     def add_partitions(self, name: str, topic_id: bytes, added: Sequence[PartitionRegistration]) -> None:
-        with self._lock:
+        with self._changing() as content:
             topic = self._topic(name, topic_id)
             if not follow_on(len(topic.partitions), added):
                 raise ConflictError(f"topic {name} now has {len(topic.partitions)} partitions")
-            self._topics[name] = replace(topic, partitions=(*topic.partitions, *added))
-            self._version += 1
+            content.topics[name] = replace(topic, partitions=(*topic.partitions, *added))
+            self._touch(name)
 
-    def lead(
-        self, broker_id: int, partitions: Sequence[tuple[str, int]] | None = None
-    ) -> Mapping[tuple[str, int], int]:
-        with self._lock:
-            kept = {
-                (topic.name, state.partition): state
-                for topic in self._topics.values()
-                for state in topic.partitions
-                if broker_id in state.replicas
-            }
-            wanted = kept if partitions is None else {(topic, partition) for topic, partition in partitions}
-            for key in wanted:
-                if key not in kept:
-                    raise ConflictError(f"broker {broker_id} is not a replica of {key[0]}-{key[1]}")
-            epochs = {key: kept[key].leader_epoch + 1 for key in wanted}
-            for (name, partition), epoch in epochs.items():
-                states = list(self._topics[name].partitions)
-                states[partition] = replace(states[partition], leader_id=broker_id, leader_epoch=epoch)
-                self._topics[name] = replace(self._topics[name], partitions=tuple(states))
-            self._version += 1
-            return epochs
+    # --- configurations, features, producer ids --------------------------------------------------------
 
-    def configs(self, resource_type: ResourceType, name: str) -> Mapping[str, str]:
-        with self._lock:
-            return dict(self._configs.get((resource_type, name), {}))
+    def configs(self, resource_type: ConfigResourceType, name: str) -> Mapping[str, str]:
+        with self._content.lock:
+            return dict(self._content.configs.get((resource_type, name), {}))
 
-    def all_configs(self) -> Mapping[tuple[ResourceType, str], Mapping[str, str]]:
-        with self._lock:
-            return {resource: dict(configs) for resource, configs in self._configs.items()}
+    def all_configs(self) -> Mapping[tuple[ConfigResourceType, str], Mapping[str, str]]:
+        with self._content.lock:
+            return {resource: dict(configs) for resource, configs in self._content.configs.items()}
 
     def replace_configs(
         self,
-        resource_type: ResourceType,
+        resource_type: ConfigResourceType,
         name: str,
         configs: Mapping[str, str],
         *,
         expected: Mapping[str, str] | None = None,
     ) -> None:
-        with self._lock:
-            if resource_type is ResourceType.TOPIC and name not in self._topics:
+        with self._changing() as content:
+            if resource_type is ConfigResourceType.TOPIC and name not in content.topics:
                 raise ConflictError(f"topic {name} does not exist")
-            if expected is not None and self._configs.get((resource_type, name), {}) != expected:
+            if expected is not None and content.configs.get((resource_type, name), {}) != expected:
                 raise ConflictError(f"configuration of {name} was changed concurrently")
             self._set_configs(resource_type, name, configs)
-            self._version += 1
 
     def features(self) -> FinalizedFeatures:
-        return self._features
+        return self._content.features
 
     def finalize_features(self, levels: Mapping[str, int], *, expected_epoch: int) -> FinalizedFeatures:
-        with self._lock:
-            if self._features.epoch != expected_epoch:
+        with self._changing() as content:
+            if content.features.epoch != expected_epoch:
                 raise ConflictError("the finalized features changed meanwhile")
-            self._features = FinalizedFeatures(expected_epoch + 1, set_levels(levels))
-            self._version += 1
-            return self._features
+            content.features = FinalizedFeatures(expected_epoch + 1, set_levels(levels))
+            self._touch(None)
+            return content.features
 
     def allocate_producer_ids(self, count: int) -> range:
         if count < 1:
             raise ValueError(f"invalid producer id block size {count}: expected at least 1")
-        with self._lock:
-            first = self._next_producer_id
+        with self._content.lock:
+            first = self._content.next_producer_id
             if first + count > LAST_PRODUCER_ID:
                 raise OverflowError("producer ids are exhausted")
-            self._next_producer_id = first + count
-            self._version += 1
+            self._content.next_producer_id = first + count
             return range(first, first + count)
 
     def close(self) -> None:
         """Nothing to close; the content stays readable."""
 
+    # --- parts of a change -----------------------------------------------------------------------------
+
+    @contextmanager
+    def _changing(self) -> Iterator[_Content]:
+        """One change at a time. What raises before its first write changes nothing."""
+        content = self._content
+        with content.lock:
+            me = self._me
+            if me is not None:
+                found = content.brokers[me.broker_id]
+                if found.epoch != me.epoch or found.state is BrokerState.GONE:
+                    raise FencedError(f"broker {me.broker_id} was replaced or declared dead")
+            yield content
+            content.version += 1
+
+    def _touch(self, key: object) -> None:
+        self._content.touched[key] = self._content.version + 1
+
+    def _led_by(self, broker_id: int) -> list[tuple[str, PartitionRegistration]]:
+        return [
+            (topic.name, state)
+            for topic in self._content.topics.values()
+            for state in topic.partitions
+            if state.leader_id == broker_id
+        ]
+
+    def _expected(self, change: LeaderChange) -> PartitionRegistration | None:
+        """The partition, if its leader is the expected one."""
+        topic = self._content.topics.get(change.topic)
+        if topic is None or change.partition >= len(topic.partitions):
+            return None
+        state = topic.partitions[change.partition]
+        is_expected = (state.leader_id, state.leader_epoch) == (change.leader_id, change.leader_epoch)
+        return state if is_expected else None
+
+    def _hand_over(self, change: LeaderChange) -> bool:
+        state = self._expected(change)
+        if state is None:
+            return False
+        moved = replace(
+            state, leader_id=change.next_leader_id, leader_epoch=change.leader_epoch + 1, moving_to=-1
+        )
+        self._set_partition(change.topic, moved)
+        return True
+
+    def _set_partition(self, topic: str, state: PartitionRegistration) -> None:
+        present = self._content.topics[topic]
+        states = list(present.partitions)
+        states[state.partition] = state
+        self._content.topics[topic] = replace(present, partitions=tuple(states))
+        self._touch(topic)
+
     def _topic(self, name: str, topic_id: bytes) -> TopicState:
-        topic = self._topics.get(name)
+        topic = self._content.topics.get(name)
         if topic is None or topic.topic_id != topic_id:
             raise ConflictError(f"topic {name} does not have id {id_to_text(topic_id)}")
         return topic
 
-    def _set_configs(self, resource_type: ResourceType, name: str, configs: Mapping[str, str]) -> None:
+    def _set_configs(self, resource_type: ConfigResourceType, name: str, configs: Mapping[str, str]) -> None:
         if configs:
-            self._configs[resource_type, name] = dict(configs)
+            self._content.configs[resource_type, name] = dict(configs)
         else:
-            self._configs.pop((resource_type, name), None)
+            self._content.configs.pop((resource_type, name), None)
+        self._touch((resource_type, name))

@@ -38,7 +38,7 @@ class Fault:
 
 @dataclass(slots=True)
 class _Change:
-    """One change of a file's bytes, with what it takes to undo and redo it."""
+    """One change of a file's bytes, with the data to undo and redo it."""
 
     position: int
     old: bytes  # what the bytes from the position on were, as far as the change reaches
@@ -227,6 +227,7 @@ class SimulatedFiles(MemoryFiles):
         self.faults.clear()
         self._handles.clear()
         self._locks.clear()
+        self._shared.clear()
 
     def crash(self) -> None:
         """Cut the power: handles and locks are lost, and unsynced writes at random."""

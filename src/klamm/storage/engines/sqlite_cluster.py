@@ -11,6 +11,7 @@ import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from threading import Lock
@@ -21,41 +22,43 @@ from klamm.storage.cluster import (
     FIRST_PRODUCER_ID,
     LAST_PRODUCER_ID,
     BrokerRegistration,
+    BrokerState,
+    ClusterChanges,
     ClusterStoreError,
+    ConfigResourceType,
     ConflictError,
+    FencedError,
     FinalizedFeatures,
+    LeaderChange,
     PartitionRegistration,
-    ResourceType,
     TopicState,
     follow_on,
     new_topic_id,
     set_levels,
 )
+from klamm.storage.engines.sqlite_rows import (
+    BROKER,
+    CONFIG,
+    FEATURES,
+    KEPT_VERSIONS,
+    MIGRATIONS,
+    SCHEMA,
+    SCHEMA_VERSION,
+    TOPIC,
+    SqliteChange,
+    execute_all,
+    read_all_configs,
+    read_brokers,
+    read_configs,
+    read_fact,
+    read_features,
+    read_topics,
+    require_topic,
+    set_fact,
+)
 
 FILE_NAME: Final = "klamm.sqlite3"
-SCHEMA_VERSION: Final = 1
 _BUSY_TIMEOUT_S: Final = 30.0  # how long a writer waits for another process
-
-_SCHEMA: Final = """
-CREATE TABLE facts (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
-CREATE TABLE brokers (broker_id INTEGER PRIMARY KEY, rack TEXT, listeners TEXT NOT NULL);
-CREATE TABLE topics (name TEXT PRIMARY KEY, topic_id BLOB NOT NULL UNIQUE) WITHOUT ROWID;
-CREATE TABLE partitions (
-    topic TEXT NOT NULL REFERENCES topics ON DELETE CASCADE,
-    partition INTEGER NOT NULL,
-    replicas TEXT NOT NULL,
-    leader_id INTEGER NOT NULL,
-    leader_epoch INTEGER NOT NULL,
-    PRIMARY KEY (topic, partition)
-) WITHOUT ROWID;
-CREATE TABLE configs (
-    resource_type INTEGER NOT NULL,
-    resource TEXT NOT NULL,
-    name TEXT NOT NULL,
-    value TEXT NOT NULL,
-    PRIMARY KEY (resource_type, resource, name)
-) WITHOUT ROWID;
-"""
 
 
 class SqliteCluster:
@@ -65,6 +68,9 @@ class SqliteCluster:
         path = Path(path)
         self.path = path / FILE_NAME if path.is_dir() else path
         self._lock = Lock()
+        self._me: BrokerRegistration | None = None
+        self._version_connection: sqlite3.Connection | None = None
+        self._data_version = -1
         is_new = not self.path.exists()
         try:
             self._connection = sqlite3.connect(
@@ -88,8 +94,7 @@ class SqliteCluster:
         with self._transaction() as connection:
             tables = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'facts'").fetchone()
             if tables[0] == 0:
-                for statement in filter(str.strip, _SCHEMA.split(";")):
-                    connection.execute(statement)
+                execute_all(connection, SCHEMA)
                 facts = {
                     "schema_version": SCHEMA_VERSION,
                     "cluster_id": id_to_text(new_topic_id(random)),
@@ -97,12 +102,16 @@ class SqliteCluster:
                     "next_producer_id": FIRST_PRODUCER_ID,
                 }
                 connection.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
-            found = int(_fact(connection, "schema_version"))
-            if found != SCHEMA_VERSION:
+            found = int(read_fact(connection, "schema_version"))
+            if not 1 <= found <= SCHEMA_VERSION:
                 raise ClusterStoreError(
-                    f"schema version is {found}, this klamm supports version {SCHEMA_VERSION}"
+                    f"schema version is {found}, this klamm supports versions 1 to {SCHEMA_VERSION}: "
+                    "use a newer klamm"
                 )
-            return _fact(connection, "cluster_id")
+            for version in range(found + 1, SCHEMA_VERSION + 1):
+                execute_all(connection, MIGRATIONS[version])
+                set_fact(connection, "schema_version", version)
+            return read_fact(connection, "cluster_id")
 
     @property
     def cluster_id(self) -> str:
@@ -110,142 +119,223 @@ class SqliteCluster:
 
     def version(self) -> int:
         with self._reading() as connection:
-            return int(_fact(connection, "version"))
+            return int(read_fact(connection, "version"))
 
-    def register_broker(self, registration: BrokerRegistration) -> None:
-        listeners = json.dumps({name: list(address) for name, address in registration.listeners.items()})
-        with self._changing() as connection:
-            connection.execute(
-                "INSERT INTO brokers VALUES (?, ?, ?) "
-                "ON CONFLICT DO UPDATE SET rack = excluded.rack, listeners = excluded.listeners",
-                (registration.broker_id, registration.rack, listeners),
+    def changed(self) -> bool:
+        # The counter moves when another connection commits: for all writers, one that never writes.
+        with self._wrapped_errors():
+            if self._version_connection is None:
+                self._version_connection = sqlite3.connect(
+                    self.path, isolation_level=None, check_same_thread=False
+                )
+            seen = self._data_version
+            (self._data_version,) = self._version_connection.execute("PRAGMA data_version").fetchone()
+            return self._data_version != seen
+
+    def changes(self, since_version: int) -> ClusterChanges:
+        with self._reading() as connection:
+            version = int(read_fact(connection, "version"))
+            if since_version == 0 or version - since_version > KEPT_VERSIONS:
+                return ClusterChanges(
+                    version,
+                    tuple(read_brokers(connection)),
+                    dict(read_topics(connection)),
+                    read_all_configs(connection),
+                    read_features(connection),
+                    is_complete=True,
+                )
+            touched: dict[str, set[str]] = {BROKER: set(), TOPIC: set(), CONFIG: set(), FEATURES: set()}
+            for kind, key in connection.execute(
+                "SELECT DISTINCT kind, key FROM changes WHERE version > ?", (since_version,)
+            ):
+                touched[kind].add(key)
+            broker_ids = {int(key) for key in touched[BROKER]}
+            resources = [key.split("/", 1) for key in touched[CONFIG]]
+            present = read_topics(connection, touched[TOPIC])
+            return ClusterChanges(
+                version,
+                tuple(each for each in read_brokers(connection) if each.broker_id in broker_ids),
+                {name: present.get(name) for name in touched[TOPIC]},
+                {
+                    (ConfigResourceType(int(kind)), name): read_configs(
+                        connection, ConfigResourceType(int(kind)), name
+                    )
+                    for kind, name in resources
+                },
+                read_features(connection) if touched[FEATURES] else None,
             )
+
+    # --- brokers and leaders ---------------------------------------------------------------------------
+
+    def register(self, registration: BrokerRegistration) -> BrokerRegistration:
+        self._me = None
+        listeners = json.dumps({name: list(address) for name, address in registration.listeners.items()})
+        with self._changing() as change:
+            registered = replace(registration, listeners=dict(registration.listeners), epoch=change.version)
+            change.execute(
+                "INSERT INTO brokers VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET rack = excluded.rack, "
+                "listeners = excluded.listeners, epoch = excluded.epoch, state = excluded.state",
+                (registered.broker_id, registered.rack, listeners, registered.epoch, registered.state),
+            )
+            change.touch(BROKER, str(registered.broker_id))
+            for (topic,) in change.execute(
+                "SELECT DISTINCT topic FROM partitions WHERE leader_id = ?", (registered.broker_id,)
+            ).fetchall():
+                change.touch(TOPIC, topic)
+            change.execute(
+                "UPDATE partitions SET leader_epoch = leader_epoch + 1, moving_to = -1 WHERE leader_id = ?",
+                (registered.broker_id,),
+            )
+        self._me = registered
+        return registered
+
+    def set_state(self, state: BrokerState) -> None:
+        assert self._me is not None, "no broker has registered with this store"
+        with self._changing() as change:
+            change.execute("UPDATE brokers SET state = ? WHERE broker_id = ?", (state, self._me.broker_id))
+            change.touch(BROKER, str(self._me.broker_id))
+
+    def take_over(self, gone: BrokerRegistration, leaders: Sequence[LeaderChange]) -> None:
+        with self._changing() as change:
+            declared = change.execute(
+                "UPDATE brokers SET state = 'gone' WHERE broker_id = ? AND epoch = ? AND state <> 'gone'",
+                (gone.broker_id, gone.epoch),
+            ).rowcount
+            if declared != 1:
+                raise ConflictError(f"broker {gone.broker_id} is gone already, or back")
+            change.touch(BROKER, str(gone.broker_id))
+            led = change.execute(
+                "SELECT topic, partition FROM partitions WHERE leader_id = ?", (gone.broker_id,)
+            ).fetchall()
+            if set(led) != {(each.topic, each.partition) for each in leaders}:
+                raise ConflictError(f"broker {gone.broker_id} leads other partitions")
+            for each in leaders:
+                change.hand_over(each)
+
+    def start_moves(self, moves: Sequence[LeaderChange]) -> Sequence[LeaderChange]:
+        with self._changing() as change:
+            running = {
+                broker_id
+                for (broker_id,) in change.execute("SELECT broker_id FROM brokers WHERE state = 'running'")
+            }
+            return [
+                each
+                for each in moves
+                if each.next_leader_id in running and change.move(each, "moving_to = ?", each.next_leader_id)
+            ]
+
+    def finish_moves(self, moves: Sequence[LeaderChange]) -> Sequence[LeaderChange]:
+        with self._changing() as change:
+            return [each for each in moves if change.hand_over(each)]
+
+    def cancel_moves(self, moves: Sequence[LeaderChange]) -> None:
+        with self._changing() as change:
+            for each in moves:
+                change.move(each, "moving_to = ?", -1)
+
+    def replace_replicas(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        with self._changing() as change:
+            found = change.execute(
+                "UPDATE partitions SET replicas = ? WHERE topic = ? AND partition = ?",
+                (json.dumps(list(replicas)), topic, partition),
+            ).rowcount
+            if found != 1:
+                raise ConflictError(f"partition {topic}-{partition} does not exist")
+            change.touch(TOPIC, topic)
 
     def brokers(self) -> Sequence[BrokerRegistration]:
         with self._reading() as connection:
-            rows = connection.execute("SELECT * FROM brokers ORDER BY broker_id").fetchall()
-        return [
-            BrokerRegistration(
-                broker_id, rack, {name: (host, port) for name, (host, port) in json.loads(listeners).items()}
-            )
-            for broker_id, rack, listeners in rows
-        ]
+            return read_brokers(connection)
+
+    # --- topics ----------------------------------------------------------------------------------------
 
     def topics(self) -> Mapping[str, TopicState]:
         with self._reading() as connection:
-            topics = connection.execute("SELECT name, topic_id FROM topics").fetchall()
-            rows = connection.execute("SELECT * FROM partitions ORDER BY topic, partition").fetchall()
-        partitions: dict[str, list[PartitionRegistration]] = {name: [] for name, _ in topics}
-        for topic, *state in rows:
-            partitions[topic].append(_partition_state(*state))
-        return {name: TopicState(name, topic_id, tuple(partitions[name])) for name, topic_id in topics}
+            return read_topics(connection)
 
     def create_topic(self, topic: TopicState, configs: Mapping[str, str]) -> None:
         if not follow_on(0, topic.partitions):
             raise ValueError(f"partitions of {topic.name} are not numbered from 0")
-        with self._changing() as connection:
+        with self._changing() as change:
             try:
-                connection.execute("INSERT INTO topics VALUES (?, ?)", (topic.name, topic.topic_id))
+                change.execute("INSERT INTO topics VALUES (?, ?)", (topic.name, topic.topic_id))
             except sqlite3.IntegrityError as error:
                 raise ConflictError(f"topic {topic.name} or its topic id already exists") from error
-            _insert_partitions(connection, topic.name, topic.partitions)
-            _set_configs(connection, ResourceType.TOPIC, topic.name, configs)
+            change.insert_partitions(topic.name, topic.partitions)
+            change.set_configs(ConfigResourceType.TOPIC, topic.name, configs)
 
     def delete_topic(self, name: str, topic_id: bytes) -> None:
-        with self._changing() as connection:
-            _require_topic(connection, name, topic_id)
-            connection.execute("DELETE FROM topics WHERE name = ?", (name,))
-            _set_configs(connection, ResourceType.TOPIC, name, {})
+        with self._changing() as change:
+            require_topic(change.connection, name, topic_id)
+            change.execute("DELETE FROM topics WHERE name = ?", (name,))
+            change.touch(TOPIC, name)
+            change.set_configs(ConfigResourceType.TOPIC, name, {})
 
     def add_partitions(self, name: str, topic_id: bytes, added: Sequence[PartitionRegistration]) -> None:
-        with self._changing() as connection:
-            _require_topic(connection, name, topic_id)
-            (present,) = connection.execute(
-                "SELECT count(*) FROM partitions WHERE topic = ?", (name,)
-            ).fetchone()
+        with self._changing() as change:
+            require_topic(change.connection, name, topic_id)
+            (present,) = change.execute("SELECT count(*) FROM partitions WHERE topic = ?", (name,)).fetchone()
             if not follow_on(present, added):
                 raise ConflictError(f"topic {name} now has {present} partitions")
-            _insert_partitions(connection, name, added)
+            change.insert_partitions(name, added)
 
-    def lead(
-        self, broker_id: int, partitions: Sequence[tuple[str, int]] | None = None
-    ) -> Mapping[tuple[str, int], int]:
-        with self._changing() as connection:
-            rows = connection.execute("SELECT * FROM partitions").fetchall()
-            kept = {
-                (topic, state.partition): state
-                for topic, *columns in rows
-                if broker_id in (state := _partition_state(*columns)).replicas
-            }
-            wanted = kept if partitions is None else {(topic, partition) for topic, partition in partitions}
-            for key in wanted:
-                if key not in kept:
-                    raise ConflictError(f"broker {broker_id} is not a replica of {key[0]}-{key[1]}")
-            epochs = {key: kept[key].leader_epoch + 1 for key in wanted}
-            connection.executemany(
-                "UPDATE partitions SET leader_id = ?, leader_epoch = ? WHERE topic = ? AND partition = ?",
-                [(broker_id, epoch, *key) for key, epoch in epochs.items()],
-            )
-            return epochs
+    # --- configurations, features, producer ids --------------------------------------------------------
 
-    def configs(self, resource_type: ResourceType, name: str) -> Mapping[str, str]:
+    def configs(self, resource_type: ConfigResourceType, name: str) -> Mapping[str, str]:
         with self._reading() as connection:
-            return _configs(connection, resource_type, name)
+            return read_configs(connection, resource_type, name)
 
-    def all_configs(self) -> Mapping[tuple[ResourceType, str], Mapping[str, str]]:
+    def all_configs(self) -> Mapping[tuple[ConfigResourceType, str], Mapping[str, str]]:
         with self._reading() as connection:
-            rows = connection.execute("SELECT * FROM configs").fetchall()
-        found: dict[tuple[ResourceType, str], dict[str, str]] = {}
-        for resource_type, resource, name, value in rows:
-            found.setdefault((ResourceType(resource_type), resource), {})[name] = value
-        return found
+            return read_all_configs(connection)
 
     def replace_configs(
         self,
-        resource_type: ResourceType,
+        resource_type: ConfigResourceType,
         name: str,
         configs: Mapping[str, str],
         *,
         expected: Mapping[str, str] | None = None,
     ) -> None:
-        with self._changing() as connection:
-            if resource_type is ResourceType.TOPIC:
-                found = connection.execute("SELECT 1 FROM topics WHERE name = ?", (name,)).fetchone()
+        with self._changing() as change:
+            if resource_type is ConfigResourceType.TOPIC:
+                found = change.execute("SELECT 1 FROM topics WHERE name = ?", (name,)).fetchone()
                 if found is None:
                     raise ConflictError(f"topic {name} does not exist")
-            if expected is not None and _configs(connection, resource_type, name) != expected:
+            if expected is not None and read_configs(change.connection, resource_type, name) != expected:
                 raise ConflictError(f"configuration of {name} was changed concurrently")
-            _set_configs(connection, resource_type, name, configs)
+            change.set_configs(resource_type, name, configs)
 
     def features(self) -> FinalizedFeatures:
         with self._reading() as connection:
-            return _features(connection)
+            return read_features(connection)
 
     def finalize_features(self, levels: Mapping[str, int], *, expected_epoch: int) -> FinalizedFeatures:
         finalized = FinalizedFeatures(expected_epoch + 1, set_levels(levels))
-        with self._changing() as connection:
-            if _features(connection).epoch != expected_epoch:
+        with self._changing() as change:
+            if read_features(change.connection).epoch != expected_epoch:
                 raise ConflictError("the finalized features changed meanwhile")
-            connection.execute(
-                "INSERT INTO facts VALUES ('features', ?) ON CONFLICT DO UPDATE SET value = excluded.value",
-                (json.dumps({"epoch": finalized.epoch, "levels": finalized.levels}),),
-            )
+            features = json.dumps({"epoch": finalized.epoch, "levels": finalized.levels})
+            set_fact(change.connection, "features", features)
+            change.touch(FEATURES, "")
         return finalized
 
     def allocate_producer_ids(self, count: int) -> range:
         if count < 1:
             raise ValueError(f"invalid producer id block size {count}: expected at least 1")
-        with self._changing() as connection:
-            first = int(_fact(connection, "next_producer_id"))
+        with self._wrapped_errors(), self._transaction() as connection:
+            first = int(read_fact(connection, "next_producer_id"))
             # One past the last id must still fit SQLite's 64 bits.
             if first + count > LAST_PRODUCER_ID:
                 raise OverflowError("producer ids are exhausted")
-            connection.execute("UPDATE facts SET value = ? WHERE name = 'next_producer_id'", (first + count,))
+            set_fact(connection, "next_producer_id", first + count)
             return range(first, first + count)
 
     def close(self) -> None:
         with self._lock:
             self._connection.close()
+            if self._version_connection is not None:
+                self._version_connection.close()
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -254,11 +344,21 @@ class SqliteCluster:
             yield self._connection
 
     @contextmanager
-    def _changing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that increments the version."""
+    def _changing(self) -> Iterator[SqliteChange]:
+        """A transaction that increments the version; FencedError when another process is this broker now."""
         with self._wrapped_errors(), self._transaction() as connection:
-            yield connection
-            connection.execute("UPDATE facts SET value = value + 1 WHERE name = 'version'")
+            me = self._me
+            if me is not None:
+                row = connection.execute(
+                    "SELECT 1 FROM brokers WHERE broker_id = ? AND epoch = ? AND state <> 'gone'",
+                    (me.broker_id, me.epoch),
+                ).fetchone()
+                if row is None:
+                    raise FencedError(f"broker {me.broker_id} was replaced or declared dead")
+            version = int(read_fact(connection, "version")) + 1
+            set_fact(connection, "version", version)
+            connection.execute("DELETE FROM changes WHERE version <= ?", (version - KEPT_VERSIONS,))
+            yield SqliteChange(connection, version)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -283,60 +383,6 @@ class SqliteCluster:
             yield
         except sqlite3.Error as error:
             raise ClusterStoreError(f"{self.path}: {error}") from error
-
-
-def _fact(connection: sqlite3.Connection, name: str) -> str:
-    row = connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
-    if row is None:
-        raise ClusterStoreError(f"{name} is missing")
-    return str(row[0])
-
-
-def _features(connection: sqlite3.Connection) -> FinalizedFeatures:
-    # Files of earlier versions do not have this fact.
-    row = connection.execute("SELECT value FROM facts WHERE name = 'features'").fetchone()
-    return FinalizedFeatures() if row is None else FinalizedFeatures(**json.loads(row[0]))
-
-
-def _partition_state(
-    partition: int, replicas: str, leader_id: int, leader_epoch: int
-) -> PartitionRegistration:
-    return PartitionRegistration(partition, tuple(json.loads(replicas)), leader_id, leader_epoch)
-
-
-def _insert_partitions(
-    connection: sqlite3.Connection, topic: str, added: Sequence[PartitionRegistration]
-) -> None:
-    connection.executemany(
-        "INSERT INTO partitions VALUES (?, ?, ?, ?, ?)",
-        [
-            (topic, state.partition, json.dumps(state.replicas), state.leader_id, state.leader_epoch)
-            for state in added
-        ],
-    )
-
-
-def _require_topic(connection: sqlite3.Connection, name: str, topic_id: bytes) -> None:
-    row = connection.execute("SELECT topic_id FROM topics WHERE name = ?", (name,)).fetchone()
-    if row is None or row[0] != topic_id:
-        raise ConflictError(f"topic {name} does not have id {id_to_text(topic_id)}")
-
-
-def _configs(connection: sqlite3.Connection, resource_type: ResourceType, name: str) -> dict[str, str]:
-    rows = connection.execute(
-        "SELECT name, value FROM configs WHERE resource_type = ? AND resource = ?", (resource_type, name)
-    )
-    return dict(rows.fetchall())
-
-
-def _set_configs(
-    connection: sqlite3.Connection, resource_type: ResourceType, name: str, configs: Mapping[str, str]
-) -> None:
-    connection.execute("DELETE FROM configs WHERE resource_type = ? AND resource = ?", (resource_type, name))
-    connection.executemany(
-        "INSERT INTO configs VALUES (?, ?, ?, ?)",
-        [(resource_type, name, config, value) for config, value in configs.items()],
-    )
 
 
 def _sync_directory(path: Path) -> None:

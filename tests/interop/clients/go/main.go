@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -73,7 +74,7 @@ func tell(message answer) {
 }
 
 func newClient(options ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append(options, kgo.SeedBrokers(os.Args[1]), kgo.ClientID("franz-go"))...)
+	return kgo.NewClient(append(options, kgo.SeedBrokers(strings.Split(os.Args[1], ",")...), kgo.ClientID("franz-go"))...)
 }
 
 func compression(name string) kgo.CompressionCodec {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -29,7 +30,7 @@ func initTransactions(ctx context.Context, c command) error {
 		made.client, err = newClient(options...)
 	} else {
 		options = append(options,
-			kgo.SeedBrokers(os.Args[1]), kgo.ClientID("franz-go"),
+			kgo.SeedBrokers(strings.Split(os.Args[1], ",")...), kgo.ClientID("franz-go"),
 			kgo.ConsumerGroup(c.Group), kgo.ConsumeTopics(c.Source), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(200*time.Millisecond))
 		made.session, err = kgo.NewGroupTransactSession(options...)

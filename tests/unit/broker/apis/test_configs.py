@@ -16,7 +16,7 @@ from klamm.protocol.messages.describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResult,
 )
-from klamm.storage.cluster import ResourceType
+from klamm.storage.cluster import ConfigResourceType
 from unit.broker.apis.admin_jar import AdminJar
 
 MakeJar = Callable[..., AdminJar]
@@ -145,7 +145,7 @@ def test_a_value_changes_its_source_when_set_and_goes_back_when_deleted(jar: Adm
 def test_a_change_is_durable_and_reaches_the_logs_before_the_answer(jar: AdminJar) -> None:
     jar.create_topic("t", partitions=2)
     assert alter(jar, (TOPIC, "t"), ("retention.ms", SET, "1000"), version=0) == ErrorCode.none
-    assert jar.services.cluster.configs(ResourceType.TOPIC, "t") == {"retention.ms": "1000"}
+    assert jar.services.cluster.configs(ConfigResourceType.TOPIC, "t") == {"retention.ms": "1000"}
     assert [log.config.retention_ms for log in jar.logs.values()] == [1000, 1000]
 
 
@@ -164,7 +164,7 @@ def test_of_two_settings_one_bad_one_changes_nothing(jar: AdminJar) -> None:
     jar.create_topic("t")
     bad = alter(jar, (TOPIC, "t"), ("retention.ms", SET, "5"), ("segment.ms", SET, "x"))
     assert bad == ErrorCode.invalid_config
-    assert jar.services.cluster.configs(ResourceType.TOPIC, "t") == {}
+    assert jar.services.cluster.configs(ConfigResourceType.TOPIC, "t") == {}
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_a_resource_named_twice_is_refused_and_the_others_are_not(jar: AdminJar)
     changes = [((TOPIC, "t"), operations), ((TOPIC, "u"), operations), ((TOPIC, "t"), operations)]
     assert alter_all(jar, changes) == [ErrorCode.invalid_request, ErrorCode.none, ErrorCode.invalid_request]
     assert alter(jar, (TOPIC, "t"), *operations, *operations) == ErrorCode.invalid_request
-    assert jar.services.cluster.configs(ResourceType.TOPIC, "t") == {}
+    assert jar.services.cluster.configs(ConfigResourceType.TOPIC, "t") == {}
 
 
 def test_validation_alone_changes_nothing(jar: AdminJar) -> None:
@@ -218,12 +218,12 @@ def test_validation_alone_changes_nothing(jar: AdminJar) -> None:
 def test_replacing_forgets_what_is_not_named(jar: AdminJar, version: int) -> None:
     jar.create_topic("t", retention_ms=5, segment_ms=6)
     assert replace(jar, (TOPIC, "t"), ("retention.ms", "7"), version=version) == ErrorCode.none
-    assert jar.services.cluster.configs(ResourceType.TOPIC, "t") == {"retention.ms": "7"}
+    assert jar.services.cluster.configs(ConfigResourceType.TOPIC, "t") == {"retention.ms": "7"}
     assert jar.logs["t", 0].config.segment_ms == 604_800_000
     assert replace(jar, (TOPIC, "t"), ("retention.ms", None), version=version) == ErrorCode.invalid_request
     assert replace(jar, (TOPIC, "missing"), version=version) == ErrorCode.unknown_topic_or_partition
     assert replace(jar, (TOPIC, "t"), version=version) == ErrorCode.none
-    assert jar.services.cluster.configs(ResourceType.TOPIC, "t") == {}
+    assert jar.services.cluster.configs(ConfigResourceType.TOPIC, "t") == {}
 
 
 def test_a_default_for_all_brokers_holds_for_topics_and_after_a_restart(
@@ -261,7 +261,7 @@ def test_a_default_that_contradicts_a_topic_is_refused_by_its_name(jar: AdminJar
     change = ("log.cleaner.min.compaction.lag.ms", SET, "5")
     assert alter(jar, (BROKER, ""), change) == ErrorCode.invalid_request
     assert alter(jar, (BROKER, "1"), change, dry=True) == ErrorCode.invalid_request
-    assert jar.services.cluster.configs(ResourceType.BROKER, "") == {}
+    assert jar.services.cluster.configs(ConfigResourceType.BROKER, "") == {}
 
 
 def test_static_settings_are_shown_as_such_and_read_only_where_they_are(make_jar: MakeJar) -> None:

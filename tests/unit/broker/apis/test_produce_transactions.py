@@ -79,9 +79,12 @@ def send(client: JarClient, request: Any, version: int = V1) -> int:
     return code
 
 
-def end(jar: Jar, *, epoch: int = 0, commits: bool = False, partition: int = 0) -> None:
+def end(
+    jar: Jar, *, epoch: int = 0, commits: bool = False, partition: int = 0, bumps_epoch: bool = False
+) -> None:
     name = TopicPartition("t", partition)
-    written = jar.services.markers.write(TransactionMarker(PRODUCER, epoch, commits, 0), [name])
+    marker = TransactionMarker(PRODUCER, epoch, commits, 0, bumps_epoch=bumps_epoch)
+    written = jar.services.markers.write(marker, [name])
     jar.loop.settle()
     assert written.outcome() == {name: 0}
 
@@ -288,6 +291,26 @@ def test_an_approval_that_comes_after_the_abort_marker_is_worth_nothing(
     assert log_of(jar).last_stable_offset == 1
 
 
+def test_markers_of_the_transaction_before_do_not_refuse_the_next_one(
+    jar: Jar, client: JarClient, coordinator: SmallCoordinator
+) -> None:
+    # (61) Given a transaction v2, and the first batch of the next one while the first is being completed
+    assert send(client, a_transactional(jar), V2) == 0
+    coordinator.begin("x", PRODUCER, 1)
+    coordinator.answers_with = ErrorCode.concurrent_transactions
+    client.send(ApiKey.PRODUCE, V2, a_transactional(jar, epoch=1))
+    jar.pass_ms(10)
+    # When the marker comes meanwhile, and once more as its answer was lost
+    end(jar, epoch=1, bumps_epoch=True)
+    end(jar, epoch=1, bumps_epoch=True)
+    coordinator.answers_with = ErrorCode.none
+    jar.pass_ms(50)
+    # Then the batch is part of the next transaction
+    (answer,) = client.new_answers()
+    assert answer.responses[0].partition_responses[0].error_code == 0
+    assert log_of(jar).has_open_transaction(PRODUCER, 1)
+
+
 def test_a_later_request_of_the_connection_waits_for_the_verification(
     jar: Jar, client: JarClient, coordinator: SmallCoordinator
 ) -> None:
@@ -301,6 +324,22 @@ def test_a_later_request_of_the_connection_waits_for_the_verification(
     jar.loop.settle()
     answers = client.new_answers()
     assert [each.responses[0].partition_responses[0].base_offset for each in answers] == [0, 1, 2]
+
+
+def test_first_batches_that_are_verified_at_once_share_a_flush(
+    jar: Jar, client: JarClient, coordinator: SmallCoordinator
+) -> None:
+    coordinator.begin("x", PRODUCER, 0, T0, T1)
+    flusher = jar.services.flusher
+    rounds, flushes = flusher.rounds, flusher.flushes
+    client.send_bytes(
+        client.request(ApiKey.PRODUCE, V1, a_transactional(jar, partition=0))
+        + client.request(ApiKey.PRODUCE, V1, a_transactional(jar, partition=1))
+    )
+    jar.loop.settle()
+    codes = [each.responses[0].partition_responses[0].error_code for each in client.new_answers()]
+    assert codes == [0, 0]
+    assert (flusher.rounds - rounds, flusher.flushes - flushes) == (1, 2)
 
 
 def test_two_connections_of_one_producer_may_wait_for_the_same_partition(
@@ -442,4 +481,20 @@ def test_a_client_that_leaves_during_the_verification_leaves_nothing_behind(
     coordinator.release()
     jar.loop.settle()
     (verification,) = log_of(jar)._producers._verifications.values()  # type: ignore[attr-defined]
+    assert verification.requests == 0
+
+
+def test_a_client_that_has_left_before_the_verification_leaves_nothing_behind(
+    jar: Jar, client: JarClient, coordinator: SmallCoordinator
+) -> None:
+    # The second request is decided, and cancelled at once, when the connection is lost.
+    coordinator.is_held = True
+    client.send(ApiKey.PRODUCE, V2, a_transactional(jar))
+    client.send(ApiKey.PRODUCE, V2, a_transactional(jar, partition=1))
+    jar.loop.settle()
+    client.close()
+    jar.loop.settle()
+    coordinator.release()
+    jar.loop.settle()
+    (verification,) = log_of(jar, 1)._producers._verifications.values()  # type: ignore[attr-defined]
     assert verification.requests == 0

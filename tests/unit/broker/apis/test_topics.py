@@ -128,6 +128,24 @@ def test_a_topic_that_cannot_be_made_durable_is_refused_with_the_reason(make_jar
     assert not jar.logs
 
 
+def test_a_store_that_cannot_be_read_back_is_an_error_and_the_next_change_shows_both(
+    make_jar: MakeJar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jar = make_jar()
+
+    def unreadable(since_version: int) -> None:
+        raise ClusterStoreError("klamm.sqlite3: disk I/O error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(jar.cluster, "changes", unreadable)
+        result = create(jar, a_topic("t"))["t"]
+    assert result.error_code == ErrorCode.kafka_storage_error
+    assert "disk I/O error" in (result.error_message or "")
+    assert create(jar, a_topic("u"))["u"].error_code == ErrorCode.none
+    assert set(jar.services.image.topics) == {"t", "u"}
+    assert set(jar.logs) == {("t", 0), ("u", 0)}
+
+
 def test_another_brokers_topic_of_the_same_name_wins_the_race(make_jar: MakeJar) -> None:
     cluster = MemoryCluster(random=Random(1))
     jar, other = make_jar(cluster=cluster), make_jar(cluster=cluster)
@@ -245,7 +263,7 @@ def test_who_waits_for_records_of_a_deleted_topic_is_told_so(jar: AdminJar) -> N
 def test_who_keeps_things_per_topic_is_told_of_deletions(jar: AdminJar) -> None:
     jar.create_topic("t")
     told: list[str] = []
-    jar.services.topics.deletion_watchers.append(lambda gone: told.extend(topic.name for topic in gone))
+    jar.services.follower.deletion_watchers.append(lambda gone: told.extend(topic.name for topic in gone))
     delete(jar, ("t", ZERO_ID), ("missing", ZERO_ID))
     assert told == ["t"]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klamm.broker.cluster.image import BrokerRegistered, ClusterImage, TopicCreated
+from klamm.broker.cluster.image import ClusterImage
 from klamm.broker.cluster.refusal import Refusal
 from klamm.broker.cluster.topic_plans import (
     GrowthPlan,
@@ -26,18 +26,21 @@ from klamm.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
 )
-from klamm.storage.cluster import BrokerRegistration, PartitionRegistration, TopicState
+from klamm.storage.cluster import BrokerRegistration, ClusterChanges, PartitionRegistration, TopicState
 
 Rows = Sequence[tuple[int, Sequence[int]]]
 
 
 def an_image(*topics: str, brokers: Sequence[int] = (1,), partitions: int = 2) -> ClusterImage:
     image = ClusterImage("cluster", 1)
-    for broker_id in brokers:
-        image.apply(BrokerRegistered(BrokerRegistration(broker_id, None, {"PLAINTEXT": ("localhost", 9092)})))
-    for number, name in enumerate(topics, start=1):
-        states = tuple(PartitionRegistration(index, (1,), 1, 0) for index in range(partitions))
-        image.apply(TopicCreated(TopicState(name, bytes([number]) * 16, states), {}))
+    registrations = tuple(
+        BrokerRegistration(broker_id, None, {"PLAINTEXT": ("localhost", 9092)}) for broker_id in brokers
+    )
+    states = tuple(PartitionRegistration(index, (1,), 1, 0) for index in range(partitions))
+    present = {
+        name: TopicState(name, bytes([number]) * 16, states) for number, name in enumerate(topics, start=1)
+    }
+    image.apply(ClusterChanges(1, registrations, present))
     return image
 
 

@@ -160,3 +160,12 @@ def test_settings_made_while_running_win_over_those_of_the_start() -> None:
     assert changed.topic_config({"retention.ms": "9"}).retention_ms == 9
     assert changed.max_connections == 3
     assert changed.changed(dynamic_default={}, dynamic={}) == config
+
+
+def test_other_brokers_connect_to_the_first_listener_or_to_the_one_that_is_named() -> None:
+    two = {"listeners": "OUTSIDE://:9092,INSIDE://:9093", "listener.security.protocol.map": ""}
+    assert BrokerConfig.from_settings(two).inter_broker_listener_name == "OUTSIDE"
+    named = BrokerConfig.from_settings({**two, "inter.broker.listener.name": "inside"})
+    assert named.inter_broker_listener_name == "INSIDE"
+    with pytest.raises(ConfigError, match="expected OUTSIDE or INSIDE"):
+        BrokerConfig.from_settings({**two, "inter.broker.listener.name": "ELSEWHERE"})

@@ -8,7 +8,7 @@ from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.config.changes import (
     AlterError,
     Change,
-    Operation,
+    ConfigOperation,
     alter_broker,
     alter_topic,
     altering,
@@ -16,7 +16,7 @@ from klamm.broker.config.changes import (
 )
 from klamm.protocol.errors import ErrorCode
 
-SET, DELETE, APPEND, SUBTRACT = Operation
+SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 
 
 def altered(current: dict[str, str], *changes: tuple[str, int, str | None]) -> dict[str, str]:

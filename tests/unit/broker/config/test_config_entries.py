@@ -6,7 +6,7 @@ import pytest
 
 from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.config.entries import (
-    ConfigEntry,
+    DescribedSetting,
     describe_broker,
     describe_cluster_default,
     describe_topic,
@@ -20,16 +20,16 @@ BROKER = ConfigSource.DYNAMIC_BROKER
 TOPIC = ConfigSource.TOPIC
 
 
-def chain(entry: ConfigEntry) -> list[tuple[str, str | None, ConfigSource]]:
+def chain(entry: DescribedSetting) -> list[tuple[str, str | None, ConfigSource]]:
     return [(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms]
 
 
-def topic_entry(config: BrokerConfig, overrides: dict[str, str], name: str) -> ConfigEntry:
+def topic_entry(config: BrokerConfig, overrides: dict[str, str], name: str) -> DescribedSetting:
     (entry,) = describe_topic(config, overrides, [name])
     return entry
 
 
-def broker_entry(config: BrokerConfig, name: str) -> ConfigEntry:
+def broker_entry(config: BrokerConfig, name: str) -> DescribedSetting:
     (entry,) = describe_broker(config, [name])
     return entry
 

@@ -19,7 +19,7 @@ ABSENT = (
     "kafka.metrics.", "max.connection.creation.", "max.connections.per.ip.overrides", "metric.reporters",
     "replica.selector.", "telemetry.",
 )  # fmt: skip
-ANOTHER_DEFAULT = {"log.dir"}
+ANOTHER_DEFAULT = {"log.dir", "broker.heartbeat.interval.ms", "leader.imbalance.check.interval.seconds"}
 NOT_WHILE_RUNNING = {"listeners", "listener.security.protocol.map"}
 
 

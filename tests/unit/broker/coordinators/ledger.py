@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from klamm.broker.net.context import ClientSoftware, RequestContext
 from klamm.coordinator.runtime.machine import CorruptLogError
 from klamm.coordinator.runtime.outcome import Context, Outcome
-from klamm.coordinator.runtime.shard import ACTIVE, Host, Shard
+from klamm.coordinator.runtime.shard import ACTIVE, Shard, ShardHost
 from klamm.coordinator.runtime.shards import Shards
 from klamm.coordinator.runtime.timers import Timer
 from klamm.protocol.errors import ErrorCode
@@ -127,9 +127,9 @@ class LedgerMachine:
 class Ledger:
     """One shard: everything lives in partition 0."""
 
-    def __init__(self, topic: str, host: Host) -> None:
+    def __init__(self, topic: str, host: ShardHost) -> None:
         self._host = host
-        self.shards: Shards[int, int] = Shards(topic, make_machine=lambda _: LedgerMachine(), host=host)
+        self.shards: Shards[int, int] = Shards(topic, make_machine=LedgerMachine, host=host)
 
     def handle(self, request: Any, context: Context) -> None:
         shard = self.shards.by_partition.get(0)

@@ -17,7 +17,7 @@ from klamm.broker.coordinators.topic import CoordinatorTopic
 from klamm.broker.net.context import HeldResponse
 from klamm.broker.partitions.registry import Partition
 from klamm.coordinator.runtime.log import LogUnavailableError
-from klamm.coordinator.runtime.shard import Shard, Status
+from klamm.coordinator.runtime.shard import Shard, ShardStatus
 from klamm.protocol.errors import ErrorCode
 from klamm.records.batch import iter_headers
 from klamm.records.record import decode_records
@@ -53,7 +53,8 @@ class Books(CoordinatorHost[Ledger]):
 
 @pytest.fixture
 def jar() -> Iterator[Jar]:
-    jar = Jar({"transaction.state.log.num.partitions": "2", "transaction.state.log.replication.factor": "1"})
+    jar = Jar({"transaction.state.log.num.partitions": "2"})
+    jar.services.partitions.opening_watchers.clear()  # the broker's own coordinator of this topic
     yield jar
     jar.close()
 
@@ -187,7 +188,7 @@ def test_loading_that_failed_is_tried_again_with_back_off_and_logged_in_one_line
         )
         assert answered(books.ask(Add(1), ANYONE)).error_code == ErrorCode.not_coordinator
     jar.pass_ms(15_010 - (jar.clock.now_ms() - started_ms))
-    assert books.coordinator.shard.status is Status.ACTIVE
+    assert books.coordinator.shard.status is ShardStatus.ACTIVE
     assert books.coordinator.machine.total == 2
 
 
@@ -212,7 +213,7 @@ def test_a_shard_that_is_led_elsewhere_is_not_tried_again(
     monkeypatch.setattr(LedgerMachine, "loaded", broken)
     reopen(jar, books)
     jar.pass_ms(10)
-    assert books.coordinator.shard.status is Status.FAILED
+    assert books.coordinator.shard.status is ShardStatus.FAILED
     books.resign(0, 99)
     caplog.clear()
     with caplog.at_level(logging.ERROR):
@@ -258,7 +259,7 @@ def test_a_flush_that_fails_while_loading_leaves_what_the_log_holds(jar: Jar, bo
     partition.log.append(batch, now_ms=0, timestamp_ms=0, origin=AppendOrigin.COORDINATOR)
     reopen(jar, books)
     jar.pass_ms(100)
-    assert books.coordinator.shard.status is Status.ACTIVE
+    assert books.coordinator.shard.status is ShardStatus.ACTIVE
     assert books.coordinator.machine.total == 1
 
 

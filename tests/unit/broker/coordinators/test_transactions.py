@@ -194,6 +194,18 @@ def test_the_topic_is_made_when_a_coordinator_is_first_looked_for(jar: Jar) -> N
     assert Producer(jar).init().error_code == 0
 
 
+@pytest.mark.parametrize("version", range(6))
+def test_22_every_producer_without_a_transactional_id_gets_another_producer_id(
+    jar: Jar, version: int
+) -> None:
+    client = jar.connect()
+    request = InitProducerIdRequest(None)
+    given = [client.ask(ApiKey.INIT_PRODUCER_ID, version, request) for _ in range(3)]
+    transactional = a_producer(jar).identity[0]
+    assert len({transactional, *(each.producer_id for each in given)}) == 4
+    assert [(each.error_code, each.producer_epoch) for each in given] == [(0, 0)] * 3
+
+
 def test_a_transaction_of_the_old_protocol_from_begin_to_marker(jar: Jar) -> None:
     producer = a_producer(jar)
     assert producer.produce(version=V1) == ErrorCode.transaction_abortable  # 58: nothing was added

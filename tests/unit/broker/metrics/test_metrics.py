@@ -14,7 +14,7 @@ import pytest
 from klamm.broker.broker import Broker
 from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.metrics.exposition import Family, render
-from klamm.broker.metrics.http import MetricsPage
+from klamm.broker.metrics.http import SLICE_LINES, MetricsPage
 from klamm.broker.metrics.metrics import Metrics
 from klamm.broker.partitions.markers import TransactionMarker
 from klamm.broker.storage import open_storage
@@ -46,7 +46,7 @@ def metrics(jar: Jar) -> Metrics:
 
 def figures(metrics: Metrics) -> dict[str, float]:
     """Every figure under its name and labels, as Prometheus would read them."""
-    lines = metrics.page().decode().splitlines()
+    lines = "".join(metrics.page()).splitlines()
     shape = re.compile(r'[a-z_]+(\{[a-zA-Z]+="[^"]*"(,[a-zA-Z]+="[^"]*")*\})? [0-9.e-]+')
     found = {}
     for line in lines:
@@ -185,6 +185,7 @@ class Wire(asyncio.Transport):
     ("pieces", "status", "ended"),
     [
         ([b"GET /metrics HTTP/1.1\r\n", b"Host: x\r\n\r\n"], b"HTTP/1.1 200 OK", "closed"),
+        ([b"GET /metrics HTTP/1.0\r\n\r\n"], b"HTTP/1.1 200 OK", "closed"),
         ([b"GET /metrics?name=x HTTP/1.1\r\n\r\n"], b"HTTP/1.1 200 OK", "closed"),
         ([b"GET / HTTP/1.1\r\n\r\n"], b"HTTP/1.1 404 Not Found", "closed"),
         ([b"POST /metrics HTTP/1.1\r\n\r\n"], b"HTTP/1.1 405 Method Not Allowed", "closed"),
@@ -194,21 +195,54 @@ class Wire(asyncio.Transport):
 def test_the_page_is_given_to_who_asks_for_it(
     jar: Jar, pieces: list[bytes], status: bytes, ended: str
 ) -> None:
-    wire, page = Wire(), MetricsPage(jar.loop, lambda: b"a 1\n")
+    wire, page = Wire(), MetricsPage(jar.loop, lambda: iter(["a 1\n", "", "b 2\n"]))
     page.connection_made(wire)
     for piece in pieces:
         page.data_received(piece)
     page.connection_lost(None)
     assert (wire.written.split(b"\r\n")[0], wire.ended) == (status, ended)
     if status.endswith(b"OK"):
-        assert wire.written.endswith(b"Content-Length: 4\r\nConnection: close\r\n\r\na 1\n")
+        head, _, body = wire.written.partition(b"\r\n\r\n")
+        is_chunked = b"Transfer-Encoding: chunked" in head
+        assert is_chunked == (b"HTTP/1.1" in pieces[0])
+        assert body == (b"8\r\na 1\nb 2\n\r\n0\r\n\r\n" if is_chunked else b"a 1\nb 2\n")
+
+
+def test_a_large_page_is_sent_in_slices_while_the_client_reads(jar: Jar) -> None:
+    printed: list[int] = []
+
+    def numbers() -> Iterator[str]:
+        for number in range(3 * SLICE_LINES + 1):
+            printed.append(number)
+            yield f"n {number}\n"
+
+    wire, page = Wire(), MetricsPage(jar.loop, numbers)
+    page.connection_made(wire)
+    page.data_received(b"GET /metrics HTTP/1.0\r\n\r\n")
+    # One slice, then it is the turn of others; none while the client does not read
+    assert len(printed) == SLICE_LINES
+    page.pause_writing()
+    jar.loop.settle()
+    assert (len(printed), wire.ended) == (SLICE_LINES, "")
+    page.resume_writing()
+    jar.loop.settle()
+    assert (len(printed), wire.ended) == (3 * SLICE_LINES + 1, "closed")
+    assert wire.written.endswith(b"n 1499\nn 1500\n")
+    # A client that has gone away costs nothing more
+    printed.clear()
+    wire, page = Wire(), MetricsPage(jar.loop, numbers)
+    page.connection_made(wire)
+    page.data_received(b"GET /metrics HTTP/1.0\r\n\r\n")
+    page.connection_lost(None)
+    jar.loop.settle()
+    assert len(printed) == SLICE_LINES
 
 
 def test_a_broker_listens_for_prometheus_where_it_is_told_to() -> None:
     async def scrape() -> bytes:
         settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "klamm.metrics.listener": "127.0.0.1:0"}
         config, clock = BrokerConfig.from_settings(settings), SystemClock()
-        storage = open_storage(config, clock=clock, random=Random(1), in_memory=True)
+        storage = open_storage(config, clock=clock, random=Random(1), sleep=time.sleep, in_memory=True)
         broker = Broker(config, clock=clock, random=Random(1), storage=storage, sleep=time.sleep)
         await broker.start()
         assert broker.metrics_listener is not None

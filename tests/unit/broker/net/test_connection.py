@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import logging
 import struct
 from collections.abc import Iterator
 from typing import Any
@@ -13,16 +11,12 @@ import pytest
 
 from klamm.broker.net.connection import MAX_UNDECIDED
 from klamm.broker.net.context import RequestContext
-from klamm.broker.net.outbox import MANY_BLOCKED, PART_BYTES, SMALL_PART_BYTES, TURN_BYTES
 from klamm.broker.services import Services
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.api_versions import ApiVersionsRequest
-from klamm.protocol.messages.fetch import FetchRequest, FetchResponse
 from klamm.protocol.messages.heartbeat import HeartbeatRequest
 from klamm.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from klamm.records.batch import crc_is_valid, iter_headers
-from klamm.storage.engines.segments.slices import PinnedFile
 from support.jar import Jar, JarClient
 from support.requests import a_batch, a_fetch, a_produce
 from support.wire import request_bytes
@@ -130,73 +124,6 @@ def test_api_versions_tells_what_the_routes_serve_in_ascending_order(jar: Jar, c
     assert {key for key, _, _ in told} == {int(route.api_key) for route in jar.services.routes.routes}
 
 
-@pytest.mark.parametrize(
-    ("key", "version"), [(0, 1), (0, 2), (0, 14), (999, 0), (68, 0), (1, 3), (3, 14), (-1, 0), (3, -1)]
-)
-def test_an_api_or_version_that_is_not_served_closes_the_connection(
-    jar: Jar, client: JarClient, key: int, version: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING):
-        client.send_bytes(frame(struct.pack(">hhihb", key, version, 1, -1, 0) + bytes(40)))
-        jar.loop.settle()
-    assert client.is_closed
-    assert client.frames() == []
-    assert log_end(jar) == 0
-    (line,) = [record.getMessage() for record in caplog.records if "closed" in record.getMessage()]
-    assert "10.0.0.1" in line
-
-
-@pytest.mark.parametrize("size", [-1, 0, 7, 104_857_601])
-def test_a_frame_of_an_impossible_size_closes_the_connection(jar: Jar, client: JarClient, size: int) -> None:
-    client.send_bytes(struct.pack(">i", size) + bytes(20))
-    jar.loop.settle()
-    assert client.is_closed
-
-
-@pytest.mark.parametrize(
-    ("data", "cause"), [(b"GET / HTTP/1.1\r\n", "HTTP"), (b"\x16\x03\x01\x02\x00\x01", "TLS")]
-)
-def test_another_protocol_is_named_in_the_log(
-    jar: Jar, client: JarClient, data: bytes, cause: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING):
-        client.send_bytes(data)
-        jar.loop.settle()
-    assert client.is_closed
-    assert cause in caplog.text
-
-
-def metadata_frame(version: int, body: bytes) -> bytes:
-    return frame(struct.pack(">hhih", 3, version, 1, -1) + (b"\0" if version >= 9 else b"") + body)
-
-
-@pytest.mark.parametrize(
-    "request_frame",
-    [
-        metadata_frame(1, b"\x7f\xff\xff\xff"),
-        metadata_frame(1, b"\xff\xff\xff\xfe"),
-        metadata_frame(1, b"\0\0\0\1\0\7abc"),
-        metadata_frame(1, b"\0\0\0\1\0\2\xc3\x28"),
-        metadata_frame(9, b"\xff\xff\xff\xff\xff\x01"),
-        metadata_frame(1, b"\0\x0f\x42\x40" + bytes(2_000_000)),  # a million empty names
-    ],
-    ids=[
-        "count beyond the frame",
-        "count -2",
-        "string beyond the frame",
-        "bad UTF-8",
-        "long varint",
-        "million",
-    ],
-)
-def test_a_body_that_makes_no_sense_closes_the_connection(
-    jar: Jar, client: JarClient, request_frame: bytes
-) -> None:
-    client.send_bytes(request_frame)
-    jar.loop.settle()
-    assert client.is_closed
-
-
 def test_unknown_tags_in_header_and_body_are_skipped(jar: Jar, client: JarClient) -> None:
     header = struct.pack(">hhih", 3, 12, 4, -1) + b"\x02\x05\x02ab\x63\x00"
     body = b"\x01\x00\x00\x01\x07\x03xyz"  # no topics, no creation, no operations, one tag
@@ -204,24 +131,6 @@ def test_unknown_tags_in_header_and_body_are_skipped(jar: Jar, client: JarClient
     jar.loop.settle()
     (answer,) = client.frames()
     assert answer[:4] == b"\0\0\0\4"
-
-
-def test_what_came_whole_before_the_nonsense_is_served(jar: Jar, client: JarClient) -> None:
-    client.send_bytes(client.request(ApiKey.METADATA, 5, metadata()) + b"GET / HTTP/1.1\r\n\r\n")
-    jar.loop.settle()
-    assert len(client.new_answers()) == 1
-    assert client.is_closed
-
-
-def test_nonsense_behind_a_parked_request_closes_when_that_is_answered(jar: Jar, client: JarClient) -> None:
-    client.send_bytes(
-        client.request(ApiKey.FETCH, 12, a_fetch(jar, offset=0, max_wait_ms=200)) + struct.pack(">i", -1)
-    )
-    jar.pass_ms(100)
-    assert not client.is_closed
-    jar.pass_ms(110)
-    assert len(client.new_answers()) == 1
-    assert client.is_closed
 
 
 def test_a_parked_fetch_holds_up_its_own_connection_and_no_other(jar: Jar, client: JarClient) -> None:
@@ -353,139 +262,6 @@ def test_the_next_request_of_a_slow_reader_waits_until_it_has_read(jar: Jar, cli
     jar.loop.settle()
     assert log_end(jar) == 9
     assert not client.transport.is_unread()
-
-
-def fill(jar: Jar, client: JarClient, batches: int) -> None:
-    for number in range(batches):
-        value = bytes([number]) * 1_000_000
-        client.ask(ApiKey.PRODUCE, 9, a_produce(jar, a_batch(jar, value=value)))
-
-
-def sound_batches(response: FetchResponse) -> int:
-    """How many batches a response brings, one behind the other and unharmed."""
-    records = response.responses[0].partitions[0].records
-    assert records is not None
-    found = list(iter_headers(records))
-    for number, (position, header) in enumerate(found):
-        assert header.base_offset == number
-        assert crc_is_valid(records, position, header)
-    return len(found)
-
-
-def fetch_all(jar: Jar) -> FetchRequest:
-    return a_fetch(jar, offset=0, max_bytes=50_000_000, partition_max_bytes=50_000_000)
-
-
-def test_a_large_response_is_read_as_the_client_accepts_it(jar: Jar, client: JarClient) -> None:
-    fill(jar, client, 20)
-    client.transport.received.clear()
-    client.transport.reads = False
-    client.send(ApiKey.FETCH, 12, fetch_all(jar))
-    client.send(ApiKey.METADATA, 12, metadata())
-    jar.loop.settle()
-    # What is in memory is a part of it
-    assert len(client.transport.unread) <= 2 * PART_BYTES
-    client.transport.read_on()
-    jar.loop.settle()
-    fetched, described = (response for _, response in client.answers()[-2:])
-    assert sound_batches(fetched) == 20
-    assert len(described.topics) == 1
-
-
-def test_a_large_response_of_a_deleted_topic_is_still_sent_whole(jar: Jar, client: JarClient) -> None:
-    fill(jar, client, 5)
-    client.transport.received.clear()
-    client.transport.reads = False
-    client.send(ApiKey.FETCH, 12, fetch_all(jar))
-    jar.loop.settle()
-    jar.delete_topic("t")
-    jar.pass_ms(120_000)
-    client.transport.read_on()
-    jar.loop.settle()
-    ((_, fetched),) = client.answers()
-    assert sound_batches(fetched) == 5
-
-
-def test_many_clients_share_a_turn_of_the_loop(jar: Jar, client: JarClient) -> None:
-    fill(jar, client, 8)
-    greedy = [jar.connect() for _ in range(5)]
-    sent: list[int] = []
-
-    async def arrive() -> None:
-        for each in greedy:
-            each.protocol.data_received(each.request(ApiKey.FETCH, 12, fetch_all(jar)))
-        sent.append(sum(len(each.transport.received) for each in greedy))
-        await asyncio.sleep(0)
-        sent.append(sum(len(each.transport.received) for each in greedy))
-
-    jar.loop.run(arrive())
-    assert sent[0] <= 2 * TURN_BYTES
-    assert sent[1] - sent[0] <= 2 * TURN_BYTES
-    jar.loop.settle()
-    for each in greedy:
-        ((_, fetched),) = each.answers()
-        assert len(fetched.responses[0].partitions[0].records) > 8_000_000
-
-
-def test_when_many_clients_do_not_read_each_of_them_costs_less(jar: Jar, client: JarClient) -> None:
-    fill(jar, client, 8)
-    stuck = [jar.connect() for _ in range(MANY_BLOCKED + 20)]
-    for each in stuck:
-        each.transport.reads = False
-        each.send(ApiKey.FETCH, 12, fetch_all(jar))
-    jar.loop.settle()
-    assert max(len(each.transport.unread) for each in stuck[MANY_BLOCKED:]) <= 3 * SMALL_PART_BYTES
-    for each in stuck:
-        each.close()
-    jar.loop.settle()
-    assert jar.broker.server.blocked_count == 0
-
-
-def test_a_response_that_cannot_be_read_costs_its_connection(
-    jar: Jar, client: JarClient, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fill(jar, client, 5)
-
-    def refuse(file: object, position: int, length: int) -> bytes:
-        raise OSError(errno.EIO, "the disk is gone")
-
-    client.transport.reads = False
-    client.send(ApiKey.FETCH, 12, fetch_all(jar))
-    jar.loop.settle()
-    monkeypatch.setattr(PinnedFile, "read", refuse)
-    client.transport.read_on()
-    jar.loop.settle()
-    assert client.is_closed
-    assert "sending a response to 10.0.0.1:50000 failed" in caplog.text
-    assert len(jar.connect().ask(ApiKey.METADATA, 5, metadata()).topics) == 1
-
-
-def test_a_client_that_does_not_read_is_idle_in_the_end(jar: Jar, client: JarClient) -> None:
-    fill(jar, client, 5)
-    client.transport.reads = False
-    for _ in range(3):
-        client.send(ApiKey.FETCH, 12, fetch_all(jar))
-    jar.pass_ms(590_000)
-    assert not client.is_closed
-    jar.pass_ms(20_000)
-    assert client.is_closed
-
-
-def test_the_rest_of_a_large_response_is_sent_before_a_bad_request_closes_the_connection(
-    jar: Jar, client: JarClient
-) -> None:
-    fill(jar, client, 5)
-    client.transport.received.clear()
-    client.transport.reads = False
-    client.send(ApiKey.FETCH, 12, fetch_all(jar))
-    client.send_bytes(frame(struct.pack(">hhih", 999, 0, 7, -1)))
-    jar.loop.settle()
-    assert not client.is_closed
-    client.transport.read_on()
-    jar.loop.settle()
-    ((_, fetched),) = client.answers()
-    assert sound_batches(fetched) == 5
-    assert client.is_closed
 
 
 def test_a_silent_connection_is_closed(jar: Jar, client: JarClient) -> None:

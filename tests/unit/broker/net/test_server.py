@@ -88,7 +88,7 @@ def test_data_in_a_folder_is_there_the_next_time(tmp_path: Path) -> None:
             metadata_of(client, "t")
             answer = client.ask(ApiKey.PRODUCE, 9, request).responses[0].partition_responses[0]
             assert (answer.error_code, answer.base_offset) == (0, offset)
-            with pytest.raises(StartError, match="another broker"):
+            with pytest.raises(StartError, match="broker 1 is already running"):
                 klamm.Broker(tmp_path).start()
 
 

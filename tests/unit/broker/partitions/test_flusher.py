@@ -15,13 +15,15 @@ from klamm.protocol.errors import ErrorCode
 from klamm.storage.engines.segments.kernel_sync import KernelSync
 from klamm.storage.engines.segments.sync import SegmentSyncTicket
 from klamm.storage.engines.simulated_disk import Fault
+from klamm.storage.log import LogError, SyncTicket
 from support.jar import Jar, JarClient
 from support.requests import a_batch, a_produce
 
 
 @pytest.fixture
 def jar() -> Iterator[Jar]:
-    jar = Jar(disk_delay_ms=0)
+    """A broker that flushes every log by itself."""
+    jar = Jar({"klamm.journal.round.bytes": "0"}, disk_delay_ms=0)
     jar.create_topic("t", partitions=3)
     jar.disk.delay_ms = 10
     yield jar
@@ -297,3 +299,53 @@ def test_a_log_taken_by_half_is_not_flushed_while_its_other_half_waits_for_a_thr
     jar.pass_ms(30)
     assert partition_of(jar, 1).log.high_watermark == 2
     assert errors(client) == [0, 0]
+
+
+class SharedRounds:
+    """Flushes segment logs as a database would: all of them in one call."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.outcome: Exception | None = None
+
+    def run(self, tickets: Sequence[SyncTicket]) -> Sequence[Exception | None]:
+        self.sizes.append(len(tickets))
+        for ticket in tickets:
+            ticket.run()
+        return [self.outcome] * len(tickets)
+
+
+@pytest.fixture
+def rounds(jar: Jar) -> SharedRounds:
+    rounds = SharedRounds()
+    for index in range(3):
+        partition_of(jar, index).log.rounds = rounds
+    return rounds
+
+
+def test_logs_of_one_store_are_flushed_by_one_call_and_gather_while_it_runs(
+    jar: Jar, rounds: SharedRounds
+) -> None:
+    client = jar.connect()
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar))
+    jar.pass_ms(5)
+    for index in (1, 2, 1):
+        client.send(ApiKey.PRODUCE, 9, a_produce(jar, partition=index))
+        jar.loop.settle()
+    assert rounds.sizes in ([], [1]), "the others wait, although their logs are not being flushed"
+    jar.pass_ms(30)
+    assert rounds.sizes == [1, 2]
+    assert errors(client) == [0] * 4
+
+
+def test_a_log_that_is_fenced_answers_what_is_durable_and_stops(jar: Jar, rounds: SharedRounds) -> None:
+    client = jar.connect()
+    rounds.outcome = LogError(ErrorCode.not_leader_or_follower, "epoch 1 leads it")
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar))
+    jar.pass_ms(30)
+    assert errors(client) == [ErrorCode.not_leader_or_follower]
+    assert partition_of(jar).error_code is ErrorCode.not_leader_or_follower
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, partition=1))
+    rounds.outcome = None
+    jar.pass_ms(30)
+    assert errors(client) == [0]

@@ -10,7 +10,9 @@ from klamm.broker.net.context import RequestContext
 from klamm.broker.security.permissions import ANONYMOUS, OPERATIONS, AllowAll, Permission, ResourceType
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.describe_cluster import DescribeClusterRequest
+from klamm.protocol.messages.describe_groups import DescribeGroupsRequest
 from klamm.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from klamm.protocol.messages.find_coordinator import FindCoordinatorRequest
 from klamm.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from support.jar import Jar
 
@@ -25,7 +27,7 @@ class ByName(AllowAll):
     def operations(self, context: RequestContext, resource_type: ResourceType, name: str, /) -> int:
         assert context.principal == ANONYMOUS
         self.hosts.add(context.client_host)
-        return {"t": 1, "u": 2, "kafka-cluster": 3}[name]
+        return {"t": 1, "u": 2, "kafka-cluster": 3, "g": 4}[name]
 
 
 @pytest.fixture
@@ -65,3 +67,23 @@ def test_authorized_operations_come_from_the_authorizer(jar: Jar) -> None:
     cluster = DescribeClusterRequest(include_cluster_authorized_operations=True)
     assert client.ask(ApiKey.DESCRIBE_CLUSTER, 0, cluster).cluster_authorized_operations == 3
     assert authorizer.hosts == {"/10.0.0.7"}
+
+
+@pytest.mark.parametrize(("version", "operations"), [(5, 4), (6, -2147483648)])
+def test_operations_on_a_group_come_from_the_authorizer_unless_it_has_an_error(
+    jar: Jar, version: int, operations: int
+) -> None:
+    client = jar.connect()
+    client.ask(ApiKey.FIND_COORDINATOR, 2, FindCoordinatorRequest("g"))  # creates the coordinator's topic
+    jar.pass_ms(10)
+    jar.services.authorizer = ByName()
+    request = DescribeGroupsRequest(["g"], include_authorized_operations=True)
+    (group,) = client.ask(ApiKey.DESCRIBE_GROUPS, version, request).groups
+    # Up to version 5 a missing group is described as dead, from 6 on it is an error.
+    assert (group.group_state, group.authorized_operations) == ("Dead", operations)
+
+
+def test_operations_on_a_group_are_reported_on_request_only(jar: Jar) -> None:
+    jar.services.authorizer = ByName()
+    (group,) = jar.connect().ask(ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest(["g"])).groups
+    assert group.authorized_operations == -2147483648

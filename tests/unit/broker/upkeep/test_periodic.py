@@ -13,6 +13,7 @@ from klamm.protocol.api import ApiKey
 from klamm.records.batch import iter_headers
 from klamm.records.record import decode_records
 from klamm.storage.engines.segments import names
+from klamm.storage.engines.segments.log import SegmentLog
 from support.jar import Jar
 from support.requests import a_batch, a_produce
 from support.virtual_loop import VirtualLoop
@@ -120,11 +121,26 @@ def test_silent_producers_are_forgotten() -> None:
 
 def test_checkpoints_are_written_every_minute(jar: Jar) -> None:
     jar.create_topic("t")
-    fill(jar, "t", a_batch(jar), a_batch(jar))
-    path = "/logs/recovery-point-offset-checkpoint"
-    assert b"t 0 2" not in jar.files.read_file(path)
+    fill(jar, "t", a_batch(jar))
+    path = f"/logs/t-0/{names.PARTITION_CHECKPOINT}"
+    assert b"recovery_point: 1\n" not in jar.files.read_file(path)
     jar.pass_ms(61_000)
-    assert b"t 0 2" in jar.files.read_file(path)
+    assert b"recovery_point: 1\n" in jar.files.read_file(path)
+
+
+def test_what_is_only_in_the_journal_is_synced_before_the_next_checkpoint(jar: Jar) -> None:
+    jar.create_topic("t")
+    fill(jar, "t", a_batch(jar))
+    fill(jar, "t", a_batch(jar))
+    partition = jar.services.partitions.get("t", 0)
+    assert partition is not None
+    assert isinstance(partition.log, SegmentLog)
+    assert (partition.log.recovery_point, partition.log.high_watermark) == (1, 2)
+    jar.pass_ms(61_000)
+    assert partition.log.recovery_point == 2
+    jar.pass_ms(61_000)
+    path = f"/logs/t-0/{names.PARTITION_CHECKPOINT}"
+    assert b"recovery_point: 2\n" in jar.files.read_file(path)
 
 
 def test_the_files_of_a_deleted_topic_go_after_their_delay(jar: Jar) -> None:
@@ -186,7 +202,7 @@ def test_checkpoints_know_nothing_of_a_topic_when_its_deletion_is_answered(jar: 
     jar.create_topic("t")
     fill(jar, "t", a_batch(jar))
     jar.pass_ms(61_000)
-    recovery_points = f"/logs/{names.RECOVERY_POINT_CHECKPOINT}"
-    assert b"t 0 1\n" in jar.files.read_file(recovery_points)
+    assert b"recovery_point: 1\n" in jar.files.read_file(f"/logs/t-0/{names.PARTITION_CHECKPOINT}")
     jar.delete_topic("t")
-    assert jar.files.read_file(recovery_points) == b"0\n0\n"
+    assert not jar.files.exists("/logs/t-0")
+    assert jar.files.read_file(f"/logs/{names.RECOVERY_POINT_CHECKPOINT}") == b"0\n0\n"

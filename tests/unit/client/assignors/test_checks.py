@@ -60,7 +60,7 @@ def test_a_partition_that_does_not_exist_is_refused(missing: str) -> None:
 def test_a_forgotten_member_gets_nothing_with_a_warning() -> None:
     result = checked({"A": "t-0 t-1"}, "A(t) B(t)")
     assert result.assignments["B"] == Assignment()
-    assert "left out ['B']" in result.warnings[0]
+    assert "left out members ['B']" in result.warnings[0]
 
 
 def test_topics_that_nobody_subscribed_to_are_watched_with_a_warning() -> None:

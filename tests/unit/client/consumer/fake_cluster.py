@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,7 +41,7 @@ from klamm.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from klamm.protocol.types import TopicPartition
+from klamm.protocol.types import ZERO_ID, TopicPartition
 from klamm.records.batch import iter_headers, stamp
 from klamm.records.record import Record, encode_batch
 from unit.client.consumer.fake_group import FakeGroup
@@ -93,6 +93,7 @@ class FakeCluster:
         self.clock = clock
         self.racks: dict[int, str | None] = dict.fromkeys(range(1, broker_count + 1))
         self.topics: dict[str, list[FakeLog]] = {}
+        self.lives: Counter[str] = Counter()  # how often each topic was created
         self.internal: set[str] = set()
         self.coordinator_id = 1
         self.asked: list[Asked] = []  # everything that came, in order
@@ -103,12 +104,27 @@ class FakeCluster:
         self._parked: list[tuple[int, Asked]] = []  # fetches that wait for data
         self._orders: dict[int, deque[Asked]] = defaultdict(deque)  # by connection: what was asked
         self._answers: dict[int, Any] = {}  # by request: what waits for earlier answers
-        self.group = FakeGroup(clock, self.reply)
+        self.group = FakeGroup(clock, self.reply, self._name_of)
 
     # --- what a test arranges ---------------------------------------------------------------------------
 
     def create(self, topic: str, partitions: int = 1, leader_id: int = 1) -> None:
+        self.lives[topic] += 1
         self.topics[topic] = [FakeLog(leader_id, replicas=(leader_id,)) for _ in range(partitions)]
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic, and the group's offsets of it, as Kafka does."""
+        del self.topics[topic]
+        for partition in [item for item in self.group.committed if item.topic == topic]:
+            del self.group.committed[partition]
+
+    def recreate(self, topic: str, partitions: int = 1) -> None:
+        """Delete a topic and create another of the same name."""
+        self.delete(topic)
+        self.create(topic, partitions)
+
+    def id_of(self, topic: str) -> bytes:
+        return topic_id(topic, self.lives[topic])
 
     def log(self, partition: TopicPartition) -> FakeLog:
         return self.topics[partition.topic][partition.partition]
@@ -141,6 +157,12 @@ class FakeCluster:
     def requests(self, api_key: ApiKey) -> list[Any]:
         """The requests of an API that came so far."""
         return [asked.request for asked in self.asked if asked.api_key is api_key]
+
+    def _name_of(self, topic_id: bytes, name: str) -> str | None:
+        """The topic that a request means, by id or else by name; None when there is none."""
+        if topic_id == ZERO_ID:
+            return name if name in self.topics else None
+        return next((each for each in self.topics if self.id_of(each) == topic_id), None)
 
     # --- what it does -----------------------------------------------------------------------------------
 
@@ -226,7 +248,7 @@ class FakeCluster:
             return MetadataResponseTopic(error_code=ErrorCode.unknown_topic_or_partition, name=name)
         return MetadataResponseTopic(
             name=name,
-            topic_id=topic_id(name),
+            topic_id=self.id_of(name),
             is_internal=name in self.internal,
             partitions=[
                 MetadataResponsePartition(
@@ -283,9 +305,14 @@ class FakeCluster:
     def _fetch(self, request: FetchRequest) -> FetchResponse:
         topics = []
         for topic in request.topics:
-            name = next(name for name in self.topics if topic_id(name) == topic.topic_id)
+            name = next((name for name in self.topics if self.id_of(name) == topic.topic_id), None)
             parts = []
             for item in topic.partitions:
+                if name is None:
+                    parts.append(
+                        PartitionData(partition_index=item.partition, error_code=ErrorCode.unknown_topic_id)
+                    )
+                    continue
                 data = self._partition_data(TopicPartition(name, item.partition), item.fetch_offset)
                 if data is not None:
                     parts.append(data)
@@ -309,8 +336,8 @@ class FakeCluster:
         return answer if answer.records else None
 
 
-def topic_id(name: str) -> bytes:
-    return name.encode().ljust(16, b"\x01")[:16]
+def topic_id(name: str, life: int = 1) -> bytes:
+    return name.encode().ljust(16, bytes([life]))[:16]
 
 
 def _constant(answer: Any) -> Handler:

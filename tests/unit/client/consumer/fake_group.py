@@ -26,7 +26,7 @@ from klamm.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from klamm.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from klamm.protocol.types import TopicPartition
+from klamm.protocol.types import ZERO_ID, TopicPartition
 from unit.client.fakes import Asked
 
 MIN_SESSION_MS = 6_000
@@ -48,9 +48,15 @@ class FakeMember:
 class FakeGroup:
     """One group; enough of a coordinator to rebalance by."""
 
-    def __init__(self, clock: ManualClock, reply: Callable[[Asked, Any], None]) -> None:
+    def __init__(
+        self,
+        clock: ManualClock,
+        reply: Callable[[Asked, Any], None],
+        name_of: Callable[[bytes, str], str | None],
+    ) -> None:
         self._clock = clock
         self._reply = reply
+        self._name_of = name_of
         self.members: dict[str, FakeMember] = {}
         self.generation_id = 0
         self.phase = "empty"  # preparing, completing, stable
@@ -214,18 +220,25 @@ class FakeGroup:
             code = self._check(request.member_id, request.generation_id_or_member_epoch)
         topics = []
         for topic in request.topics:
+            name = self._name_of(topic.topic_id, topic.name)
+            refused = code
+            if code == ErrorCode.none and name is None:
+                by_id = topic.topic_id != ZERO_ID
+                refused = ErrorCode.unknown_topic_id if by_id else ErrorCode.unknown_topic_or_partition
             for item in topic.partitions:
-                if code == ErrorCode.none:
-                    self.committed[TopicPartition(topic.name, item.partition_index)] = (
+                if name is not None and refused == ErrorCode.none:
+                    self.committed[TopicPartition(name, item.partition_index)] = (
                         item.committed_offset,
                         item.committed_leader_epoch,
                         item.committed_metadata or "",
                     )
             topics.append(
                 OffsetCommitResponseTopic(
+                    topic_id=topic.topic_id,
                     name=topic.name,
                     partitions=[
-                        OffsetCommitResponsePartition(item.partition_index, code) for item in topic.partitions
+                        OffsetCommitResponsePartition(item.partition_index, refused)
+                        for item in topic.partitions
                     ],
                 )
             )

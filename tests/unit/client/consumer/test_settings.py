@@ -30,7 +30,7 @@ def parsed(**given: Any) -> Any:
         ({"group_protocol": "consumer"}, "classic"),
         ({"isolation_level": "serializable"}, "read_committed"),
         ({"on_deserialize_error": "ignore"}, "raise or skip"),
-        ({"value_deserializer": "json"}, "give a function"),
+        ({"value_deserializer": "jsn"}, "write one of json, string"),
         ({"offset_store": "./offsets"}, "FileOffsetStore"),
         ({"start_at": -1}, "earliest, latest"),
         ({"start_at": {TopicPartition("t", 0): "middle"}}, "earliest, latest"),

@@ -62,6 +62,7 @@ class WorldHost:
 
     def __init__(self, world: World, config: Any, settings: Any) -> None:
         self.clock: Clock = world.clock
+        self.patience: Clock = world.clock
         self.transport = WorldTransport()
         self.signal: Signal = WorldSignal(world)
         self.work: deque[Callable[[], None]] = deque()

@@ -10,8 +10,8 @@ from klamm.coordinator.group.classic.phases import NEXT_PHASES, Phase
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.events import (
     NAMES,
-    Cause,
     GroupEvent,
+    GroupEventCause,
     MemberRemoved,
     RebalanceCompleted,
     RebalanceStarted,
@@ -36,12 +36,12 @@ def test_every_rebalance_names_what_began_it() -> None:
     world.join(instance="i", version=9)
     world.pass_ms(10_000)  # the first is silent: only the static one is left
     assert causes(world, RebalanceStarted) == [
-        Cause.MEMBER_JOINED,
-        Cause.LEADER_REJOINED,
-        Cause.METADATA_CHANGED,
-        Cause.MEMBER_JOINED,
+        GroupEventCause.MEMBER_JOINED,
+        GroupEventCause.LEADER_REJOINED,
+        GroupEventCause.METADATA_CHANGED,
+        GroupEventCause.MEMBER_JOINED,
     ]
-    assert causes(world, MemberRemoved) == [Cause.SESSION_EXPIRED]
+    assert causes(world, MemberRemoved) == [GroupEventCause.SESSION_EXPIRED]
 
 
 def test_a_member_that_another_client_removes_did_not_leave() -> None:
@@ -49,7 +49,7 @@ def test_a_member_that_another_client_removes_did_not_leave() -> None:
     _, removed_id = world.stable(2)
     request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(removed_id, reason="out of service")])
     world.ask(request, client_id="admin")
-    assert causes(world, MemberRemoved) == [Cause.MEMBER_DISMISSED]
+    assert causes(world, MemberRemoved) == [GroupEventCause.MEMBER_DISMISSED]
 
 
 def test_every_removal_names_its_cause() -> None:
@@ -61,9 +61,9 @@ def test_every_removal_names_its_cause() -> None:
     world.pass_ms(10_000)
     removed = [event for event in world.events if isinstance(event, MemberRemoved)]
     assert [event.cause for event in removed] == [
-        Cause.MEMBER_LEFT,
-        Cause.SESSION_EXPIRED,
-        Cause.ID_UNUSED,
+        GroupEventCause.MEMBER_LEFT,
+        GroupEventCause.SESSION_EXPIRED,
+        GroupEventCause.ID_UNUSED,
     ]
     assert [event.member_id for event in removed if event.group_id == "other"] == [unused_id]
 
@@ -74,7 +74,7 @@ def test_an_assignment_that_could_not_be_written_is_told_with_the_logs_error() -
     world.log.refuse_with = ErrorCode.kafka_storage_error
     world.sync(member_id, 1)
     event = world.events[-1]
-    assert (event.cause, event.reason) == (Cause.ASSIGNMENT_NOT_WRITTEN, "kafka_storage_error")
+    assert (event.cause, event.reason) == (GroupEventCause.ASSIGNMENT_NOT_WRITTEN, "kafka_storage_error")
 
 
 @pytest.mark.parametrize("after", [{"m": b"\x00"}, {"m": b"\xff" * 40}])
@@ -94,7 +94,7 @@ def _completed(before: dict[str, bytes], after: dict[str, bytes]) -> RebalanceCo
     return RebalanceCompleted(
         group_id="g",
         timestamp_ms=0,
-        cause=Cause.MEMBER_JOINED,
+        cause=GroupEventCause.MEMBER_JOINED,
         generation_before=1,
         generation_after=2,
         join_phase_ms=3,

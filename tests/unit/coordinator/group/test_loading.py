@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klamm.coordinator.group.classic.phases import Phase
-from klamm.coordinator.group.loading import Loader
+from klamm.coordinator.group.loading import GroupLoader
 from klamm.coordinator.group.records import encode_end, encode_offset, encode_records, offset_key
 from klamm.coordinator.group.remembered import (
     GroupForgotten,
@@ -23,7 +23,7 @@ from klamm.coordinator.group.remembered import (
 )
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.machine import CorruptLogError
-from klamm.coordinator.runtime.shard import Status
+from klamm.coordinator.runtime.shard import ShardStatus
 from klamm.protocol.errors import ErrorCode
 from klamm.records.batch import stamp
 from klamm.records.layout import OffsetCommitValue
@@ -206,7 +206,7 @@ def test_a_corrupt_record_stops_its_shard_only_and_says_where(fault: str) -> Non
     assert world.commit_error(group="group") is OK
     shard = world.coordinator.shards.by_partition.get(27)
     assert shard is not None
-    assert shard.status is Status.FAILED
+    assert shard.status is ShardStatus.FAILED
     assert shard.failure is not None
     assert "at offset 1: " in str(shard.failure.error)
 
@@ -291,11 +291,11 @@ def test_what_is_read_at_once_is_what_is_read_one_by_one(steps: list[tuple[int, 
         stamp(batch, number, 0)
         batches.append(bytes(batch))
     at_once, one_by_one = GroupState(), GroupState()
-    loader = Loader(one_by_one)
+    loader = GroupLoader(one_by_one)
     for each in batches:
         loader.load(each)
     if batches:
-        assert Loader(at_once).load(b"".join(batches)) == len(batches)
+        assert GroupLoader(at_once).load(b"".join(batches)) == len(batches)
     assert at_once.remembered() == one_by_one.remembered()
 
 
@@ -304,4 +304,4 @@ def test_a_value_that_was_left_for_later_and_makes_no_sense_says_where_it_stands
     bad = bytearray(encode_batch([Record(0, 5, offset_key("g", "t", 1), b"\0\3short")]))
     stamp(bad, 1, 0)
     with pytest.raises(CorruptLogError, match="invalid record at offset 1"):
-        Loader(GroupState()).load(good + bytes(bad))
+        GroupLoader(GroupState()).load(good + bytes(bad))

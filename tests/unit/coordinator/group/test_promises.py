@@ -16,12 +16,12 @@ from klamm.coordinator.group.machine import GroupMachine
 from klamm.coordinator.group.membership import NOBODY
 from klamm.coordinator.group.notes import CHANGES, Note, apply
 from klamm.coordinator.group.outcomes import GroupOutcome
-from klamm.coordinator.group.records import UnknownKey, decode_record
+from klamm.coordinator.group.records import UnknownGroupKey, decode_record
 from klamm.coordinator.group.remembered import TransactionEnded
 from klamm.coordinator.group.replay import replay
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context
-from klamm.coordinator.runtime.shard import Status
+from klamm.coordinator.runtime.shard import ShardStatus
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.join_group import JoinGroupResponse
 from unit.coordinator.asking import Call, assignment, subscription
@@ -262,7 +262,7 @@ class GroupLife(RuleBasedStateMachine):
         self.world.log.refuse_with = None
         self.world.flush()
         self.world.pass_ms(1_000_000)
-        assert self.world.shard.status is Status.ACTIVE
+        assert self.world.shard.status is ShardStatus.ACTIVE
         assert all(call.is_answered for call in self.calls)
 
 
@@ -295,7 +295,7 @@ def test_what_a_load_stores_in_bulk_is_what_replaying_one_by_one_stores() -> Non
     one_by_one = GroupState()
     for record in world.log.records():
         decoded = decode_record(record.key, record.value)
-        assert not isinstance(decoded, UnknownKey)
+        assert not isinstance(decoded, UnknownGroupKey)
         replay(one_by_one, decoded, record.offset)
     assert rebuild(world.log) == one_by_one.remembered() == world.state.remembered()
 

@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klamm.coordinator.group.records import (
-    UnknownKey,
+    UnknownGroupKey,
     decode_group,
     decode_offset,
     decode_record,
     encode_group,
     encode_offset,
     encode_record,
+    encode_records,
     group_key,
     offset_key,
 )
@@ -26,8 +27,11 @@ from klamm.coordinator.group.remembered import (
     RegisteredMember,
 )
 from klamm.protocol.errors import DecodeError
+from klamm.protocol.messages.offset_commit import OffsetCommitRequestPartition
 from klamm.protocol.types import ZERO_ID
-from klamm.records.layout import OffsetCommitValue
+from klamm.records.batch import parse_header
+from klamm.records.core import TopicCommits
+from klamm.records.layout import CommitBlock, OffsetCommitValue
 from unit.coordinator.asking import assignment, subscription
 
 TOPIC_ID = bytes(range(16))
@@ -121,7 +125,7 @@ def test_keys_tell_the_kind_of_record() -> None:
 @pytest.mark.parametrize("version", [3, 16, -1])
 def test_a_key_of_an_unknown_version_is_not_ours(version: int) -> None:
     key = version.to_bytes(2, "big", signed=True) + b"anything"
-    assert decode_record(key, b"anything") == UnknownKey(version)
+    assert decode_record(key, b"anything") == UnknownGroupKey(version)
 
 
 @pytest.mark.parametrize("version", [5, -1])
@@ -184,3 +188,18 @@ int32s, int64s = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 -
 )
 def test_what_is_written_of_an_offset_is_read_back(record: OffsetCommitted) -> None:
     assert decode_record(*encode_record(record)) == record
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        CommitBlock("g", "t", TOPIC_ID, TopicCommits([OffsetCommitRequestPartition(0, 5)]), 1, -1),
+        OffsetCommitted("g", "t", 0, FULL),
+        OffsetForgotten("g", "t", 0),
+        GroupForgotten("g"),
+    ],
+)
+def test_a_batch_without_a_producer_has_the_base_sequence_zero(record: GroupRecord) -> None:
+    # As on Apache Kafka 4.3.1, where batches of no other topic have one without a producer id.
+    header = parse_header(encode_records([record], 1))
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (-1, -1, 0)

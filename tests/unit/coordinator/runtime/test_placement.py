@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from klamm.coordinator.runtime import placement
@@ -25,6 +27,18 @@ from klamm.coordinator.runtime.placement import Places, java_hash, partition_for
 def test_a_group_lives_where_java_says(group_id: str, expected_hash: int, partition: int) -> None:
     assert java_hash(group_id) == expected_hash
     assert partition_for(group_id, 50) == partition
+
+
+@pytest.mark.parametrize("length", [0, 1, 127, 128, 129, 130, 131, 132, 133, 134, 135, 136, 1000, 32_767])
+def test_the_hash_of_a_long_text_is_that_of_its_units_one_by_one(length: int) -> None:
+    random = Random(length)
+    text = "".join(random.choice(("a", "\uffff", "消", "😀", "\ud800", "\0")) for _ in range(length))
+    units = text.encode("utf-16-be", "surrogatepass")
+    expected = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        expected = (31 * expected + high * 256 + low) % 2**32
+    assert java_hash(text) % 2**32 == expected
+    assert -(2**31) <= java_hash(text) < 2**31
 
 
 def test_places_are_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.machine import GroupMachine
-from klamm.coordinator.runtime.shard import Status
+from klamm.coordinator.runtime.shard import ShardStatus
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.heartbeat import HeartbeatRequest
 from klamm.protocol.messages.offset_commit import OffsetCommitResponse
@@ -141,7 +141,7 @@ def test_a_decision_that_cannot_be_carried_out_makes_the_shard_start_over(
         patch.setattr(GroupMachine, "apply", _broken)
         call = world.join()
     assert call.error is ErrorCode.not_coordinator
-    assert world.shard.status is Status.LOADING
+    assert world.shard.status is ShardStatus.LOADING
     world.load_all()
     assert world.heartbeat(member_id, 1) is OK
 
@@ -158,7 +158,7 @@ def test_what_is_not_durable_is_not_visible_after_a_rebuild(monkeypatch: pytest.
         patch.setattr(GroupMachine, "apply", _broken)
         world.join()  # a decision that cannot be carried out: the shard is rebuilt from a log that is ahead
     world.load_all()
-    assert world.shard.status is Status.LOADING
+    assert world.shard.status is ShardStatus.LOADING
     assert world.fetch_response(T0).error_code == ErrorCode.coordinator_load_in_progress
     assert world.log.flushes_asked == 1  # without this it would wait for the next client
     world.flush()
@@ -179,7 +179,7 @@ def test_a_flush_that_fails_while_loading_costs_what_was_not_durable() -> None:
     (shard,) = world.loading
     assert not shard.load_some(world.context(), 1 << 20)
     world.load_all()
-    assert world.shard.status is Status.LOADING
+    assert world.shard.status is ShardStatus.LOADING
     world.log.cut_back()  # as a log does when its flush fails
     world.fail_flush()
     world.load_all()
@@ -222,7 +222,7 @@ def test_whatever_goes_wrong_while_loading_ends_as_failed_and_can_be_tried_again
         patch.setattr(GroupMachine, step, _broken)
         world.elect(0)
         world.load_all()
-    assert world.shard.status is Status.FAILED
+    assert world.shard.status is ShardStatus.FAILED
     assert world.shard.failure is not None
     assert "we broke our own promise" in str(world.shard.failure.error)
     assert world.commit_error() is ErrorCode.not_coordinator
@@ -252,7 +252,7 @@ def test_a_log_that_cannot_be_cut_back_is_cut_before_it_is_loaded() -> None:
     world.fail_flush()
     assert commit_errors(commit) == {T0: ErrorCode.not_coordinator}
     world.load_all()
-    assert world.shard.status is Status.FAILED
+    assert world.shard.status is ShardStatus.FAILED
     world.log.is_readable = True
     world.shard.reload()
     world.load_all()
@@ -268,7 +268,7 @@ def test_a_log_that_is_gone_while_a_request_is_decided_fails_the_shard_and_nothi
     assert world.commit_error(member_id=member_id, generation=1) is ErrorCode.not_coordinator
     assert joining.error is ErrorCode.not_coordinator
     world.load_all()
-    assert world.shard.status is Status.FAILED
+    assert world.shard.status is ShardStatus.FAILED
 
 
 def test_a_response_that_cannot_be_sent_does_not_stop_a_rebuild(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +279,7 @@ def test_a_response_that_cannot_be_sent_does_not_stop_a_rebuild(monkeypatch: pyt
     world.fail_flush()
     assert [call.is_answered for call in calls] == [False, True, True]
     world.load_all()
-    assert world.shard.status is Status.ACTIVE
+    assert world.shard.status is ShardStatus.ACTIVE
 
 
 def test_an_answer_that_cannot_be_released_makes_the_shard_start_over(
@@ -319,7 +319,7 @@ def test_an_unloaded_shard_ignores_what_comes_late() -> None:
     shard.unload()
     shard.tick(world.context())
     assert shard.load_some(world.context(), 1)
-    assert shard.status is Status.CLOSED
+    assert shard.status is ShardStatus.CLOSED
     assert commit_errors(commit) == {T0: ErrorCode.not_coordinator}
 
 

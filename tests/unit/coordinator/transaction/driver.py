@@ -11,7 +11,7 @@ from typing import Any
 from klamm.clock import ManualClock
 from klamm.coordinator.runtime.outcome import Context
 from klamm.coordinator.runtime.placement import partition_for
-from klamm.coordinator.runtime.shard import Shard, Status
+from klamm.coordinator.runtime.shard import Shard, ShardStatus
 from klamm.coordinator.transaction.actions import AllocateProducerId, WriteMarkers
 from klamm.coordinator.transaction.config import TransactionConfig
 from klamm.coordinator.transaction.coordinator import TransactionCoordinator
@@ -261,7 +261,7 @@ class World:
         for partition, log in self.logs.items():
             log.durable_offset = log.end_offset
             shard = self.coordinator.shards.by_partition.get(partition)
-            if shard is not None and shard.status is Status.ACTIVE:
+            if shard is not None and shard.status is ShardStatus.ACTIVE:
                 shard.on_durable(self.context)
         self.settle()
 

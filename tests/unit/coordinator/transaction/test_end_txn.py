@@ -147,6 +147,34 @@ def test_a_client_hears_of_the_end_when_the_transaction_is_complete() -> None:
     assert len(ending.answers) == 1
 
 
+def test_a_client_does_not_wait_for_the_record_of_the_completion() -> None:
+    world = World()
+    identity = world.open()
+    world.holds_markers = True
+    ending = world.end_later(identity)
+    # Given a disk that takes long when the markers are written
+    world.log.is_holding = True
+    world.release_markers()
+    assert ending.error is NONE
+    # When what is in the log alone is lost, then the transaction is completed once more
+    assert world.state_name() == "CompleteCommit"
+    world.restart()
+    assert [marker.is_commit for _, marker in world.markers] == [True, True]
+    assert world.state_name() == "CompleteCommit"
+
+
+def test_nothing_of_the_next_transaction_is_durable_before_the_completion_of_the_last() -> None:
+    world = World()
+    identity = world.open()
+    world.log.is_holding = True
+    world.end_later(identity)
+    world.flush()
+    call = world.add_later(identity)
+    assert (world.state_name(), call.is_answered) == ("Ongoing", False)
+    world.restart()
+    assert world.state_name() == "CompleteCommit"
+
+
 def test_a_client_does_not_wait_long_for_markers() -> None:
     world = World()
     identity = world.open()

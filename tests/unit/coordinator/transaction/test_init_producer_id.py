@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klamm.coordinator.transaction.config import TransactionConfig
-from klamm.coordinator.transaction.events import Cause, ProducerFenced, TransactionAborted
+from klamm.coordinator.transaction.events import ProducerFenced, TransactionAborted, TransactionEventCause
 from klamm.coordinator.transaction.remembered import NO_PARTITIONS
 from klamm.coordinator.transaction.states import State
 from klamm.protocol.errors import ErrorCode
@@ -252,7 +252,11 @@ def test_a_fence_says_by_what_and_how_long_the_transaction_was_open() -> None:
     world.init(client_id="new")  # the same fence, not another
     aborted, fenced = world.events
     assert isinstance(aborted, TransactionAborted)
-    assert (aborted.cause, aborted.open_ms, aborted.client_id) == (Cause.NEW_PRODUCER, 1_234, "old")
+    assert (aborted.cause, aborted.open_ms, aborted.client_id) == (
+        TransactionEventCause.NEW_PRODUCER,
+        1_234,
+        "old",
+    )
     assert aborted.as_json()["partitions"] == ["out-0", "out-1"]
     assert aborted.as_json()["type"] == "transaction_aborted"
     assert isinstance(fenced, ProducerFenced)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.coordinator.runtime.shard import Status
+from klamm.coordinator.runtime.shard import ShardStatus
 from klamm.coordinator.transaction.actions import WriteMarkers
 from klamm.coordinator.transaction.events import TransactionStuck
 from klamm.coordinator.transaction.records import encode_key
@@ -206,7 +206,7 @@ def test_values_of_newer_versions_are_not_guessed_at() -> None:
     batch = encode_batch([Record(0, 0, encode_key("t"), b"\x00\x02whatever")])
     world.log.append(batch, now_ms=0, timestamp_ms=0)
     world.restart()
-    assert world.shard.status is Status.FAILED
+    assert world.shard.status is ShardStatus.FAILED
     assert world.init().error is ErrorCode.not_coordinator
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from klamm.coordinator.runtime.outcome import Context
-from klamm.coordinator.runtime.shard import Status
+from klamm.coordinator.runtime.shard import ShardStatus
 from klamm.coordinator.transaction.actions import WriteMarkers
 from klamm.coordinator.transaction.config import TransactionConfig
 from klamm.coordinator.transaction.machine import TransactionMachine
@@ -174,7 +174,7 @@ class TransactionLife(RuleBasedStateMachine):
     @invariant()
     def the_log_remembers_the_state(self) -> None:
         log = self.world.log
-        if self.world.shard.status is Status.ACTIVE:
+        if self.world.shard.status is ShardStatus.ACTIVE:
             for copy in (log, log.compacted()):
                 assert rebuild(copy) == self.world.state.remembered()
 
@@ -244,7 +244,7 @@ class TransactionLife(RuleBasedStateMachine):
         world.flush()
         world.pass_ms(1_000)
         world.pass_ms(900_000)
-        assert world.shard.status is Status.ACTIVE
+        assert world.shard.status is ShardStatus.ACTIVE
         assert all(call.is_answered for call in self.calls)
         assert not world.state.parked
         assert not {

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from klamm.coordinator.runtime.log import AppendRefusedError
 from klamm.coordinator.transaction.records import (
-    UnknownKey,
+    UnknownTransactionKey,
     decode_record,
     decode_value,
     encode_key,
@@ -127,7 +127,7 @@ def test_bytes_of_no_sense_are_an_error_and_nothing_else(raw: bytes) -> None:
 
 
 def test_keys_of_other_versions_are_unknown() -> None:
-    assert decode_record(b"\x00\x07abc", b"") == UnknownKey(7)
+    assert decode_record(b"\x00\x07abc", b"") == UnknownTransactionKey(7)
 
 
 def test_values_of_newer_versions_and_unknown_states_are_errors() -> None:

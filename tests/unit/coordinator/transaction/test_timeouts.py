@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from klamm.coordinator.transaction import timeouts
 from klamm.coordinator.transaction.config import TransactionConfig
-from klamm.coordinator.transaction.events import Cause, TransactionAborted, TransactionalIdExpired
+from klamm.coordinator.transaction.events import (
+    TransactionAborted,
+    TransactionalIdExpired,
+    TransactionEventCause,
+)
 from klamm.protocol.errors import ErrorCode
 from unit.coordinator.transaction.driver import (
     ABORT_INTERVAL_MS,
@@ -34,7 +38,11 @@ def test_51_a_transaction_over_its_time_is_aborted_with_a_higher_epoch() -> None
     assert (marker.producer_epoch, marker.is_commit) == (1, False)
     (event,) = world.events
     assert isinstance(event, TransactionAborted)
-    assert (event.cause, event.client_id, event.timeout_ms) == (Cause.TIMED_OUT, "slow", TIMEOUT_MS)
+    assert (event.cause, event.client_id, event.timeout_ms) == (
+        TransactionEventCause.TIMED_OUT,
+        "slow",
+        TIMEOUT_MS,
+    )
     assert TIMEOUT_MS < event.open_ms <= TIMEOUT_MS + ABORT_INTERVAL_MS
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,21 +10,21 @@ import pytest
 import klamm
 from klamm.client.ranges import Fetch
 from klamm.config import ConfigError
-from klamm.protocol.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
 from klamm.protocol.types import TopicPartition
-from klamm.records.markers import ControlType, encode_marker
-from klamm.records.record import Record, encode_batch
-from klamm.spark.decode.rows import TableRows, table_rows
-from klamm.spark.decode.tables import COLUMNS, CONSUMER_OFFSETS, TRANSACTION_STATE, table_schema
+from klamm.records.markers import ControlType
+from klamm.spark.decode.rows import table_rows
+from klamm.spark.decode.tables import (
+    COLUMNS,
+    CONSUMER_OFFSETS,
+    TRANSACTION_STATE,
+    table_schema,
+)
 from klamm.spark.read.batch_reader import gathered
 from klamm.spark.read.reading import RangePartition
 from klamm.spark.read.splitting import OffsetRange
+from unit.spark.decode.logs import COMMIT, GROUP_KEY, KEY, TIME_MS, a_group, log_of, reader_of, rows_in
 from unit.spark.world import Query, World
 
-TIME_MS = 1_700_000_000_000
-KEY = bytes.fromhex("0001 00026731 000174 0000001e".replace(" ", ""))  # group g1, topic t, partition 30
-GROUP_KEY = bytes.fromhex("000200026731")
-COMMIT = bytes.fromhex("0003 0000000000000852 00000007 00016d 000001664a32b222".replace(" ", ""))
 TRANSACTION_KEY = bytes.fromhex("0000000574786e2d41")
 ONGOING_V0 = bytes.fromhex(
     "0000 0000000000000fa1 0003 0000ea60 01 00000001 0003 6f7574 00000002 00000000 00000002 "
@@ -39,54 +37,6 @@ PREPARE_COMMIT_V1 = bytes.fromhex(
 EMPTY_V0 = bytes.fromhex(
     "0000 0000000000000fa1 0000 0000ea60 00 ffffffff 0000018bcfe56800 ffffffffffffffff".replace(" ", "")
 )
-Pair = tuple[bytes | None, bytes | None]
-
-
-def log_of(*parts: Sequence[Pair] | tuple[Sequence[Pair] | ControlType, int]) -> bytes:
-    """Batches one after the other: plain pairs, pairs of a producer's transaction, markers of a producer."""
-    batches: list[bytes] = []
-    offset = 0
-    for part in parts:
-        pairs, producer_id = (part[0], part[1]) if isinstance(part, tuple) else (part, -1)
-        if isinstance(pairs, ControlType):
-            batches.append(
-                encode_marker(
-                    pairs,
-                    producer_id=producer_id,
-                    producer_epoch=3,
-                    coordinator_epoch=0,
-                    timestamp_ms=TIME_MS,
-                    base_offset=offset,
-                )
-            )
-            offset += 1
-            continue
-        records = [Record(offset + index, TIME_MS, *pair) for index, pair in enumerate(pairs)]
-        batches.append(
-            encode_batch(
-                records,
-                base_offset=offset,
-                producer_id=producer_id,
-                producer_epoch=3 if producer_id >= 0 else -1,
-                base_sequence=0,
-                transactional=producer_id >= 0,
-            )
-        )
-        offset += len(pairs)
-    return b"".join(batches)
-
-
-def reader_of(table: str, format_name: str = CONSUMER_OFFSETS, until: int = 1 << 40) -> TableRows:
-    wanted = OffsetRange(TopicPartition("__log", 4), 0, until)
-    return table_rows(
-        table_schema(format_name, table), wanted, check_crcs=True, format_name=format_name, table=table
-    )
-
-
-def rows_in(log: bytes, table: str, format_name: str = CONSUMER_OFFSETS) -> list[dict[str, Any]]:
-    reader = reader_of(table, format_name)
-    batches = [*reader.rows(Fetch(log, 0, 1 << 40, ())), *reader.rest()]
-    return [row for batch in batches for row in batch.to_pylist()]
 
 
 def test_a_commit_becomes_a_row_with_its_place_in_the_log() -> None:
@@ -180,34 +130,6 @@ def test_registrations_and_members_come_from_one_record(world: World) -> None:
     ]
 
 
-def a_group(version: int) -> bytes:
-    """A group of one member as brokers of every age have written it."""
-    is_flexible = version >= 4
-
-    def text(value: str | None) -> bytes:
-        raw = b"" if value is None else value.encode()
-        if is_flexible:
-            return bytes([0 if value is None else len(raw) + 1]) + raw
-        return (-1 if value is None else len(raw)).to_bytes(2, signed=True) + raw
-
-    def raw(value: bytes) -> bytes:
-        return (bytes([len(value) + 1]) if is_flexible else len(value).to_bytes(4)) + value
-
-    parts = [version.to_bytes(2), text("consumer"), (5).to_bytes(4), text("range"), text("m-1")]
-    if version >= 2:
-        parts.append(TIME_MS.to_bytes(8))
-    parts += [b"\x02" if is_flexible else (1).to_bytes(4), text("m-1")]
-    if version >= 3:
-        parts.append(text("static"))
-    parts += [text("client"), text("/host")]
-    if version >= 1:
-        parts.append((60_000).to_bytes(4))
-    parts.append((45_000).to_bytes(4))
-    parts.append(raw(encode_subscription(Subscription(topics=("t",)))))
-    parts.append(raw(encode_assignment(Assignment((TopicPartition("t", 1),), None))))
-    return b"".join(parts) + (b"\x00\x00" if is_flexible else b"")
-
-
 @pytest.mark.parametrize("version", range(5))
 def test_every_version_of_a_group_is_read(version: int) -> None:
     log = log_of([(GROUP_KEY, a_group(version))])
@@ -227,7 +149,7 @@ def test_what_cannot_be_read_is_counted_and_kept() -> None:
         [
             (KEY, COMMIT),
             (KEY, COMMIT[:-1]),
-            (b"\x00\x03\x00\x02g1", b"\x00\x00"),
+            (b"\x00\x09\x00\x02g1", b"\x00\x00"),
             (b"\x00\x63", b"?"),
             (None, b"?"),
             (GROUP_KEY, b"\x00\x09"),
@@ -237,14 +159,14 @@ def test_what_cannot_be_read_is_counted_and_kept() -> None:
     rows = rows_in(log, "undecoded")
     assert [(row["log_offset"], row["key_version"]) for row in rows] == [
         (1, 1),
-        (2, 3),
+        (2, 9),
         (3, 99),
         (4, None),
         (5, 2),
     ]
     assert [row["reason"] for row in rows[:4]] == [
         "unreadable offset commit",
-        "consumer_group_metadata",
+        "share_group_partition_metadata",
         "unknown key version",
         "no key version",
     ]

@@ -192,8 +192,8 @@ def test_a_wrong_source_option_says_what_to_write(
         ({"topic": "  "}, "option topic is empty"),
         ({"delivery": "exactly-once"}, "needs option transactionalId"),
         (
-            {"delivery": "exactly-once", "transactionalId": "x", "txn.mode": "per-task"},
-            "per-task is not available in this release",
+            {"delivery": "exactly-once", "transactionalId": "x", "txn.mode": "each"},
+            "expected shared or per-task",
         ),
         ({"delivery": "exactly-once", "transactionalId": "x", "commitGroup": " "}, "commitGroup is empty"),
         (

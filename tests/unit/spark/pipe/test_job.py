@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from klamm.cli.pipe import app, line
 from klamm.config import ConfigError
 from klamm.spark.pipe.job import job_of, load_job
+from klamm.spark.pipe.query import transformed
 from klamm.spark.pipe.running import BAD_RECORD, DATA_LOST, FENCED, MISUSED, cause_of, final_code, summary
 
 FILE = """
@@ -67,7 +68,7 @@ SMALLEST: dict[str, Any] = {"source": {"topics": "a"}, "sink": {"topic": "b"}}
         ({"delivery": "twice"}, "expected one of exactly-once, at-least-once"),
         ({"source": {"topics": "a", "format": "json"}}, "needs source.schema"),
         ({"source": {"topics": "a", "dead_letters": "d"}}, "needs source.format json or csv"),
-        ({"transform": {"sql": "SELECT 1", "function": "a:b"}}, "write one of them"),
+        ({"transform": {"sql": "SELECT 1", "function": "a:b"}}, "remove one"),
         ({"transform": {"function": "nothing"}}, "module:function"),
         ({"transform": {"function": "no_such_module:f"}}, "cannot import no_such_module"),
         ({"transform": {"function": "json:nothing"}}, "module json has no function nothing"),
@@ -95,6 +96,28 @@ def test_check_explains_and_starts_nothing(tmp_path: Path) -> None:
     assert "is not TOML" in refused.output
 
 
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_a_job_file_with_a_wrong_key_ends_with_exit_code_2_before_spark_starts(
+    tmp_path: Path, command: str
+) -> None:
+    path = tmp_path / "revenue.toml"
+    path.write_text(FILE.replace("dead_letters", "dead_leters"))
+    refused = CliRunner().invoke(app, [command, str(path)])
+    assert refused.exit_code == MISUSED
+    assert "unknown key source.dead_leters: did you mean dead_letters?" in refused.output
+
+
+def raising(_rows: Any) -> Any:
+    raise ZeroDivisionError("by nothing")
+
+
+def test_a_function_that_raises_is_named_with_its_error() -> None:
+    job = job_of({**SMALLEST, "transform": {"function": f"{__name__}:raising"}}, name="j")
+    rows: Any = None
+    with pytest.raises(ConfigError, match=r":raising raised ZeroDivisionError: by nothing"):
+        transformed(rows, job, rows)
+
+
 def test_the_one_line_form_needs_both_topics() -> None:
     refused = CliRunner().invoke(app, ["--from", "a"])
     assert refused.exit_code == 2
@@ -107,11 +130,11 @@ def test_a_batch_becomes_a_line() -> None:
         "numInputRows": 1200,
         "processedRowsPerSecond": 2400.4,
         "sources": [{"latestOffset": '{"t":{"0":90,"1":5}}', "endOffset": '{"t":{"0":60,"1":5}}'}],
-        "stateOperators": [{"numRowsTotal": 12}],
+        "stateOperators": [{"numRowsTotal": 12, "memoryUsedBytes": 30_000}],
         "durationMs": {"triggerExecution": 500},
     }
     shown = " ".join(line(summary(progress)).split())
-    assert shown == "batch 7 1,200 rows 2,400 rows/s lag 30 500 ms 12 rows of state"
+    assert shown == "batch 7 1,200 rows 2,400 rows/s lag 30 500 ms 12 rows of state, 29 KiB"
 
 
 def test_the_cause_of_a_failure_is_one_line() -> None:
@@ -127,7 +150,7 @@ def test_the_cause_of_a_failure_is_one_line() -> None:
     ("text", "exit_code"),
     [
         ("klamm.spark.write.shared.SinkFencedError: fenced", FENCED),
-        ("klamm.spark.read.loss.DataLossError: offsets 3 to 5 are gone", DATA_LOST),
+        ("klamm.spark.read.loss.DataLossError: offsets 3 to 5 are not in the log", DATA_LOST),
         ("[USER_RAISED_EXCEPTION] the record does not fit source.schema: orders-0 offset 12", BAD_RECORD),
         ("klamm.errors.KlammTimeoutError\n+- concat(the record does not fit source.schema: , x)", None),
         ("the broker is away", None),

@@ -1,1 +1,1 @@
-"""Fetching ahead of the caller, and what a fetch brought."""
+"""Prefetching, and the data of a fetch."""

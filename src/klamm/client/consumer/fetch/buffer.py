@@ -1,4 +1,4 @@
-"""Fetched data between the client's thread, which brings it, and the caller's, which takes it."""
+"""Fetched data on its way from the client's thread to the caller's."""
 
 from __future__ import annotations
 
@@ -9,37 +9,39 @@ from typing import Final, NamedTuple
 from klamm.client.consumer.fetch.fetched import Fetched
 from klamm.client.consumer.records import Chunk
 from klamm.client.consumer.settings import ConsumerSettings
-from klamm.client.consumer.state import PartitionState, Status, SubscriptionState
+from klamm.client.consumer.state import PartitionState, PositionStatus, SubscriptionState
 from klamm.errors import KlammError, RecordDeserializationError
 from klamm.protocol.types import TopicPartition
 
 
 class Taken(NamedTuple):
-    """What one look into the buffer gave."""
+    """The result of reading the buffer once."""
 
     chunks: list[Chunk]
-    has_moved: bool  # some position went on, be it only past a marker
+    has_moved: bool  # some position advanced, perhaps only past a marker
 
 
 class Buffered(NamedTuple):
     """What is here of one partition."""
 
     end_offset: int  # where it ends
-    has_more: bool  # the broker has more behind it, as far as we know
-    wants_more: bool  # and it is time to ask for that
+    has_more: bool  # the broker is known to have more after it
+    wants_more: bool  # and it is time to fetch that
 
+
+Readable = tuple[Fetched, PartitionState, int]  # with the seek count at which it was found
 
 FETCHES_AHEAD: Final = 2  # of one partition: one that is read, one that waits
 
 
 class FetchBuffer:
-    """Fetches that wait, oldest first. A fetch is handed out only from the position it was made for."""
+    """Completed fetches, oldest first. A fetch is used only at the position it was made for."""
 
     def __init__(self, state: SubscriptionState, settings: ConsumerSettings) -> None:
         self._state = state
         self._settings = settings
         self._queue: deque[Fetched] = deque()
-        self.record_count = 0  # handed out so far
+        self.record_count = 0  # returned so far
 
     def add(self, fetched: Fetched) -> None:
         with self._state.lock:
@@ -48,8 +50,8 @@ class FetchBuffer:
     def partitions(self) -> dict[TopicPartition, Buffered]:
         """The partitions that have something here to go on with. Call it with the lock held.
 
-        What was fetched for a position that was left since does not count, or an answer that comes too late
-        would keep the right offset from being asked for.
+        Data for a former position does not count, or a late response
+        would prevent a fetch at the right offset.
         """
         last: dict[TopicPartition, Fetched] = {}
         counts: Counter[TopicPartition] = Counter()
@@ -74,11 +76,16 @@ class FetchBuffer:
         return found
 
     def is_at_end(self, state: PartitionState, offset: int) -> bool:
-        """Whether the broker had nothing at this offset, as far as we know."""
+        """Whether the broker had nothing at this offset in its last response."""
         end_offset = state.last_stable_offset if self._settings.is_read_committed else state.high_watermark
-        if end_offset < 0:  # never told: an answer may leave out partitions of which there is nothing to say
+        if end_offset < 0:  # not reported: a response of a session omits partitions without changes
             return offset == state.asked_offset
         return offset >= end_offset
+
+    def drop(self, partition: TopicPartition) -> None:
+        """Forget what is here of one partition."""
+        with self._state.lock:
+            self._queue = deque(fetched for fetched in self._queue if fetched.partition != partition)
 
     def clear(self) -> None:
         with self._state.lock:
@@ -88,7 +95,7 @@ class FetchBuffer:
         return bool(self._queue)
 
     def take(self, limit: int, on_room: Callable[[], None]) -> Taken:
-        """At most `limit` records. `on_room` is told when there is room for another fetch.
+        """At most `limit` records. `on_room` is called when there is room for another fetch.
 
         An error is raised by the first call that has nothing to give before it. Decoding happens without the
         lock, and room is announced before it: the next fetch is under way meanwhile.
@@ -100,7 +107,7 @@ class FetchBuffer:
             on_room()
         chunks: list[Chunk] = []
         has_moved = False
-        for fetched, state in readable:
+        for fetched, state, seek_count in readable:
             try:
                 read = fetched.read(limit)
             except KlammError as error:
@@ -111,8 +118,12 @@ class FetchBuffer:
                 on_room()
                 raise
             with self._state.lock:
+                if state.seek_count != seek_count:
+                    self._remove(fetched)  # meanwhile the position was reset
+                    continue
                 has_moved |= fetched.next_offset != state.offset
                 state.offset = fetched.next_offset
+                state.read_topic_id = state.topic_id
                 if fetched.leader_epoch >= 0:
                     state.leader_epoch = fetched.leader_epoch
                 if fetched.is_drained:
@@ -120,19 +131,19 @@ class FetchBuffer:
             chunks += read
             limit -= sum([len(chunk.records) for chunk in read])
             if not fetched.is_drained:
-                break  # the limit is reached, or what comes now cannot be read: the next call says so
+                break  # the limit is reached, or the next record cannot be read: the next call raises
         self._look_back(readable)
         self.record_count += sum([len(chunk.records) for chunk in chunks])
         return Taken(chunks, has_moved)
 
-    def _readable(self, limit: int) -> tuple[list[tuple[Fetched, PartitionState]], bool]:
-        """The fetches that `limit` records can come from, oldest first; whether they leave room for others.
+    def _readable(self, limit: int) -> tuple[list[Readable], bool]:
+        """The fetches that `limit` records need, oldest first; whether they leave room for others.
 
-        What went out of date is dropped. Where all that is buffered of a partition will be handed out, the
+        Outdated fetches are dropped. Where all buffered data of a partition will be returned, the
         next fetch may go on behind it at once.
         """
         dropped: list[Fetched] = []
-        found: list[tuple[Fetched, PartitionState]] = []
+        found: list[Readable] = []
         reached: dict[TopicPartition, int] = {}
         has_room = False
         for fetched in self._queue:
@@ -140,7 +151,7 @@ class FetchBuffer:
             state = self._state.partitions.get(partition)
             if (
                 state is None
-                or state.status is not Status.FETCHING
+                or state.status is not PositionStatus.FETCHING
                 or state.is_pending_revocation
                 or fetched.next_offset != reached.get(partition, state.offset)
             ):
@@ -149,7 +160,7 @@ class FetchBuffer:
             reached[partition] = fetched.end_offset
             if state.is_paused or limit <= 0:
                 continue
-            found.append((fetched, state))
+            found.append((fetched, state, state.seek_count))
             if fetched.is_clean and fetched.left_count <= limit:
                 state.ahead_offset = fetched.end_offset
                 has_room = True
@@ -160,14 +171,14 @@ class FetchBuffer:
             self._queue.remove(fetched)
         return found, has_room or bool(dropped)
 
-    def _look_back(self, readable: list[tuple[Fetched, PartitionState]]) -> None:
-        """Positions are where they are; what lies ahead of them is fetched from there."""
+    def _look_back(self, readable: list[Readable]) -> None:
+        """Fetches continue at the present positions."""
         with self._state.lock:
-            for _, state in readable:
+            for _, state, _ in readable:
                 state.ahead_offset = -1
 
     def _refuse(self, fetched: Fetched, error: KlammError) -> None:
-        # A record that does not deserialize stays until somebody seeks; damage is fetched again.
+        # A record that fails to deserialize stays until a seek; damaged data is fetched again.
         if not isinstance(error, RecordDeserializationError):
             with self._state.lock:
                 self._remove(fetched)
@@ -177,9 +188,9 @@ class FetchBuffer:
             self._queue.remove(fetched)
 
     def give_back(self, chunks: list[Chunk], next_offsets: dict[TopicPartition, int]) -> None:
-        """Put records back that nobody has seen; positions return to the first of each partition.
+        """Put back records that were not returned; positions go back to the first of each partition.
 
-        `next_offsets` are the positions that taking them had led to.
+        `next_offsets` are the positions after these records.
         """
         with self._state.lock:
             for index in range(len(chunks) - 1, -1, -1):

@@ -47,7 +47,7 @@ class FetchSession:
         return next((key.topic for key, item in self._known.items() if item.topic_id == topic_id), None)
 
     def build(self, wanted: Mapping[TopicPartition, Wanted]) -> SessionPart:
-        """The next request: everything in a new session, what changed in one that stands."""
+        """The next request: all partitions in a new session, the changes in an existing one."""
         uses_topic_ids = all(item.topic_id != ZERO_ID for item in wanted.values())
         if uses_topic_ids != self._uses_topic_ids:
             self.reset()
@@ -75,12 +75,12 @@ class FetchSession:
         self._next_epoch = 1 if not is_same or self._next_epoch >= MAX_EPOCH else self._next_epoch + 1
 
     def reset(self) -> None:
-        """Begin anew: the broker forgot the session, or nobody knows what it heard."""
+        """Start a new session: the broker dropped it, or its state is unknown."""
         self.session_id = 0
         self._next_epoch = FULL_EPOCH
 
     def replace(self) -> None:
-        """Begin anew, and let the broker drop the session that it has."""
+        """Start a new session, and have the broker close the old one."""
         self._next_epoch = FULL_EPOCH
 
 

@@ -1,4 +1,4 @@
-"""What one fetch brought for one partition: checked, filtered and decoded batch by batch."""
+"""The data of one partition in a fetch response: checked, filtered and decoded batch by batch."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from klamm.records.record import Record, decode_records
 
 
 class Fetched:
-    """Batches that wait to be handed out. `next_offset` is the position after what was handed out so far.
+    """Batches not yet returned. `next_offset` is the position after the records returned so far.
 
-    Batches are decoded when they are asked for, in the asker's thread. Markers and aborted batches are never
-    handed out, but they move `next_offset`.
+    Batches are decoded when they are needed, in the caller's thread. Markers and aborted batches are never
+    returned, but advance `next_offset`.
     """
 
     __slots__ = (
@@ -80,7 +80,7 @@ class Fetched:
     def of_records(
         cls, partition: TopicPartition, chunk: Chunk, next_offset: int, settings: ConsumerSettings
     ) -> Fetched:
-        """Records that were taken and not wanted after all; deserialized already."""
+        """Records that were put back; already deserialized."""
         fetched = cls(partition, chunk.records[0].offset, b"", settings)
         fetched._pending = chunk.records
         fetched._batch_end = next_offset
@@ -200,7 +200,7 @@ def _first_at(records: Sequence[Record], offset: int) -> int:
 def _batches(
     partition: TopicPartition, buffer: Buffer, settings: ConsumerSettings
 ) -> tuple[list[tuple[int, BatchHeader]], KlammError | None]:
-    """The whole batches of a fetch, and what is wrong with the one after them, if anything is."""
+    """The complete batches of a fetch, and the error of the batch after them, if any."""
     if settings.checks_crcs:
         batches, _, stopped_by = scan(buffer)
         if stopped_by in (ScanEnd.WHOLE, ScanEnd.TRUNCATED):

@@ -12,7 +12,7 @@ from klamm.client.consumer.fetch.fetch_session import FINAL_EPOCH, FetchSession,
 from klamm.client.consumer.fetch.fetched import Fetched
 from klamm.client.consumer.polling.inbox import Inbox
 from klamm.client.consumer.settings import ConsumerSettings
-from klamm.client.consumer.state import PartitionState, Status, SubscriptionState
+from klamm.client.consumer.state import PartitionState, PositionStatus, SubscriptionState
 from klamm.client.runtime import Core
 from klamm.errors import KlammError, OffsetOutOfRangeError, broker_error
 from klamm.net.network import Node
@@ -24,7 +24,7 @@ from klamm.protocol.types import ZERO_ID, TopicPartition
 
 log = logging.getLogger(__name__)
 
-NAMES_VERSION: Final = 12  # the last version that speaks of topics by name
+NAMES_VERSION: Final = 12  # the last version with topic names; later ones use topic ids
 NEEDS_METADATA: Final = frozenset(
     {
         ErrorCode.not_leader_or_follower,
@@ -44,7 +44,7 @@ POLICIES: Final[Mapping[str, int]] = {"earliest": EARLIEST, "latest": LATEST}
 
 
 class Fetching:
-    """Sends fetches and puts what they bring into the buffer. Lives on the client's thread."""
+    """Sends fetches and puts their data into the buffer. Runs on the client's thread."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Fetching:
         self._inbox = inbox
         self._sessions: dict[int, FetchSession] = {}
         self._in_flight: set[int] = set()
-        self._not_before_ms: dict[int, int] = {}  # brokers that asked for a pause
+        self._not_before_ms: dict[int, int] = {}  # brokers that throttle this client
         self.request_count = 0
         self.received_bytes = 0
 
@@ -69,7 +69,7 @@ class Fetching:
         """Send what may be sent; when something that must wait may be sent."""
         now_ms = self._core.now_ms
         wanted: dict[int, dict[TopicPartition, Wanted]] = defaultdict(dict)
-        news: set[int] = set()  # brokers that will answer at once, as far as we know
+        news: set[int] = set()  # brokers that are known to respond at once
         busy: set[int] = set()  # brokers that have more than the caller has taken
         due_ms: int | None = None
         with self._state.lock:
@@ -98,7 +98,7 @@ class Fetching:
             if node_id in self._in_flight:
                 continue
             if node_id in busy and node_id not in news:
-                # It would wait for news there, and what the caller needs next would wait behind it.
+                # It would wait there for new records, and data the caller needs would wait behind it.
                 continue
             if now_ms < waits_until_ms:
                 due_ms = waits_until_ms if due_ms is None else min(due_ms, waits_until_ms)
@@ -138,15 +138,14 @@ class Fetching:
         part = session.build(partitions)
         self._in_flight.add(node_id)
         self.request_count += 1
-        offsets = {partition: item.offset for partition, item in partitions.items()}
-        self._note_asked(offsets)
+        self._note_asked({partition: item.offset for partition, item in partitions.items()})
 
         def done(response: FetchResponse | None, error: KlammError | None) -> None:
             self._in_flight.discard(node_id)
             if response is not None:
-                self._answered(node_id, session, offsets, response)
+                self._answered(node_id, session, partitions, response)
             else:
-                self._failed(node_id, session, offsets, error)
+                self._failed(node_id, session, partitions, error)
 
         self._call(node_id, part, self._settings.fetch_max_wait_ms, done)
 
@@ -184,15 +183,15 @@ class Fetching:
         self,
         node_id: int,
         session: FetchSession,
-        offsets: Mapping[TopicPartition, int],
+        asked: Mapping[TopicPartition, Wanted],
         error: KlammError | None,
     ) -> None:
         log.info("fetch from broker %d failed: %s", node_id, error)
         session.replace()
         self._core.metadata.request_update()
-        self._note_asked(dict.fromkeys(offsets, -1))
+        self._note_asked(dict.fromkeys(asked, -1))
         with self._state.lock:
-            for partition in offsets:
+            for partition in asked:
                 state = self._state.partitions.get(partition)
                 if state is not None and state.read_replica == node_id:
                     state.read_replica = -1
@@ -204,7 +203,7 @@ class Fetching:
         self,
         node_id: int,
         session: FetchSession,
-        offsets: Mapping[TopicPartition, int],
+        asked: Mapping[TopicPartition, Wanted],
         response: FetchResponse,
     ) -> None:
         if response.throttle_time_ms > 0:
@@ -229,8 +228,8 @@ class Fetching:
                 continue
             for data in topic.partitions:
                 partition = TopicPartition(name, data.partition_index)
-                if partition in offsets:
-                    is_news |= self._received(node_id, partition, offsets[partition], data)
+                if partition in asked:
+                    is_news |= self._received(node_id, partition, asked[partition], data)
         if is_news:
             self._inbox.signal.set()
 
@@ -249,12 +248,13 @@ class Fetching:
                 self._core.metadata.request_update()
                 self._not_before_ms[node_id] = self._core.now_ms + self._settings.retry_backoff_ms
 
-    def _received(self, node_id: int, partition: TopicPartition, offset: int, data: PartitionData) -> bool:
-        """Take one partition's part of an answer; whether the poller has something to look at."""
+    def _received(self, node_id: int, partition: TopicPartition, asked: Wanted, data: PartitionData) -> bool:
+        """Process one partition of a response; returns whether the poller has something to do."""
+        offset = asked.offset
         with self._state.lock:
             state = self._state.partitions.get(partition)
-            if state is None:
-                return False
+            if state is None or state.topic_id not in (asked.topic_id, ZERO_ID):
+                return False  # revoked, or of a topic that was deleted meanwhile
             if data.error_code:
                 return self._partition_refused(node_id, partition, state, offset, data)
             if data.preferred_read_replica >= 0:
@@ -305,8 +305,8 @@ class Fetching:
     def _out_of_range(
         self, node_id: int, partition: TopicPartition, state: PartitionState, offset: int
     ) -> bool:
-        if state.status is not Status.FETCHING or offset != state.offset:
-            return False  # the caller went elsewhere meanwhile
+        if state.status is not PositionStatus.FETCHING or offset != state.offset:
+            return False  # a seek changed the position meanwhile
         if state.read_replica == node_id:
             state.read_replica = -1  # a follower may lag behind: the leader decides
             return False
@@ -325,7 +325,7 @@ class Fetching:
         return True
 
     def end_sessions(self) -> None:
-        """Let the brokers forget our sessions, without waiting for their answers."""
+        """Close the fetch sessions, without waiting for responses."""
         for node_id, session in self._sessions.items():
             if session.session_id and self._core.network.is_ready(fetch_node(node_id)):
                 part = SessionPart(session.session_id, FINAL_EPOCH, [], [], True)

@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 MOVED: Final = (ErrorCode.coordinator_not_available, ErrorCode.not_coordinator)
 
 
-class Coordinator:
-    """Where the group's coordinator is. One lookup at a time, shared by all who wait for it."""
+class CoordinatorLookup:
+    """Finds the group's coordinator. One lookup at a time, shared by all callers."""
 
     def __init__(self, core: Core, settings: ConsumerSettings, calls: Calls) -> None:
         self._core = core
@@ -44,7 +44,7 @@ class Coordinator:
         return await lookup
 
     async def ensure(self) -> Node:
-        """The coordinator, looked up until it is found; raises what waiting cannot mend."""
+        """The coordinator, looked up until it is found; raises errors that a retry cannot fix."""
         attempt = 0
         while True:
             try:
@@ -69,7 +69,7 @@ class Coordinator:
         )
 
     def mark_unknown(self, reason: str, node: Node | None = None) -> None:
-        """Forget it, unless another one was found meanwhile; its connection is closed."""
+        """Mark it unknown, unless another one was found meanwhile; closes its connection."""
         known = self.node
         if known is None or node not in (None, known):
             return
@@ -78,7 +78,7 @@ class Coordinator:
         self._core.network.disconnect(known, reason)
 
     def judge(self, error: KlammError, node: Node) -> None:
-        """Forget it if this is how a coordinator ends: lost, moved, or silent."""
+        """Mark it unknown if the error means that it is lost, moved, or not responding."""
         is_lost = not isinstance(error, BrokerError) and error.retriable
         if is_lost or (isinstance(error, BrokerError) and error.error_code in MOVED):
             self.mark_unknown(str(error), node)

@@ -1,4 +1,4 @@
-"""Who this consumer is in its group, and what state its membership is in."""
+"""The consumer's identity in its group, and the state of its membership."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Generation(NamedTuple):
 
     @property
     def is_valid(self) -> bool:
-        """Whether the group knows us by it."""
+        """Whether it identifies a member."""
         return self.generation_id != UNKNOWN_GENERATION and self.member_id != UNKNOWN_MEMBER
 
 

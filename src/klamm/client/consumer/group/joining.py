@@ -1,6 +1,6 @@
-"""Joining the group: JoinGroup and SyncGroup, in as many rounds as it takes.
+"""Joins the group: JoinGroup and SyncGroup, in as many rounds as necessary.
 
-A coroutine on the client's thread. Each JoinGroup, and everything a listener hears, waits for a poll.
+A coroutine on the client's thread. Each JoinGroup, and every callback of a listener, waits for a poll.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import logging
 from typing import Final
 
 from klamm.client.calls import Calls
-from klamm.client.consumer.group.coordinator import MOVED, Coordinator
+from klamm.client.consumer.group.coordinator import MOVED, CoordinatorLookup
 from klamm.client.consumer.group.generation import Generation, MemberState
 from klamm.client.consumer.group.leading import Leading
-from klamm.client.consumer.group.membership import Membership
+from klamm.client.consumer.group.membership import ConsumerMembership
 from klamm.client.consumer.group.rebalance_log import RebalanceLog
 from klamm.client.consumer.group.rebalancing import ApplyAssignment, BeforeJoin, Rebalancing, group_metadata
 from klamm.client.consumer.offsets.commits import Commits
@@ -41,12 +41,12 @@ log = logging.getLogger(__name__)
 
 PROTOCOL_TYPE: Final = "consumer"
 JOIN_GRACE_MS: Final = 5_000  # beyond the rebalance timeout, before a join counts as lost
-STATIC_VERSION: Final = 5  # the first JoinGroup that knows group.instance.id
+STATIC_VERSION: Final = 5  # the first JoinGroup with group.instance.id
 MIN_ASSIGNMENT_BYTES: Final = 2
 
 
 class Joining:
-    """Brings the membership from wherever it is to a stable assignment."""
+    """Brings the membership from any state to a stable assignment."""
 
     def __init__(
         self,
@@ -55,8 +55,8 @@ class Joining:
         state: SubscriptionState,
         inbox: Inbox,
         calls: Calls,
-        coordinator: Coordinator,
-        membership: Membership,
+        coordinator: CoordinatorLookup,
+        membership: ConsumerMembership,
         leading: Leading,
         rebalancing: Rebalancing,
         commits: Commits,
@@ -76,7 +76,7 @@ class Joining:
         self._run_number = 0
         self._is_running = False
         self._attempt = 0
-        self.joined_topics: frozenset[str] | None = None  # what the last JoinGroup asked for
+        self.joined_topics: frozenset[str] | None = None  # the subscription of the last JoinGroup
 
     def on_poll(self) -> None:
         """Start joining if that is needed and not under way."""
@@ -87,7 +87,7 @@ class Joining:
             run.when_done(self._ended)
 
     def abandon(self) -> None:
-        """Stop joining: the subscription is gone. What is still under way finds nobody waiting."""
+        """Stop joining after an unsubscribe. Responses still to come are ignored."""
         self._run_number += 1
         self._is_running = False
         self.joined_topics = None
@@ -141,7 +141,7 @@ class Joining:
         await self._apply(assignment, run)
 
     async def _refresh_pattern(self) -> None:
-        """One new topic should cost one rebalance: know all of them before joining."""
+        """Wait for the metadata of all topics before joining, so that one new topic causes one rebalance."""
         if self._state.type is not SubscriptionType.AUTO_PATTERN:
             return
         deadline = self._calls.deadline("metadata for the pattern", self._settings.request_timeout_ms)
@@ -187,7 +187,7 @@ class Joining:
         def request(version: int) -> JoinGroupRequest:
             if settings.group_instance_id is not None and version < STATIC_VERSION:
                 raise UnsupportedVersionError(
-                    "this broker knows no static members: leave out group.instance.id"
+                    "the broker does not support static members: remove group.instance.id"
                 )
             return JoinGroupRequest(
                 group_id=settings.group_id or "",
@@ -255,7 +255,7 @@ class Joining:
                 raise _AgainError(after_a_pause=False)
             case ErrorCode.unsupported_version:
                 raise UnsupportedVersionError(
-                    f"{error}: this broker may know no static members, try without group.instance.id"
+                    f"{error}: the broker may not support static members, try without group.instance.id"
                 )
             case _:
                 raise error
@@ -344,7 +344,7 @@ class Joining:
         raise error
 
     def _lost(self, error: KlammError, node: Node) -> None:
-        """The connection went while we waited: find the coordinator again, keep the member id."""
+        """The connection was lost: find the coordinator again, keep the member id."""
         if isinstance(error, BrokerError | UnsupportedVersionError) or not error.retriable:
             raise error
         if self._membership.is_rebalancing:
@@ -362,7 +362,7 @@ class Joining:
                 {item.topic for item in assignment.partitions if not self._state.accepts(item.topic)}
             )
         if strangers:
-            membership.request_rejoin(f"got {', '.join(strangers)}, which this consumer did not ask for")
+            membership.request_rejoin(f"got {', '.join(strangers)}, which this consumer did not subscribe to")
             self._history.end(membership.rejoin_cause)
             return
         if rebalancing.is_cooperative and self._settings.is_auto_commit:
@@ -391,7 +391,7 @@ class Joining:
         self._history.end("done")
         if application.revoked:
             listed = ", ".join(map(str, application.revoked))
-            membership.request_rejoin(f"gave up {listed}, so that others can have them")
+            membership.request_rejoin(f"revoked {listed} for other members")
 
 
 class _AgainError(KlammError):
@@ -403,7 +403,7 @@ class _AgainError(KlammError):
 
 
 class _AbandonedError(KlammError):
-    """The subscription this join was for is gone."""
+    """The subscription changed during the join."""
 
 
 async def _nothing() -> None:
@@ -411,4 +411,4 @@ async def _nothing() -> None:
 
 
 def _other_protocol(what: str) -> InconsistentGroupProtocolError:
-    return InconsistentGroupProtocolError(f"{what}; this consumer speaks {PROTOCOL_TYPE!r}")
+    return InconsistentGroupProtocolError(f"{what}; this consumer's protocol type is {PROTOCOL_TYPE!r}")

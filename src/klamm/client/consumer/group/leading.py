@@ -1,4 +1,4 @@
-"""The leader's part of a rebalance: share the partitions out, and watch for changes that ask for another."""
+"""The leader's part of a rebalance: assign the partitions, and watch for changes that need another."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from klamm.protocol.messages.sync_group import SyncGroupRequestAssignment
 
 log = logging.getLogger(__name__)
 
-Shape = Mapping[str, object]  # what of each topic asks for a rebalance when it changes
+Shape = Mapping[str, object]  # what of each topic triggers a rebalance when it changes
 
 
 class Leading:
@@ -30,14 +30,14 @@ class Leading:
         self._settings = settings
         self._calls = calls
         self.topics: frozenset[str] = frozenset()  # of the whole group, while we lead it
-        self._shape: Shape | None = None  # as the assignment saw it
+        self._shape: Shape | None = None  # as of the assignment
 
     @property
     def is_leader(self) -> bool:
         return self._shape is not None
 
     def resign(self) -> None:
-        """Forget the group's topics; the next rebalance elects anew."""
+        """Drop the group's topics; the next rebalance elects a leader again."""
         self.topics = frozenset()
         self._shape = None
 
@@ -48,7 +48,7 @@ class Leading:
         topics = {topic for member in group.members.values() for topic in member.topics}
         await self._watch(topics)
         if response.skip_assignment:
-            # A leader that came back under its old instance id: the assignment stands.
+            # A static leader rejoined: the assignment stays.
             return []
         cluster = cluster_view(self._core.metadata.cluster, topics)
         checked = assign_and_check(assignor, self._settings.protocol, cluster, group)
@@ -99,7 +99,7 @@ class Leading:
 
 
 def group_view(members: Sequence[JoinGroupResponseMember]) -> GroupView:
-    """The members as assignors see them."""
+    """The members as input of an assignor."""
     found = {}
     for member in members:
         try:
@@ -111,7 +111,7 @@ def group_view(members: Sequence[JoinGroupResponseMember]) -> GroupView:
 
 
 def cluster_view(cluster: Cluster, topics: Iterable[str]) -> ClusterView:
-    """The topics as assignors see them: partitions in order, with their racks."""
+    """The topics as input of an assignor: partitions in order, with their racks."""
     racks = {broker.broker_id: broker.rack for broker in cluster.brokers.values()}
     found: dict[str, Sequence[PartitionView]] = {}
     for name in sorted(topics):

@@ -1,4 +1,4 @@
-"""What a program hears of rebalances."""
+"""Rebalance listeners."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from klamm.protocol.types import TopicPartition
 
 Partitions = list[TopicPartition]
 Callback = Callable[[Partitions], Any]
+AnyCallback = Callback | Callable[[Any, Partitions], Any]  # or of the consumer and the partitions
 
 
 class RebalanceListener:
@@ -19,15 +20,15 @@ class RebalanceListener:
     """
 
     def on_revoked(self, partitions: Partitions) -> Awaitable[None] | None:
-        """These are about to go: they are still assigned, so commit now what has been processed."""
+        """Called before partitions are revoked: they are still assigned, so commit now."""
         return None
 
     def on_assigned(self, partitions: Partitions) -> Awaitable[None] | None:
-        """These have come; positions may be changed with `seek`."""
+        """Called after partitions are assigned; `seek` may change their positions."""
         return None
 
     def on_lost(self, partitions: Partitions) -> Awaitable[None] | None:
-        """These belong to somebody else already: do not commit."""
+        """Called for partitions that other members own already: do not commit."""
         return self.on_revoked(partitions)
 
 
@@ -57,9 +58,9 @@ class CallbackListener(RebalanceListener):
 class StatefulListener(RebalanceListener):
     """Keeps state per partition over rebalances that give the partition back.
 
-    `init(partition)` builds the state of a partition that comes, `cleanup(partition)` drops that of one
-    that went, `commit(partitions)` saves progress before partitions go. An eager rebalance takes everything
-    and gives most of it back; what comes back keeps its state.
+    `init(partition)` builds the state of an assigned partition, `cleanup(partition)` drops that of one
+    that was revoked, `commit(partitions)` saves progress before that. An eager rebalance revokes everything
+    and assigns most of it again; partitions that are assigned again keep their state.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class StatefulListener(RebalanceListener):
 
 
 async def tell(callback: Callback, partitions: Partitions, name: str) -> None:
-    """Call a listener's method, and wait for it if it is a coroutine; what it raises says where."""
+    """Call a listener's method, and await a coroutine; errors name the method."""
     try:
         result = callback(partitions)
         if isinstance(result, Awaitable):

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from klamm.client.consumer.group.coordinator import MOVED, Coordinator
+from klamm.client.consumer.group.coordinator import MOVED, CoordinatorLookup
 from klamm.client.consumer.group.generation import NO_GENERATION, Generation, MemberState
 from klamm.client.consumer.polling.inbox import Inbox
 from klamm.client.consumer.settings import ConsumerSettings
@@ -24,14 +24,14 @@ log = logging.getLogger(__name__)
 BEATING: Final = (MemberState.COMPLETING, MemberState.STABLE)
 
 
-class Membership:
-    """The state of one member. Lives on the client's thread; `tick` sends heartbeats."""
+class ConsumerMembership:
+    """The state of one member. Runs on the client's thread; `tick` sends heartbeats."""
 
     def __init__(
         self,
         core: Core,
         settings: ConsumerSettings,
-        coordinator: Coordinator,
+        coordinator: CoordinatorLookup,
         inbox: Inbox,
         last_poll_ms: Callable[[], int],
     ) -> None:
@@ -44,7 +44,7 @@ class Membership:
         self.generation = NO_GENERATION
         self.needs_rejoin = True
         self.rejoin_cause = "first join"
-        self.needs_prepare = True  # the listener has not been told of the coming rebalance
+        self.needs_prepare = True  # the listener has not been called for the coming rebalance
         self.overdue = ""  # how the poll interval was exceeded, if it was
         self.last_heartbeat_ms: int | None = None  # answered
         self._next_heartbeat_ms = 0
@@ -71,7 +71,7 @@ class Membership:
         self._inbox.ring()
 
     def reset(self, cause: str, *, keeps_id: bool) -> None:
-        """The group does not know us any more: generation -1, join again, from the beginning."""
+        """The group removed this member: generation -1, join again from the beginning."""
         member_id = self.generation.member_id if keeps_id else ""
         self.state = MemberState.UNJOINED
         self.generation = Generation(member_id=member_id)
@@ -98,7 +98,7 @@ class Membership:
     # --- heartbeats -------------------------------------------------------------------------------------
 
     def tick(self, now_ms: int) -> int | None:
-        """Beat when it is time; notice who has been silent for too long."""
+        """Send a heartbeat when it is due; detect an expired session or poll interval."""
         if self.state not in BEATING:
             return None
         poll_ends_ms = self._last_poll_ms() + self._settings.max_poll_interval_ms
@@ -211,9 +211,9 @@ class Membership:
     # --- leaving ----------------------------------------------------------------------------------------
 
     def leave(self, reason: str) -> Promise[None]:
-        """Forget the group, and tell it if it knows us: best effort, never repeated.
+        """Leave the group; LeaveGroup is sent once and not repeated.
 
-        A static member says nothing. Its place is kept for it until its session ends.
+        A static member sends nothing: it stays in the group until its session times out.
         """
         done: Promise[None] = Promise()
         node, generation = self._coordinator.node, self.generation

@@ -24,7 +24,7 @@ class Rebalance:
     is_leader: bool = False
     gained: list[TopicPartition] = field(default_factory=list)
     lost: list[TopicPartition] = field(default_factory=list)
-    outcome: str = "running"  # then "done", or what went wrong
+    outcome: str = "running"  # then "done", or the error
 
     @property
     def duration_ms(self) -> int:
@@ -32,7 +32,7 @@ class Rebalance:
 
 
 class RebalanceLog:
-    """Written by the client's thread, read by anybody."""
+    """Written by the client's thread, read by any thread."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -73,7 +73,7 @@ class RebalanceLog:
         self._end_phase()
         current, self._current = self._current, None
         if current is not None:
-            # What an eager rebalance took and gave back has not moved.
+            # Partitions that an eager rebalance revoked and assigned again have not moved.
             gained, lost = set(current.gained), set(current.lost)
             current.gained, current.lost = sorted(gained - lost), sorted(lost - gained)
             current.outcome = outcome

@@ -1,6 +1,6 @@
 """What a rebalance means for the assignment and its listener. Runs as errands, in the poller's thread.
 
-An errand that a wakeup interrupts runs again in the next poll; each remembers how far it has come.
+An errand that a wakeup interrupts runs again in the next poll; each continues at its last step.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from klamm.client.assignors.base import Assignor, GroupMetadata, RebalanceProtoc
 from klamm.client.consumer.group.generation import Generation
 from klamm.client.consumer.group.listener import RebalanceListener, tell
 from klamm.client.consumer.group.rebalance_log import RebalanceLog
-from klamm.client.consumer.offsets.positions import Committed
+from klamm.client.consumer.offsets.to_commit import ToCommit, consumed
 from klamm.client.consumer.settings import ConsumerSettings
 from klamm.client.consumer.state import SubscriptionState, SubscriptionType
 from klamm.errors import RebalanceListenerError
@@ -44,7 +44,7 @@ class Rebalancing:
         with self.state.lock:
             self.state.assign(sorted(partitions))
 
-    async def freeze(self, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, Committed]:
+    async def freeze(self, partitions: Iterable[TopicPartition] | None) -> ToCommit:
         """Stop handing out what is about to go (None: all of an eager member); what to commit for it.
 
         A cooperative member goes on reading while the group rebalances: `None` freezes nothing there.
@@ -58,15 +58,11 @@ class Rebalancing:
             for partition, state in self.state.partitions.items():
                 if partition in going:
                     state.is_pending_revocation = True
-            return {
-                partition: Committed(offset, leader_epoch)
-                for partition, (offset, leader_epoch) in self.state.consumed().items()
-                if partition in committed
-            }
+            return consumed(self.state, committed)
 
 
 class BeforeJoin:
-    """Before JoinGroup: what has to go is given up. The listener hears of it once, also if woken up."""
+    """Before JoinGroup: revoke partitions. The listener is called once, also after a wakeup."""
 
     def __init__(self, rebalancing: Rebalancing, *, is_member: bool) -> None:
         self._rebalancing = rebalancing
@@ -102,7 +98,7 @@ class BeforeJoin:
 
 
 class ApplyAssignment:
-    """After SyncGroup: the new assignment takes effect. Its first error is raised when all is done."""
+    """After SyncGroup: apply the new assignment. The first error is raised at the end."""
 
     def __init__(
         self,
@@ -127,7 +123,7 @@ class ApplyAssignment:
         rebalancing = self._rebalancing
         if self._added is None:
             if not self._is_current():
-                return  # a heartbeat was refused meanwhile: this assignment is somebody else's by now
+                return  # a heartbeat failed meanwhile: the partitions are reassigned by now
             owned = rebalancing.owned()
             assigned = set(self._assignment.partitions)
             if rebalancing.is_cooperative:
@@ -158,7 +154,7 @@ class ApplyAssignment:
         rebalancing.on_applied()
         try:
             self._assignor.on_assignment(self._assignment, self._metadata)
-        except Exception as error:  # user code: told like a listener's error
+        except Exception as error:  # user code: raised like a listener's error
             name = self._assignor.name
             self._keep(RebalanceListenerError(f"assignor {name} refused its assignment: {error!r}"), error)
 
@@ -178,7 +174,7 @@ class ApplyAssignment:
 
 
 class OnLeave:
-    """On close and unsubscribe: the listener hears that everything goes."""
+    """On close and unsubscribe: call the listener for all partitions."""
 
     def __init__(self, rebalancing: Rebalancing, *, is_member: bool) -> None:
         self._rebalancing = rebalancing
@@ -199,7 +195,7 @@ class OnLeave:
 
 
 def group_metadata(settings: ConsumerSettings, generation: Generation) -> GroupMetadata:
-    """Who this consumer is, for transactions and assignors."""
+    """The consumer's identity, for transactions and assignors."""
     return GroupMetadata(
         settings.group_id or "",
         generation.generation_id,

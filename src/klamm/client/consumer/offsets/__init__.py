@@ -1,1 +1,1 @@
-"""Positions and commits: where the consumer stands, and what it has written down of it."""
+"""Positions and commits."""

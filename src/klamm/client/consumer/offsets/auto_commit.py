@@ -1,12 +1,13 @@
-"""Committing by itself, from inside poll: what earlier polls handed out counts as processed."""
+"""Automatic commits, inside poll: records that earlier polls returned count as processed."""
 
 from __future__ import annotations
 
 import logging
 from typing import Final
 
-from klamm.client.consumer.offsets.commits import Commits, consumed
-from klamm.client.consumer.polling.hosts import Host
+from klamm.client.consumer.offsets.commits import Commits
+from klamm.client.consumer.offsets.to_commit import consumed
+from klamm.client.consumer.polling.hosts import ConsumerHost
 from klamm.client.consumer.polling.inbox import Inbox
 from klamm.client.consumer.settings import ConsumerSettings
 from klamm.client.consumer.state import SubscriptionState
@@ -20,7 +21,7 @@ NEVER: Final = 2**63 - 1
 
 
 class AutoCommit:
-    """The timer. Positions are read in the poller's thread, before it takes more records."""
+    """The timer. Positions are read in the poller's thread, before it returns more records."""
 
     def __init__(
         self,
@@ -29,7 +30,7 @@ class AutoCommit:
         state: SubscriptionState,
         commits: Commits,
         inbox: Inbox,
-        host: Host,
+        host: ConsumerHost,
     ) -> None:
         self._core = core
         self._settings = settings
@@ -51,10 +52,10 @@ class AutoCommit:
             return
         self.restart()
         with self._state.lock:
-            offsets = consumed(self._state.consumed(), None)
-        if offsets:
+            to_commit = consumed(self._state)
+        if to_commit:
             self._submit(
-                lambda: self._core.tasks.spawn(self._commits.commit_once(offsets)).when_done(self._done)
+                lambda: self._core.tasks.spawn(self._commits.commit_once(to_commit)).when_done(self._done)
             )
 
     def _done(self, promise: Promise[None]) -> None:
@@ -64,4 +65,4 @@ class AutoCommit:
         log.info("group %s: commit failed: %s", self._settings.group_id, error)
         if isinstance(error, KlammError) and error.retriable:
             self.due_at_ms = self._core.now_ms + self._settings.retry_backoff_ms
-            self._inbox.signal.set()  # who waits in a poll waits until then
+            self._inbox.signal.set()  # a waiting poll wakes up then

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from klamm.client.calls import Deadline, by_topic
-from klamm.client.consumer.group.coordinator import MOVED, Coordinator
+from klamm.client.calls import Deadline
+from klamm.client.consumer.group.coordinator import MOVED, CoordinatorLookup
 from klamm.client.consumer.group.generation import NO_GENERATION, Generation, MemberState
-from klamm.client.consumer.group.membership import Membership
+from klamm.client.consumer.group.membership import ConsumerMembership
 from klamm.client.consumer.offsets.positions import Committed
 from klamm.client.consumer.offsets.stores import OffsetStore
+from klamm.client.consumer.offsets.to_commit import ToCommit
 from klamm.client.consumer.polling.inbox import Inbox
 from klamm.client.consumer.settings import ConsumerSettings
 from klamm.client.consumer.state import SubscriptionState
+from klamm.client.interceptors import call_all
 from klamm.client.runtime import Core
 from klamm.errors import (
     CommitFailedError,
@@ -23,6 +25,7 @@ from klamm.errors import (
     RebalanceInProgressError,
     RetriableCommitFailedError,
     TopicAuthorizationError,
+    UnknownTopicError,
     broker_error,
 )
 from klamm.net.network import Node, backoff_ms
@@ -35,12 +38,13 @@ from klamm.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from klamm.protocol.types import TopicPartition
+from klamm.protocol.types import ZERO_ID, TopicPartition
 
 log = logging.getLogger(__name__)
 
-NAMES_VERSION: Final = 9  # the last version that speaks of topics by name
+NAMES_VERSION: Final = 9  # the last version with topic names; later ones use topic ids
 FORGETS_COORDINATOR: Final = (*MOVED, ErrorCode.request_timed_out)
+UNKNOWN: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
 FORMER_MEMBER: Final = (ErrorCode.unknown_member_id, ErrorCode.illegal_generation)
 
 Offsets = Mapping[TopicPartition, Committed]
@@ -48,7 +52,7 @@ Callback = Callable[[Offsets, KlammError | None], Any]
 
 
 class Commits:
-    """Sends commits. Lives on the client's thread; callbacks are run by the poller, in order."""
+    """Sends commits. Runs on the client's thread; callbacks are run by the poller, in order."""
 
     def __init__(
         self,
@@ -56,8 +60,8 @@ class Commits:
         settings: ConsumerSettings,
         state: SubscriptionState,
         inbox: Inbox,
-        coordinator: Coordinator,
-        membership: Membership,
+        coordinator: CoordinatorLookup,
+        membership: ConsumerMembership,
     ) -> None:
         self._core = core
         self._settings = settings
@@ -68,6 +72,8 @@ class Commits:
         self._in_flight = 0
         self._idle: Promise[None] | None = None
         self.fenced: FencedInstanceIdError | None = None  # an asynchronous commit was: raised ever after
+        self._refused_partitions: set[tuple[TopicPartition, bytes]] = set()  # unknown to the coordinator
+        self._reported: set[tuple[TopicPartition, bytes]] = set()  # of which a warning was logged
         self.count = 0
         self.failure_count = 0
 
@@ -82,7 +88,7 @@ class Commits:
 
     # --- the kinds of commit ----------------------------------------------------------------------------
 
-    async def commit(self, offsets: Offsets, deadline: Deadline) -> None:
+    async def commit(self, offsets: ToCommit, deadline: Deadline) -> None:
         """Commit, again and again while that may help; raises what it cannot mend, or the time is up."""
         while True:
             try:
@@ -93,14 +99,15 @@ class Commits:
             else:
                 return
 
-    async def _commit_once_found(self, offsets: Offsets) -> None:
+    async def _commit_once_found(self, offsets: ToCommit) -> None:
         if self.store is None:
             await self._coordinator.ensure()
         await self.commit_once(offsets)
 
-    def commit_async(self, offsets: Offsets, callback: Callback | None) -> None:
+    def commit_async(self, to_commit: ToCommit, callback: Callback | None) -> None:
         """Commit once. Repeating it could overtake a later commit, so that is left to the caller."""
         self._in_flight += 1
+        offsets = to_commit.offsets
 
         def done(promise: Promise[None]) -> None:
             self._finished()
@@ -119,7 +126,7 @@ class Commits:
             else:
                 self._inbox.signal.set()
 
-        self._core.tasks.spawn(self.commit_once(offsets)).when_done(done)
+        self._core.tasks.spawn(self.commit_once(to_commit)).when_done(done)
 
     def _finished(self) -> None:
         self._in_flight -= 1
@@ -135,8 +142,8 @@ class Commits:
             self._idle = Promise()
         await self._core.tasks.within(self._idle, limit_ms, "waiting for asynchronous commits")
 
-    async def commit_before_rebalance(self, offsets: Offsets, limit_ms: int) -> None:
-        """Commit what was read before it is given up; what cannot be committed is let go, with a warning."""
+    async def commit_before_rebalance(self, offsets: ToCommit, limit_ms: int) -> None:
+        """Commit before partitions are revoked; a failure is logged as a warning."""
         if not offsets:
             return
         due_at_ms = self._core.now_ms + limit_ms
@@ -166,42 +173,88 @@ class Commits:
 
     # --- one commit -------------------------------------------------------------------------------------
 
-    async def commit_once(self, offsets: Offsets) -> None:
+    async def commit_once(self, wanted: ToCommit) -> None:
         """One attempt; raises why it failed."""
-        if not offsets:
+        to_commit = self._less_deleted(wanted)
+        if not to_commit:
             return
         if self.store is not None:
-            self.store.save(self.owner, offsets)
-            self.count += 1
+            self.store.save(self.owner, to_commit.offsets)
+            self._committed(to_commit)
             return
         generation = self._generation()
         node = await self._coordinator.find()
-        request = OffsetCommitRequest(
+        request = self._request(to_commit, generation)
+        max_version = 32767 if to_commit.has_all_ids else NAMES_VERSION
+        try:
+            response: OffsetCommitResponse = await self._core.tasks.request(
+                node, ApiKey.OFFSET_COMMIT, request, max_version=max_version
+            )
+            self._judge(response, to_commit, generation, node)
+        except KlammError as error:
+            self.failure_count += 1
+            self._coordinator.judge(error, node)
+            raise
+        self._committed(to_commit)
+
+    def _committed(self, to_commit: ToCommit) -> None:
+        self.count += 1
+        interceptors = self._settings.interceptors
+        if interceptors:
+
+            async def report() -> None:
+                call_all(interceptors, "on_commit", to_commit.offsets)
+
+            self._inbox.call_back(report)
+
+    def _request(self, to_commit: ToCommit, generation: Generation) -> OffsetCommitRequest:
+        return OffsetCommitRequest(
             group_id=self._settings.group_id or "",
             generation_id_or_member_epoch=generation.generation_id,
             member_id=generation.member_id,
             group_instance_id=self._settings.group_instance_id if generation.is_valid else None,
             topics=[
                 OffsetCommitRequestTopic(
+                    topic_id=topic_id,
                     name=topic,
                     partitions=[
-                        OffsetCommitRequestPartition(number, *offsets[TopicPartition(topic, number)])
+                        OffsetCommitRequestPartition(
+                            number, *to_commit.offsets[TopicPartition(topic, number)]
+                        )
                         for number in numbers
                     ],
                 )
-                for topic, numbers in by_topic(offsets).items()
+                for (topic, topic_id), numbers in to_commit.by_topic().items()
             ],
         )
-        try:
-            response: OffsetCommitResponse = await self._core.tasks.request(
-                node, ApiKey.OFFSET_COMMIT, request, max_version=NAMES_VERSION
-            )
-            self._judge(response, generation, node)
-        except KlammError as error:
-            self.failure_count += 1
-            self._coordinator.judge(error, node)
-            raise
-        self.count += 1
+
+    def _less_deleted(self, wanted: ToCommit) -> ToCommit:
+        """Leave out offsets of topics that are gone: repeating their commit cannot help.
+
+        A topic is gone if the metadata has its name with another id, or if the coordinator has refused the
+        partition and the metadata does not have it.
+        """
+        metadata = self._core.metadata
+        gone: list[TopicPartition] = []
+        for partition, topic_id in wanted.topic_ids.items():
+            topic = metadata.cluster.topics.get(partition.topic)
+            if topic is not None and ZERO_ID not in (topic_id, topic.topic_id):
+                if topic.topic_id == topic_id:
+                    continue
+                self._dropped(partition, topic_id, "the topic was deleted and created again")
+            elif (partition, topic_id) in self._refused_partitions and metadata.lacks(partition.topic):
+                if wanted.is_explicit:
+                    raise UnknownTopicError(f"committing {partition}: the topic does not exist")
+                self._dropped(partition, topic_id, "the topic was deleted")
+            else:
+                continue
+            gone.append(partition)
+        return wanted.without(gone) if gone else wanted
+
+    def _dropped(self, partition: TopicPartition, topic_id: bytes, why: str) -> None:
+        if (partition, topic_id) not in self._reported:
+            self._reported.add((partition, topic_id))
+            log.warning("group %s: offset of %s not committed: %s", self._settings.group_id, partition, why)
 
     def _generation(self) -> Generation:
         """What a commit carries; raises when it could only be refused."""
@@ -217,23 +270,38 @@ class Commits:
     def _not_a_member(self, what: str) -> CommitFailedError:
         why = f" ({self._membership.overdue})" if self._membership.overdue else ""
         return CommitFailedError(
-            f"{what}{why}; its partitions belong to somebody else. If processing takes long, raise "
+            f"{what}{why}; its partitions are reassigned. If processing takes long, increase "
             f"max.poll.interval.ms (now {self._settings.max_poll_interval_ms}) or lower max.poll.records "
             f"(now {self._settings.max_poll_records})"
         )
 
-    def _judge(self, response: OffsetCommitResponse, sent: Generation, node: Node) -> None:
+    def _judge(
+        self, response: OffsetCommitResponse, to_commit: ToCommit, sent: Generation, node: Node
+    ) -> None:
         forbidden: list[str] = []
+        unknown: list[TopicPartition] = []
+        names = {topic_id: topic for topic, topic_id in to_commit.by_topic()}
         for topic in response.topics:
+            name = topic.name or names.get(topic.topic_id, "")
             for item in topic.partitions:
+                partition = TopicPartition(name, item.partition_index)
                 if item.error_code == ErrorCode.topic_authorization_failed:
-                    forbidden.append(topic.name)
+                    forbidden.append(name)
+                elif item.error_code in UNKNOWN:
+                    unknown.append(partition)
                 elif item.error_code:
-                    partition = TopicPartition(topic.name, item.partition_index)
                     self._refused(item.error_code, partition, sent, node)
         if forbidden:
             listed = ", ".join(sorted(set(forbidden)))
             raise TopicAuthorizationError(f"no right to commit offsets of {listed}")
+        if unknown:
+            self._refused_partitions.update(
+                (item, to_commit.topic_ids[item]) for item in unknown if item in to_commit.topic_ids
+            )
+            self._core.metadata.request_update()
+            listed = ", ".join(map(str, sorted(unknown)))
+            what = f"committing {listed} of group {self._settings.group_id}"
+            raise broker_error(ErrorCode.unknown_topic_or_partition, what)
 
     def _refused(self, code: int, partition: TopicPartition, sent: Generation, node: Node) -> None:
         membership = self._membership
@@ -265,14 +333,3 @@ def _calling(callback: Callback, offsets: Offsets, error: BaseException | None) 
             await result
 
     return call
-
-
-def consumed(
-    offsets: Mapping[TopicPartition, tuple[int, int]], only: Sequence[TopicPartition] | None
-) -> Offsets:
-    """Positions as something to commit."""
-    return {
-        partition: Committed(offset, leader_epoch)
-        for partition, (offset, leader_epoch) in offsets.items()
-        if only is None or partition in only
-    }

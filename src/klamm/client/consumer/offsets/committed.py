@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from klamm.client.calls import Deadline, by_topic
-from klamm.client.consumer.group.coordinator import Coordinator
+from klamm.client.consumer.group.coordinator import CoordinatorLookup
 from klamm.client.consumer.group.generation import MemberState
-from klamm.client.consumer.group.membership import Membership
+from klamm.client.consumer.group.membership import ConsumerMembership
 from klamm.client.consumer.offsets.commits import Commits
 from klamm.client.consumer.offsets.positions import Committed
 from klamm.client.consumer.settings import ConsumerSettings
 from klamm.client.runtime import Core
-from klamm.errors import BrokerError, KlammError, broker_error
+from klamm.errors import BrokerError, KlammError, UnknownTopicError, broker_error
 from klamm.net.network import Node
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -26,19 +26,19 @@ from klamm.protocol.messages.offset_fetch import (
 )
 from klamm.protocol.types import TopicPartition
 
-NAMES_VERSION: Final = 9  # the last version that speaks of topics by name
-BATCHED_VERSION: Final = 8  # the first that asks for several groups
+NAMES_VERSION: Final = 9  # the last version with topic names; later ones use topic ids
+BATCHED_VERSION: Final = 8  # the first version with several groups
 
 
 class CommittedOffsets:
-    """Asks the coordinator, or the member's own store. Lives on the client's thread."""
+    """Fetches committed offsets from the coordinator or the local store. Runs on the client's thread."""
 
     def __init__(
         self,
         core: Core,
         settings: ConsumerSettings,
-        coordinator: Coordinator,
-        membership: Membership,
+        coordinator: CoordinatorLookup,
+        membership: ConsumerMembership,
         commits: Commits,
     ) -> None:
         self._core = core
@@ -60,7 +60,7 @@ class CommittedOffsets:
     async def get(
         self, partitions: Sequence[TopicPartition], deadline: Deadline
     ) -> dict[TopicPartition, Committed]:
-        """Ask until there is an answer, or the time is up."""
+        """Retry until there is a response, or the time is up."""
         while True:
             try:
                 return await self._core.tasks.within(
@@ -107,7 +107,7 @@ class CommittedOffsets:
             for item in topic.partitions:
                 partition = TopicPartition(topic.name, item.partition_index)
                 if item.error_code == ErrorCode.unknown_topic_or_partition:
-                    raise _UnknownPartitionError(f"{partition} does not exist", item.error_code)
+                    raise UnknownTopicError(f"{partition} does not exist")
                 if item.error_code:
                     raise broker_error(item.error_code, f"the committed offset of {partition}")
                 if item.committed_offset >= 0:
@@ -122,9 +122,3 @@ class _LaterError(BrokerError):
 
     default_code = ErrorCode.rebalance_in_progress
     retriable = True
-
-
-class _UnknownPartitionError(BrokerError):
-    """A partition that does not exist will not come to exist by asking again."""
-
-    retriable = False

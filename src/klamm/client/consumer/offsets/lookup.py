@@ -1,13 +1,14 @@
-"""Asking the leaders where things are: offsets by time, and where an epoch ended."""
+"""Lookups on the leaders: offsets by time, and the end offset of a leader epoch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from klamm.client.calls import Calls, Deadline, by_topic
 from klamm.client.runtime import Core
 from klamm.errors import KlammError, UnsupportedVersionError, broker_error
+from klamm.net.cluster import Cluster, TopicInfo
 from klamm.net.network import Node
 from klamm.net.tasks import Promise
 from klamm.protocol.api import ApiKey
@@ -18,6 +19,7 @@ from klamm.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from klamm.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from klamm.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -35,8 +37,8 @@ class FoundOffset(NamedTuple):
     leader_epoch: int
 
 
-class EpochEnd(NamedTuple):
-    """Where a leader's epoch ended, as the present leader remembers. -1: it does not."""
+class FoundEpochEnd(NamedTuple):
+    """The end offset of a leader epoch in the present leader's log; -1: unknown."""
 
     leader_epoch: int
     end_offset: int
@@ -48,7 +50,7 @@ NOT_FOUND = FoundOffset(-1, -1, -1)
 def by_leader(
     core: Core, partitions: Mapping[TopicPartition, int]
 ) -> tuple[dict[int, dict[TopicPartition, int]], list[TopicPartition]]:
-    """What to ask whom, and the partitions that have no leader now.
+    """The partitions by leader, and those without a leader.
 
     Those of a topic that is not known yet are in neither: its metadata is on the way.
     """
@@ -70,7 +72,7 @@ def by_leader(
 def list_offsets(
     core: Core, node_id: int, timestamps: Mapping[TopicPartition, int], *, is_read_committed: bool
 ) -> Promise[dict[TopicPartition, FoundOffset | KlammError]]:
-    """Ask one leader once."""
+    """Send one request to one leader."""
     return core.tasks.spawn(_list_offsets(core, node_id, timestamps, is_read_committed))
 
 
@@ -112,7 +114,7 @@ async def _list_offsets(
                 results[partition] = NOT_FOUND
             else:
                 results[partition] = broker_error(item.error_code, f"looking up offsets of {partition}")
-    missing = broker_error(ErrorCode.unknown_server_error, "an answer without the partition asked for")
+    missing = broker_error(ErrorCode.unknown_server_error, "the response lacks a requested partition")
     return {partition: results.get(partition, missing) for partition in timestamps}
 
 
@@ -123,14 +125,14 @@ def _epoch(core: Core, partition: TopicPartition) -> int:
 
 def epoch_ends(
     core: Core, node_id: int, epochs: Mapping[TopicPartition, int]
-) -> Promise[dict[TopicPartition, EpochEnd | KlammError]]:
-    """Ask one leader where these epochs ended in its logs."""
+) -> Promise[dict[TopicPartition, FoundEpochEnd | KlammError]]:
+    """Fetch the end offsets of leader epochs from one leader."""
     return core.tasks.spawn(_epoch_ends(core, node_id, epochs))
 
 
 async def _epoch_ends(
     core: Core, node_id: int, epochs: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, EpochEnd | KlammError]:
+) -> dict[TopicPartition, FoundEpochEnd | KlammError]:
     request = OffsetForLeaderEpochRequest(
         replica_id=-1,
         topics=[
@@ -153,26 +155,26 @@ async def _epoch_ends(
             Node("broker", node_id), ApiKey.OFFSET_FOR_LEADER_EPOCH, request
         )
     except UnsupportedVersionError:
-        # A broker that old cannot tell; believing the position is what it always did.
-        return {partition: EpochEnd(epoch, 2**63 - 1) for partition, epoch in epochs.items()}
+        # The broker is too old to report it: keep the position, as clients of its time did.
+        return {partition: FoundEpochEnd(epoch, 2**63 - 1) for partition, epoch in epochs.items()}
     except KlammError as error:
         return dict.fromkeys(epochs, error)
-    results: dict[TopicPartition, EpochEnd | KlammError] = {}
+    results: dict[TopicPartition, FoundEpochEnd | KlammError] = {}
     for topic in response.topics:
         for item in topic.partitions:
             partition = TopicPartition(topic.topic, item.partition)
             if item.error_code:
                 results[partition] = broker_error(item.error_code, f"validating the position in {partition}")
             else:
-                results[partition] = EpochEnd(item.leader_epoch, item.end_offset)
-    missing = broker_error(ErrorCode.unknown_server_error, "an answer without the partition asked for")
+                results[partition] = FoundEpochEnd(item.leader_epoch, item.end_offset)
+    missing = broker_error(ErrorCode.unknown_server_error, "the response lacks a requested partition")
     return {partition: results.get(partition, missing) for partition in epochs}
 
 
 async def find_offsets(
     calls: Calls, timestamps: Mapping[TopicPartition, int], deadline: Deadline, *, is_read_committed: bool
 ) -> dict[TopicPartition, FoundOffset]:
-    """Ask until every partition has its answer; what cannot be answered raises."""
+    """Retry until every partition has a result; raises errors that are not retriable."""
     core = calls.core
     core.metadata.want({partition.topic for partition in timestamps})
     found: dict[TopicPartition, FoundOffset] = {}
@@ -199,8 +201,16 @@ async def find_offsets(
     return found
 
 
+async def all_topics(calls: Calls, names: Sequence[str] | None, deadline: Deadline) -> dict[str, TopicInfo]:
+    """Topics as any broker lists them now, all of them or some; none is created."""
+    topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    response: MetadataResponse = await calls.to_any(ApiKey.METADATA, request, deadline)
+    return dict(Cluster().updated(response, is_complete=True).topics)
+
+
 async def partition_numbers(calls: Calls, topic: str, deadline: Deadline) -> list[int]:
-    """The partitions of a topic, freshly asked; none when it does not exist."""
+    """The partitions of a topic, from fresh metadata; none when it does not exist."""
     metadata = calls.core.metadata
     metadata.want([topic])
     if topic not in metadata.cluster.topics:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from klamm.client.consumer.fetch.fetching import POLICIES
 from klamm.client.consumer.offsets.lookup import (
-    EpochEnd,
+    FoundEpochEnd,
     FoundOffset,
     by_leader,
     epoch_ends,
@@ -17,7 +17,7 @@ from klamm.client.consumer.offsets.lookup import (
 )
 from klamm.client.consumer.polling.inbox import Inbox
 from klamm.client.consumer.settings import ConsumerSettings
-from klamm.client.consumer.state import PartitionState, Status, SubscriptionState
+from klamm.client.consumer.state import PartitionState, PositionStatus, SubscriptionState
 from klamm.client.runtime import Core
 from klamm.errors import (
     KlammError,
@@ -27,7 +27,7 @@ from klamm.errors import (
 )
 from klamm.net.metadata import Metadata
 from klamm.net.tasks import Promise
-from klamm.protocol.types import TopicPartition
+from klamm.protocol.types import ZERO_ID, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ LoadCommitted = Callable[
 
 
 class Positions:
-    """Looks up what partitions need. Lives on the client's thread; `update` is called while polls go on."""
+    """Looks up missing positions. Runs on the client's thread; `update` is called during polls."""
 
     def __init__(
         self,
@@ -57,17 +57,19 @@ class Positions:
         state: SubscriptionState,
         inbox: Inbox,
         load_committed: LoadCommitted | None,
+        drop_fetched: Callable[[TopicPartition], None],
     ) -> None:
         self._core = core
         self._settings = settings
         self._state = state
         self._inbox = inbox
         self._load_committed = load_committed
+        self._drop_fetched = drop_fetched
         self._started: set[TopicPartition] = set()  # where start_at was applied
-        self.are_settled = True  # plain, for a quick look: no partition waits for a position
+        self.are_settled = True  # plain, for a fast check: no partition waits for a position
 
     def update(self) -> int | None:
-        """Begin what is missing; when to look again, if something has to wait."""
+        """Start missing lookups; returns the instant of the next check, if one has to wait."""
         now_ms = self._core.now_ms
         initializing: list[TopicPartition] = []
         resets: dict[TopicPartition, int] = {}
@@ -78,18 +80,18 @@ class Positions:
             self._check_epochs(self._core.metadata)
             self.are_settled = True
             for partition, state in self._state.partitions.items():
-                if state.status is Status.FETCHING:
+                if state.status is PositionStatus.FETCHING:
                     continue
                 self.are_settled = False
                 if state.is_asked:
                     continue
                 if now_ms < state.retry_at_ms:
                     due_ms = state.retry_at_ms if due_ms is None else min(due_ms, state.retry_at_ms)
-                elif state.status is Status.AWAIT_VALIDATION:
+                elif state.status is PositionStatus.AWAIT_VALIDATION:
                     validations[partition] = state.leader_epoch
-                elif state.status is Status.INITIALIZING and not self._start_at(partition, state):
+                elif state.status is PositionStatus.INITIALIZING and not self._start_at(partition, state):
                     initializing.append(partition)
-                elif state.status is Status.AWAIT_RESET:
+                elif state.status is PositionStatus.AWAIT_RESET:
                     resets[partition] = state.reset_to
         if initializing:
             self._initialize(initializing)
@@ -100,23 +102,52 @@ class Positions:
         return due_ms
 
     def check_epochs(self) -> None:
-        """A new leader may lack what we have read: its log is asked before we go on."""
+        """A new leader may lack records that were read: check the position in its log first (KIP-320)."""
         metadata = self._core.metadata
         with self._state.lock:
             self._check_epochs(metadata)
 
     def _check_epochs(self, metadata: Metadata) -> None:
+        topics = metadata.cluster.topics
         for partition, state in self._state.partitions.items():
+            topic = topics.get(partition.topic)
+            if topic is None:
+                continue
+            if topic.topic_id not in (state.topic_id, ZERO_ID):
+                self._check_topic(partition, state, topic.topic_id)
             if not state.has_position:
                 continue
-            info = metadata.cluster.partition(partition)
+            info = topic.partitions.get(partition.partition)
             if info is None or info.leader_epoch == state.current_leader_epoch or info.leader_epoch < 0:
                 continue
             state.current_leader_epoch = info.leader_epoch
             if state.leader_epoch >= 0:
-                state.status = Status.AWAIT_VALIDATION
+                state.status = PositionStatus.AWAIT_VALIDATION
                 state.is_asked = False
                 self.are_settled = False
+
+    def _check_topic(self, partition: TopicPartition, state: PartitionState, topic_id: bytes) -> None:
+        """A position belongs to a topic, not to its name: another topic of that name has other records."""
+        if state.topic_id == ZERO_ID:
+            state.topic_id = topic_id
+            return
+        policy = POLICIES.get(self._settings.reset_policy)
+        if state.has_position:
+            log.warning(
+                "%s: topic was deleted and created again: position %d dropped, auto.offset.reset=%s applies",
+                partition,
+                state.offset,
+                self._settings.reset_policy,
+            )
+        if state.status is PositionStatus.AWAIT_RESET:
+            policy = state.reset_to  # asked for already; the answer on its way is of the old topic
+        state.forget_log(topic_id)
+        if policy is None or state.status is PositionStatus.INITIALIZING:
+            state.initialize()
+        else:
+            state.request_reset(policy)
+        self.are_settled = False
+        self._drop_fetched(partition)
 
     def _start_at(self, partition: TopicPartition, state: PartitionState) -> bool:
         """Apply `start_at`, the first time that this consumer has the partition."""
@@ -153,7 +184,7 @@ class Positions:
             return
         with self._state.lock:
             missing: set[TopicPartition] = set()
-            for partition, state in self._still_asked(questions, Status.INITIALIZING):
+            for partition, state in self._still_asked(questions, PositionStatus.INITIALIZING):
                 found = committed.get(partition)
                 if found is None:
                     missing.add(partition)
@@ -173,7 +204,7 @@ class Positions:
             self._inbox.fail(NoOffsetForPartitionError(sorted(partitions)))
             return
         with self._state.lock:
-            for partition, state in self._still_asked(questions, Status.INITIALIZING):
+            for partition, state in self._still_asked(questions, PositionStatus.INITIALIZING):
                 if partition in partitions:
                     state.request_reset(policy)
         self.update()
@@ -198,12 +229,12 @@ class Positions:
         results: Mapping[TopicPartition, FoundOffset | KlammError],
     ) -> None:
         with self._state.lock:
-            for partition, state in self._still_asked(questions, Status.AWAIT_RESET):
+            for partition, state in self._still_asked(questions, PositionStatus.AWAIT_RESET):
                 result = results[partition]
                 if isinstance(result, KlammError):
                     self._failed(state, result)
                 elif result.offset < 0:
-                    state.request_reset(LATEST)  # no record is that young: begin with the next to come
+                    state.request_reset(LATEST)  # no record is that recent: begin with the next one
                 else:
                     log.info("%s: starting at offset %d", partition, result.offset)
                     info = self._core.metadata.cluster.partition(partition)
@@ -227,11 +258,13 @@ class Positions:
             )
 
     def _validated(
-        self, questions: Mapping[TopicPartition, int], results: Mapping[TopicPartition, EpochEnd | KlammError]
+        self,
+        questions: Mapping[TopicPartition, int],
+        results: Mapping[TopicPartition, FoundEpochEnd | KlammError],
     ) -> None:
         truncated: dict[TopicPartition, int] = {}
         with self._state.lock:
-            for partition, state in self._still_asked(questions, Status.AWAIT_VALIDATION):
+            for partition, state in self._still_asked(questions, PositionStatus.AWAIT_VALIDATION):
                 result = results[partition]
                 if isinstance(result, KlammError):
                     self._failed(state, result)
@@ -239,7 +272,7 @@ class Positions:
                 state.is_asked = False
                 is_known = result.end_offset >= 0 and result.leader_epoch >= 0
                 if is_known and result.end_offset >= state.offset:
-                    state.status = Status.FETCHING
+                    state.status = PositionStatus.FETCHING
                     continue
                 log.warning("%s was truncated below offset %d: %s", partition, state.offset, result)
                 policy = POLICIES.get(self._settings.reset_policy)
@@ -263,7 +296,7 @@ class Positions:
     def _mark(
         self, partitions: Sequence[TopicPartition] | Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Note what is being asked, with the seek count that an answer must still meet."""
+        """Record the lookup, with the seek count that must be unchanged when it completes."""
         with self._state.lock:
             questions = {}
             for partition in partitions:
@@ -274,9 +307,9 @@ class Positions:
             return questions
 
     def _still_asked(
-        self, questions: Mapping[TopicPartition, int], status: Status
+        self, questions: Mapping[TopicPartition, int], status: PositionStatus
     ) -> list[tuple[TopicPartition, PartitionState]]:
-        """The partitions that still want this answer. A seek or another reset meanwhile wins."""
+        """The partitions that still need this result. A seek or another reset meanwhile takes precedence."""
         found = []
         for partition, seek_count in questions.items():
             state = self._state.partitions.get(partition)
@@ -293,7 +326,7 @@ class Positions:
                     state.retry_at_ms = self._core.now_ms + self._settings.retry_backoff_ms
 
     def _failed(self, state: PartitionState, error: KlammError) -> None:
-        """Ask again after a pause, with newer metadata."""
+        """Retry after a backoff, with newer metadata."""
         state.is_asked = False
         state.retry_at_ms = self._core.now_ms + self._settings.retry_backoff_ms
         self._core.metadata.request_update()

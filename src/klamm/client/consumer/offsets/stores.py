@@ -1,4 +1,4 @@
-"""Offsets kept beside the program instead of in the group: for members that share no progress."""
+"""Local offset stores, in place of the group's offsets: for members that do not share progress."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from klamm.protocol.types import TopicPartition
 
 @runtime_checkable
 class OffsetStore(Protocol):
-    """Where a member keeps its own offsets. `owner` is (group, instance id or client id)."""
+    """Stores a member's offsets. `owner` is (group, instance id or client id)."""
 
     def load(
         self, owner: tuple[str, str], partitions: Iterable[TopicPartition]

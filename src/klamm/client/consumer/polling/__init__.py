@@ -1,1 +1,1 @@
-"""A poll: the caller's side, the client's thread, and what passes between them."""
+"""A poll: the caller's thread, the client's thread, and their communication."""

@@ -1,4 +1,4 @@
-"""One consumer, one caller at a time: who is inside, and who must stay out."""
+"""Access to a consumer: one caller at a time."""
 
 from __future__ import annotations
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from klamm.client.calls import Calls, RetryPolicy
 from klamm.client.consumer.fetch.buffer import FetchBuffer
 from klamm.client.consumer.fetch.fetching import Fetching
-from klamm.client.consumer.group.coordinator import Coordinator
+from klamm.client.consumer.group.coordinator import CoordinatorLookup
 from klamm.client.consumer.group.joining import Joining
 from klamm.client.consumer.group.leading import Leading
-from klamm.client.consumer.group.membership import Membership
+from klamm.client.consumer.group.membership import ConsumerMembership
 from klamm.client.consumer.group.rebalance_log import RebalanceLog
 from klamm.client.consumer.group.rebalancing import Rebalancing
 from klamm.client.consumer.offsets.auto_commit import AutoCommit
@@ -16,20 +18,24 @@ from klamm.client.consumer.offsets.commits import Commits
 from klamm.client.consumer.offsets.committed import CommittedOffsets
 from klamm.client.consumer.offsets.positions import Positions
 from klamm.client.consumer.polling.handout import Handout
-from klamm.client.consumer.polling.hosts import Host
+from klamm.client.consumer.polling.hosts import ConsumerHost
 from klamm.client.consumer.polling.inbox import Inbox
 from klamm.client.consumer.settings import ConsumerSettings
 from klamm.client.consumer.state import SubscriptionState, SubscriptionType
+from klamm.errors import broker_error
 from klamm.net.cluster import Cluster
+from klamm.protocol.errors import ErrorCode
+
+REFUSED: Final = (ErrorCode.invalid_topic_exception, ErrorCode.topic_authorization_failed)
 
 
 class Engine:
     """Everything but the face. Sans-IO: a component of the core, driven by ticks and by polls.
 
-    Positions, fetches and joins advance only while somebody polls; heartbeats and answers always.
+    Positions, fetches and joins advance only during polls; heartbeats and responses always.
     """
 
-    def __init__(self, host: Host, settings: ConsumerSettings) -> None:
+    def __init__(self, host: ConsumerHost, settings: ConsumerSettings) -> None:
         core = host.core
         self.core = core
         self.settings = settings
@@ -44,8 +50,8 @@ class Engine:
             ),
         )
         self.history = RebalanceLog(host.clock)
-        self.coordinator = Coordinator(core, settings, self.calls)
-        self.membership = Membership(core, settings, self.coordinator, self.inbox, self._last_poll)
+        self.coordinator = CoordinatorLookup(core, settings, self.calls)
+        self.membership = ConsumerMembership(core, settings, self.coordinator, self.inbox, self._last_poll)
         self.commits = Commits(core, settings, self.state, self.inbox, self.coordinator, self.membership)
         self.auto_commit = AutoCommit(core, settings, self.state, self.commits, self.inbox, host)
         self.committed = CommittedOffsets(core, settings, self.coordinator, self.membership, self.commits)
@@ -56,6 +62,7 @@ class Engine:
             self.state,
             self.inbox,
             None if settings.group_id is None else self.committed.for_positions,
+            self.buffer.drop,
         )
         self.leading = Leading(core, settings, self.calls)
         self.rebalancing = Rebalancing(self.state, settings, self.history)
@@ -73,9 +80,10 @@ class Engine:
             self.commits,
             self.history,
         )
-        self.poll_depth = 0  # plain: calls of the caller that want us to go on; they nest
+        self.poll_depth = 0  # plain: calls in progress that need progress here; they nest
         self.is_waiting = False  # plain: the poller is waiting for us, so it cannot be late
         self.last_poll_ms = core.now_ms  # plain, as above
+        self._refused_topics: dict[str, int] = {}
         self._seen_count = 0
         self._seen_events = -1
         self._due_ms: int | None = None
@@ -84,18 +92,18 @@ class Engine:
 
     @property
     def is_settled(self) -> bool:
-        """Whether there is nothing to do but fetching; a quick look from the poller's thread."""
+        """Whether only fetching is left to do; a fast check from the poller's thread."""
         return self.positions.are_settled and not (self.state.is_auto and self.membership.needs_rejoin)
 
     def _last_poll(self) -> int:
-        """When the caller last showed that it is alive: by polling, or by taking a record."""
+        """The instant of the caller's last poll or read."""
         if self.is_waiting or self.handout.count != self._seen_count:
             self._seen_count = self.handout.count
             self.last_poll_ms = max(self.last_poll_ms, self.core.now_ms)
         return self.last_poll_ms
 
     def on_poll(self) -> None:
-        """Do what a poll may set going. Also called when a poll has made room for another fetch."""
+        """Start the work that a poll allows. Also called when a poll has made room for another fetch."""
         self._advance()
 
     def tick(self, now_ms: int) -> int | None:
@@ -119,13 +127,13 @@ class Engine:
         self._seen_events = self.core.network.event_count
 
     def look_up_positions(self) -> None:
-        """Do what asking for a position may set going."""
+        """Start the lookups that a position needs."""
         self.positions.update()
 
     # --- the subscription, on this thread ---------------------------------------------------------------
 
     def subscription_changed(self) -> None:
-        """The caller subscribed or assigned anew: watch the right topics, and join again if need be."""
+        """The subscription or assignment changed: watch its topics, and rejoin if necessary."""
         with self.state.lock:
             kind, topics = self.state.type, self.state.topics
             assigned = {partition.topic for partition in self.state.partitions}
@@ -148,8 +156,9 @@ class Engine:
             self.membership.request_rejoin("the subscription has changed")
 
     def on_metadata(self, cluster: Cluster) -> None:
-        """A new snapshot: leaders may have changed, the pattern may match more, the group may share anew."""
+        """New metadata: leaders, topics that match the pattern, or the group's topics may have changed."""
         self.positions.check_epochs()
+        self._raise_refused_topics(cluster)
         if self.state.type is SubscriptionType.AUTO_PATTERN:
             self._match(cluster)
             self._check_subscription()
@@ -158,6 +167,14 @@ class Engine:
             self.membership.request_rejoin("metadata changed: the group's topics have other partitions")
         if self.poll_depth:
             self.inbox.signal.set()
+
+    def _raise_refused_topics(self, cluster: Cluster) -> None:
+        """A topic that the broker refuses for good is an error of the next poll, once."""
+        refused = {name: code for name, code in cluster.errors.items() if code in REFUSED}
+        for name, code in refused.items():
+            if self._refused_topics.get(name) != code and self.state.wants(name):
+                self.inbox.fail(broker_error(code, f"topic {name}"))
+        self._refused_topics = refused
 
     def _match(self, cluster: Cluster) -> None:
         hides_internal = self.settings.excludes_internal_topics

@@ -1,4 +1,4 @@
-"""Records of a poll, handed out one by one; what nobody has seen can go back."""
+"""Records of a poll, returned one by one; the rest can be put back."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from klamm.client.consumer.state import SubscriptionState
 
 
 class Handout:
-    """Keeps positions honest: a record that was not handed out yet is not consumed.
+    """Keeps positions exact: a record that was not returned yet is not consumed.
 
-    `count` grows with every record, so that whoever watches can tell that the reader is alive.
+    `count` grows with every record, as a sign of progress for `max.poll.interval.ms`.
     """
 
     __slots__ = ("_buffer", "_chunks", "_start", "_state", "count", "records")

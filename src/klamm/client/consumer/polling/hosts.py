@@ -1,23 +1,23 @@
-"""Where a consumer's core lives and how its faces reach it: a thread of its own, or a test."""
+"""Hosts of a consumer's core, and how callers reach it: a thread of its own, or a test."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from klamm.client.consumer.polling.inbox import Signal
 from klamm.client.runtime import ClientThread, Core
-from klamm.clock import Clock
+from klamm.clock import Clock, event_on, patience_of
 from klamm.errors import IllegalStateError
 
 T = TypeVar("T")
 
 
-class Host(Protocol):
+class ConsumerHost(Protocol):
     """The client's thread, seen from outside."""
 
     clock: Clock
+    patience: Clock  # for the time-outs of calls; the same as `clock`, except on virtual time
     core: Core
     signal: Signal
 
@@ -26,7 +26,7 @@ class Host(Protocol):
         ...
 
     def check(self) -> None:
-        """Raise IllegalStateError when the thread is gone."""
+        """Raise IllegalStateError when the thread has stopped."""
         ...
 
     def stop(self) -> None:
@@ -40,6 +40,7 @@ class ThreadHost:
     def __init__(self, thread: ClientThread, signal: Signal) -> None:
         self._thread = thread
         self.clock = thread.clock
+        self.patience = patience_of(thread.clock)
         self.core = thread.core
         self.signal = signal
         self.submit = thread.reactor.submit
@@ -49,7 +50,7 @@ class ThreadHost:
         self._thread.reactor.check_fork()
         failure = self._thread.reactor.failure
         if failure is not None:
-            raise IllegalStateError(f"the client's thread has died: {failure!r}") from failure
+            raise IllegalStateError(f"the client's thread has stopped: {failure!r}") from failure
 
     def start(self) -> None:
         self._thread.start()
@@ -59,11 +60,11 @@ class ThreadHost:
 
 
 class ThreadSignal:
-    """A bell that a thread waits for. Its coroutines never pause: `run_blocking` drives them."""
+    """An event that a thread waits for. Its coroutines never suspend: `run_blocking` drives them."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._event = threading.Event()
+        self._event = event_on(clock)
         self.set = self._event.set
         self.clear = self._event.clear
 
@@ -73,7 +74,7 @@ class ThreadSignal:
 
 
 def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that blocks where others pause."""
+    """Run a coroutine that blocks instead of suspending."""
     try:
         coroutine.send(None)
     except StopIteration as stop:

@@ -1,4 +1,4 @@
-"""From the client's thread to whoever polls: errands to run there, errors to raise, a bell."""
+"""From the client's thread to the polling thread: errands to run, errors to raise, and a bell."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Signal(Protocol):
     def clear(self) -> None: ...
 
     async def wait(self, due_at_ms: int | None) -> None:
-        """Until it rings, or the instant comes."""
+        """Wait until it rings, or until an instant."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class Errand:
-    """Work for the poller: what a listener hears, what must not happen while records are handed out."""
+    """Work for the polling thread: callbacks, and changes that must not overlap with reading."""
 
     work: Callable[[], Awaitable[Any]]
     promise: Promise[Any]
@@ -40,10 +40,10 @@ class Inbox:
         self.errands: deque[Errand] = deque()
         self.failures: deque[BaseException] = deque()
         self.callbacks: deque[Callable[[], Awaitable[None]]] = deque()  # of commits that are done, in order
-        self.needs_attention = False  # plain, for a quick look
+        self.needs_attention = False  # plain, for a fast check
 
     def ask(self, work: Callable[[], Awaitable[T]]) -> Promise[T]:
-        """Have something done inside `poll`; settled with what comes of it."""
+        """Run something inside `poll`; the promise settles with its result."""
         promise: Promise[T] = Promise()
         self.errands.append(Errand(work, promise))
         self.ring()
@@ -60,6 +60,6 @@ class Inbox:
         self.ring()
 
     def ring(self) -> None:
-        """Make the poller look up."""
+        """Wake up the polling thread."""
         self.needs_attention = True
         self.signal.set()

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from weakref import WeakKeyDictionary
 
-from klamm.clock import Clock
+from klamm.clock import Clock, alarm_on
 from klamm.errors import ConcurrentAccessError, IllegalStateError
 
 
 class LoopSignal:
-    """A bell that tasks wait for. Several may wait at once: each has its own idea of what it has heard."""
+    """An event that tasks wait for. Several may wait at once; each keeps its own count of rings."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -22,7 +23,7 @@ class LoopSignal:
     def set(self) -> None:
         self._count += 1
         for waiter in list(self._waiters):
-            with contextlib.suppress(RuntimeError):  # its loop is closed: nobody waits there any more
+            with contextlib.suppress(RuntimeError):  # its loop is closed: no task waits
                 waiter.get_loop().call_soon_threadsafe(_wake, waiter)
 
     def clear(self) -> None:
@@ -37,12 +38,11 @@ class LoopSignal:
         self._waiters.add(waiter)
         alarm = None
         try:
-            # Rung between `clear` and here: the ring came to nobody.
+            # Rung between `clear` and here: no task received it.
             if task is not None and self._heard.get(task) != self._count:
                 return
             if due_at_ms is not None:
-                left_s = max(0, due_at_ms - self._clock.now_ms()) / 1000
-                alarm = loop.call_later(left_s, _wake, waiter)
+                alarm = alarm_on(self._clock, loop, due_at_ms, partial(_wake, waiter))
             await waiter
         finally:
             self._waiters.discard(waiter)
@@ -62,14 +62,15 @@ class TaskClaim:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._owner: asyncio.Task[object] | None = None
         self._depth = 0
+        self._waiting: list[asyncio.Future[None]] = []  # tasks that wait until no other is inside
 
     def check_loop(self) -> None:
-        """Raise unless this is the loop that the consumer belongs to."""
+        """Raise unless this is the consumer's event loop."""
         loop = asyncio.get_running_loop()
         if self._loop is None:
             self._loop = loop
         elif self._loop is not loop:
-            raise IllegalStateError("this consumer belongs to another event loop; make one per loop")
+            raise IllegalStateError("this consumer belongs to another event loop; create one per loop")
 
     def __enter__(self) -> None:
         self.check_loop()
@@ -87,3 +88,17 @@ class TaskClaim:
         self._depth -= 1
         if not self._depth:
             self._owner = None
+            while self._waiting:
+                _wake(self._waiting.pop())
+
+    @property
+    def is_held_by_another(self) -> bool:
+        """Whether another task is inside."""
+        return self._depth > 0 and self._owner is not asyncio.current_task()
+
+    async def until_free(self) -> None:
+        """Wait until no other task is inside."""
+        while self.is_held_by_another:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            await waiter

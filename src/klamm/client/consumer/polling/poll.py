@@ -11,19 +11,19 @@ from typing import Any, TypeVar
 
 from klamm.client.consumer.offsets.auto_commit import NEVER
 from klamm.client.consumer.polling.engine import Engine
-from klamm.client.consumer.polling.hosts import Host
+from klamm.client.consumer.polling.hosts import ConsumerHost
 from klamm.client.consumer.polling.inbox import Errand
 from klamm.client.consumer.records import Records
-from klamm.errors import KlammTimeoutError, WakeupError
+from klamm.errors import ConsumerStoppedError, KlammTimeoutError, WakeupError
 from klamm.net.tasks import Promise
 
 T = TypeVar("T")
 
 
 class Poller:
-    """Takes records, runs errands, waits."""
+    """Reads records, runs errands, waits."""
 
-    def __init__(self, engine: Engine, host: Host) -> None:
+    def __init__(self, engine: Engine, host: ConsumerHost) -> None:
         self._engine = engine
         self._host = host
         self._inbox = engine.inbox
@@ -31,6 +31,7 @@ class Poller:
         self._buffer = engine.buffer
         self._auto_commit = engine.auto_commit
         self._is_woken = False
+        self._is_stopped = False
         self.ignores_wakeups = False  # closing goes through
         self.poll_count = 0
 
@@ -39,7 +40,14 @@ class Poller:
         self._is_woken = True
         self._signal.set()
 
+    def stop_reading(self) -> None:
+        """Make the call that waits, and every later one, raise ConsumerStoppedError."""
+        self._is_stopped = True
+        self._inbox.ring()
+
     def raise_if_woken(self) -> None:
+        if self._is_stopped and not self.ignores_wakeups:
+            raise ConsumerStoppedError("the consumer was closed by another task")
         if self._is_woken and not self.ignores_wakeups:
             self._is_woken = False
             raise WakeupError("wakeup() was called")
@@ -65,7 +73,10 @@ class Poller:
         self._host.submit(self._engine.on_poll)
 
     async def poll(self, due_at_ms: int | None, limit: int) -> Records:
-        """Records, or none when the time is up or a position went on without any."""
+        """Records; none when the time is up or a position advanced without any.
+
+        `due_at_ms` is an instant of `host.patience`.
+        """
         self._host.check()
         engine, clock = self._engine, self._host.clock
         engine.last_poll_ms = clock.now_ms()
@@ -85,7 +96,7 @@ class Poller:
                 records = self._take(limit)
                 if records is not None:
                     return records
-                if due_at_ms is not None and clock.now_ms() >= due_at_ms:
+                if due_at_ms is not None and self._host.patience.now_ms() >= due_at_ms:
                     return Records()
                 self._host.check()
                 await self._wait(due_at_ms)
@@ -95,8 +106,8 @@ class Poller:
     async def _wait(self, due_at_ms: int | None) -> None:
         engine = self._engine
         until_ms = self._auto_commit.due_at_ms
-        if due_at_ms is not None and due_at_ms < until_ms:
-            until_ms = due_at_ms
+        if due_at_ms is not None:
+            until_ms = min(until_ms, self.on_clock(due_at_ms))
         engine.is_waiting = True
         try:
             await self._signal.wait(None if until_ms == NEVER else until_ms)
@@ -104,8 +115,12 @@ class Poller:
             engine.is_waiting = False
             engine.last_poll_ms = self._host.clock.now_ms()
 
+    def on_clock(self, due_at_ms: int) -> int:
+        """When a time-out of a call ends on the client's clock."""
+        return self._host.clock.now_ms() + due_at_ms - self._host.patience.now_ms()
+
     async def run_errands(self) -> None:
-        """Do what the client's thread asked for; raise what it has to say."""
+        """Run the errands of the client's thread; raise its errors."""
         inbox = self._inbox
         inbox.needs_attention = False
         try:
@@ -149,7 +164,7 @@ class Poller:
     async def ask(
         self, make: Callable[[], Coroutine[Promise[Any], None, T]], due_at_ms: int | None = None
     ) -> T:
-        """Run a coroutine on the client's thread and wait for what comes of it."""
+        """Run a coroutine on the client's thread and wait for its result."""
         self._host.check()
         settled: list[Promise[T]] = []
 
@@ -164,7 +179,7 @@ class Poller:
                 break
             self.raise_if_woken()
             self._host.check()
-            if due_at_ms is not None and self._host.clock.now_ms() >= due_at_ms:
+            if due_at_ms is not None and self._host.patience.now_ms() >= due_at_ms:
                 raise KlammTimeoutError("no answer in time")
-            await self._signal.wait(due_at_ms)
+            await self._signal.wait(None if due_at_ms is None else self.on_clock(due_at_ms))
         return settled[0].result()

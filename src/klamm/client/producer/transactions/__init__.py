@@ -1,1 +1,1 @@
-"""Transactions as a producer sees them: states, requests, errors. No threads here, no sockets, no clock."""
+"""Transactions of a producer: states, requests, errors. Without threads, sockets and clock."""

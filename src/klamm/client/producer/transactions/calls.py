@@ -12,7 +12,7 @@ from klamm.client.producer.accumulator import Accumulator
 from klamm.client.producer.batch import Batch
 from klamm.client.producer.transactions.handover import OpenTransaction, PreparedTransaction
 from klamm.client.producer.transactions.manager import TransactionManager
-from klamm.client.producer.transactions.states import State
+from klamm.client.producer.transactions.states import ProducerPhase
 from klamm.client.runtime import ClientThread
 from klamm.errors import IllegalStateError, KlammTimeoutError
 from klamm.net.tasks import Promise
@@ -36,7 +36,7 @@ class TransactionCalls:
     def initialize(self, *, keep_prepared: bool) -> Future[None]:
         return self._start(
             "init_transactions",
-            State.INITIALIZING,
+            ProducerPhase.INITIALIZING,
             lambda: self.manager.initialize(keep_prepared=keep_prepared),
         )
 
@@ -50,10 +50,10 @@ class TransactionCalls:
         )
 
     def commit(self) -> Future[None]:
-        return self._start_flushing("commit_transaction", State.COMMITTING, self.manager.commit)
+        return self._start_flushing("commit_transaction", ProducerPhase.COMMITTING, self.manager.commit)
 
     def abort(self) -> Future[None]:
-        return self._start_flushing("abort_transaction", State.ABORTING, self.manager.abort)
+        return self._start_flushing("abort_transaction", ProducerPhase.ABORTING, self.manager.abort)
 
     def prepare(self) -> Future[PreparedTransaction]:
         return self._start_flushing("prepare_transaction", None, self.manager.prepare)
@@ -81,7 +81,7 @@ class TransactionCalls:
     def _start(
         self,
         call: str,
-        state: State | None,
+        state: ProducerPhase | None,
         make: Callable[[], Coroutine[Promise[Any], None, T]],
     ) -> Future[T]:
         self._check_pending(call)
@@ -98,7 +98,7 @@ class TransactionCalls:
     def _start_flushing(
         self,
         call: str,
-        state: State | None,
+        state: ProducerPhase | None,
         make: Callable[[Sequence[Batch]], Coroutine[Promise[Any], None, T]],
     ) -> Future[T]:
         """As `_start`, for calls that wait for all records: nothing lingers meanwhile."""
@@ -141,5 +141,5 @@ class TransactionCalls:
             f"; last error: {self.manager.requests.last_error}" if self.manager.requests.last_error else ""
         )
         return KlammTimeoutError(
-            f"{call}() took longer than {limit:g} s{reason}; it goes on: call {call}() again to wait for it"
+            f"{call}() timed out after {limit:g} s{reason}; it continues: call {call}() again to wait for it"
         )

@@ -38,8 +38,8 @@ class PreparedTransaction(NamedTuple):
 class OpenTransaction:
     """An open transaction; pickle it to hand it over.
 
-    Several processes may carry one transaction on at the same time if each writes to partitions of its own:
-    sequences count per partition. `merged` puts together what they hand back, and refuses a partition that
+    Several processes may continue one transaction at the same time if each writes to its own partitions:
+    sequences count per partition. `merged` combines their results, and rejects a partition that
     two of them wrote to.
     """
 
@@ -61,7 +61,7 @@ class OpenTransaction:
         return bool(self.partitions or self.groups)
 
     def merged(self, others: Iterable[OpenTransaction]) -> OpenTransaction:
-        """This transaction after what others did with it at the same time."""
+        """This transaction, combined with the results of other processes."""
         following = dict(self.next_sequences)
         partitions, groups = self.partitions, self.groups
         writers: set[TopicPartition] = set()
@@ -76,8 +76,8 @@ class OpenTransaction:
                     continue
                 if partition in writers:
                     raise IllegalStateError(
-                        f"two processes wrote to {partition} in one transaction: the broker takes the second "
-                        "for a repetition of the first and drops it; abort, and give each its own partitions"
+                        f"two processes wrote to {partition} in one transaction: the broker drops "
+                        "the second write as a duplicate; abort, and give each process its own partitions"
                     )
                 writers.add(partition)
                 following[partition] = sequence

@@ -45,7 +45,7 @@ def run_transaction_loop(
             if not error.is_abortable or failures >= max_attempts:
                 raise
             log.warning("transaction aborted, reading its records again: %s", error)
-            # Partitions that have gone to another member are that one's to read again.
+            # Partitions that were reassigned are read again by their new owner.
             kept = set(records.partitions()) & set(consumer.assignment())
             if kept:
                 consumer.seek_to_committed(*kept)

@@ -16,10 +16,10 @@ from klamm.client.consumer.offsets.positions import Committed
 from klamm.client.producer.batch import Batch
 from klamm.client.producer.transactions.handover import OpenTransaction, PreparedTransaction
 from klamm.client.producer.transactions.offsets import offset_commit_request, offset_error_codes
-from klamm.client.producer.transactions.outcomes import Outcome, loses_id, outcome_of, with_hint
+from klamm.client.producer.transactions.outcomes import ErrorOutcome, loses_id, outcome_of, with_hint
 from klamm.client.producer.transactions.requests import CoordinatorRequests
 from klamm.client.producer.transactions.sequences import TransactionSequences
-from klamm.client.producer.transactions.states import LEGAL, State, illegal, may_follow
+from klamm.client.producer.transactions.states import LEGAL, ProducerPhase, illegal, may_follow
 from klamm.client.runtime import Core
 from klamm.errors import (
     BrokerError,
@@ -49,7 +49,7 @@ CLIENT_ADD_PARTITIONS: Final = 3  # newer ones are for brokers
 PLAIN_INIT_PRODUCER_ID: Final = 5
 TWO_PHASE_INIT_PRODUCER_ID: Final = 6
 
-SENDING: Final = frozenset({State.IN_TRANSACTION, State.COMMITTING})
+SENDING: Final = frozenset({ProducerPhase.IN_TRANSACTION, ProducerPhase.COMMITTING})
 # Calls that report what kept a record or an offset from being written.
 COMPLETING: Final = frozenset(
     {
@@ -59,7 +59,9 @@ COMPLETING: Final = frozenset(
         "hand_over_transaction",
     }
 )
-GIVING_UP: Final = frozenset({State.ABORTABLE_ERROR, State.ABORTING, State.FATAL_ERROR})
+GIVING_UP: Final = frozenset(
+    {ProducerPhase.ABORTABLE_ERROR, ProducerPhase.ABORTING, ProducerPhase.FATAL_ERROR}
+)
 
 
 class TransactionManager:
@@ -72,7 +74,7 @@ class TransactionManager:
         self.sequences = TransactionSequences()
         self.requests = CoordinatorRequests(core, calls, transactional_id)
         self.on_state: Callable[[bool], None] = lambda _may_send: None  # whether records are taken now
-        self.state = State.UNINITIALIZED
+        self.state = ProducerPhase.UNINITIALIZED
         self.error: KlammError | None = None  # what made it abortable or fatal
         self.version = 1
         self._core = core
@@ -80,44 +82,44 @@ class TransactionManager:
         self._is_two_phase = is_two_phase
         self._lock = threading.Lock()
         self._has_written = False  # something of this transaction may have reached a broker
-        self._lost_id = False  # the coordinator does not know our producer id
+        self._lost_id = False  # the producer id is unknown to the coordinator
         self._prepared: PreparedTransaction | None = None
         self._added: set[TopicPartition] = set()
         self._wanted: set[TopicPartition] = set()
         self._is_adding = False
         self._groups: set[str] = set()
 
-    # State
+    # ProducerPhase
 
     def check(self, call: str) -> None:
         """Raise unless this call is legal now."""
-        if self.state is State.FATAL_ERROR and self.error is not None:
+        if self.state is ProducerPhase.FATAL_ERROR and self.error is not None:
             raise self.error
         if self.state in LEGAL[call]:
             return
-        if self.state is State.ABORTABLE_ERROR and self.error is not None and call in COMPLETING:
-            raise self.error  # the same whether it came before the call or during it
+        if self.state is ProducerPhase.ABORTABLE_ERROR and self.error is not None and call in COMPLETING:
+            raise self.error  # the same before the call and during it
         error = illegal(call, self.state)
-        error.is_abortable = self.state is State.ABORTABLE_ERROR
+        error.is_abortable = self.state is ProducerPhase.ABORTABLE_ERROR
         raise error from self.error
 
-    def enter(self, state: State, call: str | None = None) -> None:
+    def enter(self, state: ProducerPhase, call: str | None = None) -> None:
         """Go to a state; for a program's call, only if it is legal."""
         with self._lock:
             if call is not None:
                 self.check(call)
-            if self.state is State.FATAL_ERROR:
+            if self.state is ProducerPhase.FATAL_ERROR:
                 return  # for good
             if not may_follow(self.state, state):
                 raise IllegalStateError(f"a transaction cannot go from {self.state.name} to {state.name}")
             self.state = state
-            if state in (State.READY, State.UNINITIALIZED):
+            if state in (ProducerPhase.READY, ProducerPhase.UNINITIALIZED):
                 self.error = None
-        self.on_state(state is State.IN_TRANSACTION)
+        self.on_state(state is ProducerPhase.IN_TRANSACTION)
 
     def fail(self, error: KlammError) -> KlammError:
-        """An error ended the transaction, or the producer; it says which."""
-        state = State.FATAL_ERROR if error.is_fatal else State.ABORTABLE_ERROR
+        """An error ended the transaction or, if it is fatal, the producer."""
+        state = ProducerPhase.FATAL_ERROR if error.is_fatal else ProducerPhase.ABORTABLE_ERROR
         if self.state in GIVING_UP and not error.is_fatal:
             return error
         if not may_follow(self.state, state):
@@ -132,7 +134,7 @@ class TransactionManager:
         self.check("begin_transaction")
         self._learn_version()
         self._start_clean()
-        self.enter(State.IN_TRANSACTION, "begin_transaction")
+        self.enter(ProducerPhase.IN_TRANSACTION, "begin_transaction")
 
     def _start_clean(self) -> None:
         self._has_written = False
@@ -149,7 +151,7 @@ class TransactionManager:
         if features:
             self.version = 2 if features.get(FEATURE, 0) >= 2 else 1
 
-    # What the sender asks
+    # Queries of the sender
 
     @property
     def may_send(self) -> bool:
@@ -165,7 +167,7 @@ class TransactionManager:
         return 32767 if self.version >= 2 else V1_PRODUCE
 
     def may_send_to(self, partition: TopicPartition) -> bool:
-        """Whether the coordinator knows that this partition takes part; if not, it is told."""
+        """Whether this partition is part of the transaction; if not, it is added."""
         if partition in self._added:
             return True
         if self.version >= 2:
@@ -183,13 +185,15 @@ class TransactionManager:
         if isinstance(error, TransactionAbortedError):
             return error
         if isinstance(error, UnsupportedVersionError):
-            return self.fail(with_hint(error, Outcome.FATAL))
+            return self.fail(with_hint(error, ErrorOutcome.FATAL))
         code = error.error_code if isinstance(error, BrokerError) else 0
-        return self.fail(with_hint(error, outcome_of(ApiKey.PRODUCE, code) if code else Outcome.ABORTABLE))
+        return self.fail(
+            with_hint(error, outcome_of(ApiKey.PRODUCE, code) if code else ErrorOutcome.ABORTABLE)
+        )
 
     def why_dropped(self) -> KlammError:
         """The error of a record that is not sent because the transaction has failed or is aborted."""
-        if self.state is State.FATAL_ERROR and self.error is not None:
+        if self.state is ProducerPhase.FATAL_ERROR and self.error is not None:
             return self.error
         reason = f" after: {self.error}" if self.error is not None else ""
         return TransactionAbortedError(f"not sent: the transaction is being aborted{reason}")
@@ -204,7 +208,7 @@ class TransactionManager:
             if error.is_fatal:
                 self.fail(error)
             else:
-                self.enter(State.UNINITIALIZED)
+                self.enter(ProducerPhase.UNINITIALIZED)
             raise
         self._learn_version()
         self._start_clean()
@@ -213,9 +217,9 @@ class TransactionManager:
                 response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch
             )
             self._has_written = True
-            self.enter(State.PREPARED)
+            self.enter(ProducerPhase.PREPARED)
         else:
-            self.enter(State.READY)
+            self.enter(ProducerPhase.READY)
 
     async def _init_producer_id(
         self, producer_id: int, epoch: int, *, keep_prepared: bool = False
@@ -250,7 +254,7 @@ class TransactionManager:
         return response
 
     async def _add_partitions(self) -> None:
-        """Tell the coordinator of the partitions that records are waiting for; transactions v1 only."""
+        """Add the partitions that records wait for; transactions v1 only."""
         try:
             while self._wanted and self.state in SENDING:
                 adding = set(self._wanted)
@@ -312,7 +316,10 @@ class TransactionManager:
     async def flushed(self, batches: Sequence[Batch]) -> None:
         """Wait for batches; raises what keeps the transaction from being committed."""
         await settled(batches)
-        if self.state in (State.ABORTABLE_ERROR, State.FATAL_ERROR) and self.error is not None:
+        if (
+            self.state in (ProducerPhase.ABORTABLE_ERROR, ProducerPhase.FATAL_ERROR)
+            and self.error is not None
+        ):
             raise self.error
 
     async def commit(self, batches: Sequence[Batch]) -> None:
@@ -323,7 +330,7 @@ class TransactionManager:
         except KlammError as error:
             self._refused(error)
             raise
-        self.enter(State.READY)
+        self.enter(ProducerPhase.READY)
 
     async def abort(self, batches: Sequence[Batch]) -> None:
         """Drop what is not sent, wait for what is, then decide. The state is ABORTING already."""
@@ -336,13 +343,13 @@ class TransactionManager:
             if error.is_fatal:
                 self.fail(error)
             else:
-                self.enter(State.ABORTABLE_ERROR)
+                self.enter(ProducerPhase.ABORTABLE_ERROR)
             raise
-        self.enter(State.READY)
+        self.enter(ProducerPhase.READY)
 
     async def _end_aborted(self) -> None:
         if self._lost_id:
-            return  # a coordinator that does not know us has nothing to abort
+            return  # an unknown producer has nothing to abort
         try:
             await self._end(committed=False)
         except BrokerError as error:
@@ -374,7 +381,7 @@ class TransactionManager:
         """Everything is written, nothing is decided: the first half of a two-phase commit."""
         await self.flushed(batches)
         self._prepared = PreparedTransaction(self.sequences.producer_id, self.sequences.epoch)
-        self.enter(State.PREPARED)
+        self.enter(ProducerPhase.PREPARED)
         return self._prepared
 
     @property
@@ -396,7 +403,7 @@ class TransactionManager:
             frozenset(self._added),
             frozenset(self._groups),
         )
-        self.enter(State.HANDED_OVER)
+        self.enter(ProducerPhase.HANDED_OVER)
         return value
 
     def resume(self, transaction: OpenTransaction) -> None:
@@ -412,9 +419,9 @@ class TransactionManager:
         self.sequences.identify(transaction.producer_id, transaction.epoch, transaction.next_sequences)
         self._added.update(transaction.partitions)
         self._groups.update(transaction.groups)
-        # Others may have written and not said so: whoever ends it must ask the coordinator.
+        # Other processes may have written without reporting it: ending must send EndTxn.
         self._has_written = True
-        self.enter(State.IN_TRANSACTION, "resume_transaction")
+        self.enter(ProducerPhase.IN_TRANSACTION, "resume_transaction")
 
 
 def _added_codes(response: AddPartitionsToTxnResponse) -> list[int]:

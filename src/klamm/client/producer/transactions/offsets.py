@@ -17,7 +17,7 @@ from klamm.protocol.types import TopicPartition
 
 
 def group_of(group: Any) -> GroupMetadata:
-    """What `send_offsets_to_transaction` takes as a group; a name alone is not fenced."""
+    """The group argument of `send_offsets_to_transaction`; a name alone is not fenced."""
     if isinstance(group, GroupMetadata):
         return group
     if isinstance(group, str):

@@ -1,4 +1,4 @@
-"""What an error code means for a transaction: ask again, abort, or give the producer up."""
+"""What an error code means for a transaction: retry, abort, or close the producer."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 
 
-class Outcome(Enum):
+class ErrorOutcome(Enum):
     """What follows from an error."""
 
-    RETRY = "ask again"
-    FIND_AGAIN = "look the coordinator up again, then ask again"
+    RETRY = "retry"
+    FIND_AGAIN = "look up the coordinator, then retry"
     ABORTABLE = "abort the transaction"
     FATAL = "give the producer up"
 
@@ -71,25 +71,25 @@ _FATAL_OF_PRODUCE: Final = frozenset(
 )
 
 
-def outcome_of(api_key: ApiKey, error_code: int) -> Outcome:
+def outcome_of(api_key: ApiKey, error_code: int) -> ErrorOutcome:
     """What an error code of a coordinator's answer, or of Produce, means."""
     if error_code == E.transaction_abortable:
-        return Outcome.ABORTABLE
+        return ErrorOutcome.ABORTABLE
     if api_key is ApiKey.PRODUCE:
-        return Outcome.FATAL if error_code in _FATAL_OF_PRODUCE else Outcome.ABORTABLE
+        return ErrorOutcome.FATAL if error_code in _FATAL_OF_PRODUCE else ErrorOutcome.ABORTABLE
     if error_code in _ABORTABLE.get(api_key, ()):
-        return Outcome.ABORTABLE
+        return ErrorOutcome.ABORTABLE
     if error_code in _FATAL:
-        return Outcome.FATAL
+        return ErrorOutcome.FATAL
     if error_code in _MOVED or (api_key is ApiKey.TXN_OFFSET_COMMIT and error_code == E.request_timed_out):
-        return Outcome.FIND_AGAIN
+        return ErrorOutcome.FIND_AGAIN
     if is_retriable(error_code):
-        return Outcome.RETRY
-    return Outcome.ABORTABLE if api_key is ApiKey.ADD_PARTITIONS_TO_TXN else Outcome.FATAL
+        return ErrorOutcome.RETRY
+    return ErrorOutcome.ABORTABLE if api_key is ApiKey.ADD_PARTITIONS_TO_TXN else ErrorOutcome.FATAL
 
 
 def is_retriable(error_code: int) -> bool:
-    """Whether Kafka calls this code retriable; one that we do not know is not."""
+    """Whether Kafka calls this code retriable; an unknown one is not."""
     try:
         return ErrorCode(error_code).retriable
     except ValueError:
@@ -97,13 +97,13 @@ def is_retriable(error_code: int) -> bool:
 
 
 def loses_id(error_code: int) -> bool:
-    """Whether the coordinator does not know the producer id any more, so that EndTxn would be in vain."""
+    """Whether the producer id is unknown to the coordinator, so that EndTxn is pointless."""
     return error_code in _LOST_ID
 
 
-_HINTS: Final[Mapping[Outcome, str]] = {
-    Outcome.ABORTABLE: "abortable: call abort_transaction(), then begin the transaction again",
-    Outcome.FATAL: "fatal: close this producer and make a new one",
+_HINTS: Final[Mapping[ErrorOutcome, str]] = {
+    ErrorOutcome.ABORTABLE: "abortable: call abort_transaction(), then begin the transaction again",
+    ErrorOutcome.FATAL: "fatal: close this producer and make a new one",
 }
 _CAUSES: Final[Mapping[int, str]] = {
     E.producer_fenced: "another producer uses this transactional.id, or the transaction exceeded "
@@ -132,13 +132,13 @@ def coordinator_error(api_key: ApiKey, error_code: int, what: str) -> KlammError
     return with_hint(error, outcome)
 
 
-def with_hint(error: KlammError, outcome: Outcome) -> KlammError:
+def with_hint(error: KlammError, outcome: ErrorOutcome) -> KlammError:
     """The same error, marked and worded as abortable or fatal."""
     if error.is_abortable or error.is_fatal:
         return error
     text = f"{error}; {_HINTS[outcome]}"
     marked = type(error)(text, error.error_code) if isinstance(error, BrokerError) else type(error)(text)
     marked.__cause__ = error.__cause__
-    marked.is_abortable = outcome is Outcome.ABORTABLE
-    marked.is_fatal = outcome is Outcome.FATAL
+    marked.is_abortable = outcome is ErrorOutcome.ABORTABLE
+    marked.is_fatal = outcome is ErrorOutcome.FATAL
     return marked

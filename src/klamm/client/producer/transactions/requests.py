@@ -1,4 +1,4 @@
-"""Asking the coordinators until they answer: each request is repeated until it succeeds or is refused."""
+"""Requests to the coordinators: each is retried until it succeeds or fails."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from klamm.client.calls import GROUP, TRANSACTION, Calls
 from klamm.client.producer.transactions.outcomes import (
-    Outcome,
+    ErrorOutcome,
     coordinator_error,
     outcome_of,
     with_hint,
@@ -18,7 +18,7 @@ from klamm.net.network import Node, backoff_ms
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 
-# The caller's patience is `max.block.ms`; the request itself goes on, so that the call can be repeated.
+# The caller waits for `max.block.ms`; the request continues, so that the call can be repeated.
 ENDLESS_MS: Final = 2**31 - 1
 # The previous transaction is being completed: a matter of milliseconds, and everything waits for it.
 CONCURRENT_BACKOFF_MS: Final = 2
@@ -26,7 +26,7 @@ CONCURRENT_BACKOFF_MAX_MS: Final = 50
 
 
 class CoordinatorRequests:
-    """Requests of one transactional id; lives on the client's thread."""
+    """Requests of one transactional id; runs on the client's thread."""
 
     def __init__(self, core: Core, calls: Calls, transactional_id: str) -> None:
         self._core = core
@@ -74,7 +74,7 @@ class CoordinatorRequests:
                 code = worst(api_key, error_codes(response))
             except KlammError as error:
                 if not error.retriable:
-                    raise with_hint(error, Outcome.FATAL) from error
+                    raise with_hint(error, ErrorOutcome.FATAL) from error
                 self._calls.forget_coordinator(key, kind)
                 self.last_error = error
             else:
@@ -82,9 +82,9 @@ class CoordinatorRequests:
                     self.last_error = None
                     return response
                 outcome = outcome_of(api_key, code)
-                if outcome in (Outcome.ABORTABLE, Outcome.FATAL):
+                if outcome in (ErrorOutcome.ABORTABLE, ErrorOutcome.FATAL):
                     raise coordinator_error(api_key, code, what)
-                if outcome is Outcome.FIND_AGAIN:
+                if outcome is ErrorOutcome.FIND_AGAIN:
                     self._calls.forget_coordinator(key, kind)
                 self.last_error = broker_error(code, what)
             await self._core.tasks.sleep(self.wait_ms(code, attempt))
@@ -104,8 +104,8 @@ class CoordinatorRequests:
         except BrokerError as error:
             raise coordinator_error(ApiKey.FIND_COORDINATOR, error.error_code, what) from error
         except KlammError as error:
-            raise with_hint(error, Outcome.FATAL) from error
-        # The connection of the records: what is sent behind them is answered after them.
+            raise with_hint(error, ErrorOutcome.FATAL) from error
+        # The connection of the Produce requests: a request behind them is answered after them.
         node = Node("broker", broker_id)
         if kind == TRANSACTION:
             self.node = node
@@ -116,12 +116,12 @@ def _error_code(response: Any) -> tuple[int]:
     return (response.error_code,)
 
 
-_SEVERITY: Final = (Outcome.FATAL, Outcome.ABORTABLE, Outcome.FIND_AGAIN, Outcome.RETRY)
+_SEVERITY: Final = (ErrorOutcome.FATAL, ErrorOutcome.ABORTABLE, ErrorOutcome.FIND_AGAIN, ErrorOutcome.RETRY)
 
 
 def worst(api_key: ApiKey, error_codes: Iterable[int]) -> int:
     """The error code that decides what becomes of the request; 0 if there is none."""
     failed = [code for code in error_codes if code]
-    # OPERATION_NOT_ATTEMPTED says only that another item was refused.
+    # OPERATION_NOT_ATTEMPTED means only that another item failed.
     failed.sort(key=lambda code: code == ErrorCode.operation_not_attempted)
     return min(failed, key=lambda code: _SEVERITY.index(outcome_of(api_key, code)), default=0)

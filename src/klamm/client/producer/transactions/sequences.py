@@ -30,7 +30,7 @@ class TransactionSequences:
         self.producer_id, self.epoch = producer_id, epoch
 
     def number(self, batch: Batch, *, has_in_flight: bool) -> bool:
-        """Give a batch its identity and sequence; one that was sent before keeps them."""
+        """Set a batch's producer id, epoch and sequence; a batch that was sent before keeps them."""
         if not batch.was_sent:
             batch.is_transactional = True
             batch.producer_id, batch.producer_epoch = self.producer_id, self.epoch
@@ -45,6 +45,10 @@ class TransactionSequences:
     def broke(self, partition: TopicPartition) -> None:
         """A number of this partition may never be seen by the broker."""
         self.is_broken = True
+
+    def continue_at(self, partition: TopicPartition, position: int) -> None:
+        """Other processes wrote to this partition: its next record has this number, modulo 2**31."""
+        self._next[partition] = next_sequence(0, position)
 
     def following(self) -> dict[TopicPartition, int]:
         """The next sequence of each partition that was written with this identity."""

@@ -9,8 +9,8 @@ from typing import Final
 from klamm.errors import IllegalStateError
 
 
-class State(Enum):
-    """Where a transactional producer stands. The value completes "the producer ...", for messages."""
+class ProducerPhase(Enum):
+    """The state of a transactional producer. The value completes "the producer ...", for messages."""
 
     UNINITIALIZED = "has not called init_transactions()"
     INITIALIZING = "is initializing"
@@ -24,10 +24,10 @@ class State(Enum):
     FATAL_ERROR = "has failed"
 
 
-S: Final = State
+S: Final = ProducerPhase
 
 # From each state to those that may follow. FATAL_ERROR may follow any and is never left.
-FOLLOWING: Final[Mapping[State, frozenset[State]]] = {
+FOLLOWING: Final[Mapping[ProducerPhase, frozenset[ProducerPhase]]] = {
     S.UNINITIALIZED: frozenset({S.INITIALIZING, S.IN_TRANSACTION}),
     S.INITIALIZING: frozenset({S.READY, S.PREPARED, S.UNINITIALIZED}),
     S.READY: frozenset({S.IN_TRANSACTION}),
@@ -41,7 +41,7 @@ FOLLOWING: Final[Mapping[State, frozenset[State]]] = {
 }
 
 # Each call and the states in which it may be made.
-LEGAL: Final[Mapping[str, frozenset[State]]] = {
+LEGAL: Final[Mapping[str, frozenset[ProducerPhase]]] = {
     "init_transactions": frozenset({S.UNINITIALIZED, S.HANDED_OVER}),
     "begin_transaction": frozenset({S.READY}),
     "send": frozenset({S.IN_TRANSACTION}),
@@ -54,7 +54,7 @@ LEGAL: Final[Mapping[str, frozenset[State]]] = {
     "resume_transaction": frozenset({S.UNINITIALIZED, S.READY, S.HANDED_OVER}),
 }
 
-_NEXT_STEP: Final[Mapping[State, str]] = {
+_NEXT_STEP: Final[Mapping[ProducerPhase, str]] = {
     S.UNINITIALIZED: "call init_transactions() first",
     S.INITIALIZING: "call init_transactions() again and wait for it",
     S.READY: "call begin_transaction() first",
@@ -68,11 +68,11 @@ _NEXT_STEP: Final[Mapping[State, str]] = {
 }
 
 
-def may_follow(state: State, following: State) -> bool:
+def may_follow(state: ProducerPhase, following: ProducerPhase) -> bool:
     """Whether the table allows this step."""
     return following is S.FATAL_ERROR or following in FOLLOWING[state]
 
 
-def illegal(call: str, state: State) -> IllegalStateError:
-    """The error for a call that is not legal now; it says what to do instead."""
+def illegal(call: str, state: ProducerPhase) -> IllegalStateError:
+    """The error for a call that is not legal now; it names the next step."""
     return IllegalStateError(f"{call}(): the producer {state.value}; {_NEXT_STEP[state]}")

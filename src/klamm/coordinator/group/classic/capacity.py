@@ -8,7 +8,7 @@ from klamm.coordinator.group.classic.notes import MembersRemoved, PendingForgott
 from klamm.coordinator.group.classic.phases import COMPLETING, PREPARING, STABLE
 from klamm.coordinator.group.classic.rebalance import NOTHING, prepare_rebalance
 from klamm.coordinator.group.classic.signals import JoinCheck, OverCapacity
-from klamm.coordinator.group.events import Cause
+from klamm.coordinator.group.events import GroupEventCause
 from klamm.coordinator.group.outcomes import GroupOutcome
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context
@@ -34,7 +34,7 @@ def turn_away(draft: Draft, live: ClassicMembership, member_id: str) -> GroupOut
     member = live.members.get(member_id)
     if member is not None:
         draft.notes.append(MembersRemoved(live.group_id, (member_id,)))
-        draft.say_goodbye(live, (member,), Cause.GROUP_FULL)
+        draft.say_goodbye(live, (member,), GroupEventCause.GROUP_FULL)
         draft.then.append(JoinCheck(live.group_id))
     timer = live.pending.get(member_id)
     if timer is not None:
@@ -52,6 +52,6 @@ def over_capacity(state: GroupState, signal: OverCapacity, context: Context) -> 
     if live.phase is not STABLE:
         return NOTHING
     draft = Draft(state, signal.group_id, context)
-    trigger = Trigger(cause=Cause.GROUP_FULL)
+    trigger = Trigger(cause=GroupEventCause.GROUP_FULL)
     prepare_rebalance(draft, live, trigger, live.members.values())
     return draft.outcome()

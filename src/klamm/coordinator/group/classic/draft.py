@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from klamm.coordinator.group.classic.membership import ClassicMembership, Member
-from klamm.coordinator.group.events import Cause, GroupEvent, MemberRemoved
+from klamm.coordinator.group.events import GroupEvent, GroupEventCause, MemberRemoved
 from klamm.coordinator.group.notes import Note
 from klamm.coordinator.group.outcomes import GroupOutcome
 from klamm.coordinator.group.remembered import GroupRecord
@@ -44,7 +44,7 @@ class Draft(Outcome[GroupRecord, Note]):
         self.timers.append((member, self.context.now_ms + period_ms))
 
     def say_goodbye(
-        self, live: ClassicMembership, members: Iterable[Member], cause: Cause, reason: str = ""
+        self, live: ClassicMembership, members: Iterable[Member], cause: GroupEventCause, reason: str = ""
     ) -> None:
         """Answer the parked requests of removed members, and report why. The caller adds the note."""
         for member in members:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from klamm.coordinator.group.classic.membership import ClassicMembership
-from klamm.coordinator.group.classic.phases import DEAD, PREPARING
+from klamm.coordinator.group.classic.phases import DEAD, PREPARING, STABLE
 from klamm.coordinator.group.outcomes import GroupOutcome, reply
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context, Outcome
@@ -24,17 +24,20 @@ def heartbeat(state: GroupState, request: HeartbeatRequest, context: Context) ->
     live = group.membership
     if type(live) is not ClassicMembership:
         return _refuse(context, ErrorCode.unknown_member_id)
-    if live.phase is DEAD:
-        return _refuse(context, ErrorCode.coordinator_not_available)
+    response = _ALIVE
+    if live.phase is not STABLE:
+        if live.phase is DEAD:
+            return _refuse(context, ErrorCode.coordinator_not_available)
+        if live.phase is PREPARING:
+            response = _REJOIN
     # `live.member_error`, written out: this path is taken more often than all others together.
-    member_id = request.member_id
     if request.group_instance_id is not None:
         known_id = live.static_members.get(request.group_instance_id)
         if known_id is None:
             return _refuse(context, ErrorCode.unknown_member_id)
-        if known_id != member_id:
+        if known_id != request.member_id:
             return _refuse(context, ErrorCode.fenced_instance_id)
-    member = live.members.get(member_id)
+    member = live.members.get(request.member_id)
     if member is None:
         return _refuse(context, ErrorCode.unknown_member_id)
     if request.generation_id != live.generation:
@@ -42,7 +45,7 @@ def heartbeat(state: GroupState, request: HeartbeatRequest, context: Context) ->
     # Renew during a rebalance too: the member needs that time to rejoin.
     return Outcome(
         renewed=member,
-        replies=((context.token, _REJOIN if live.phase is PREPARING else _ALIVE),),
+        replies=((context.token, response),),
         seen_offset=group.memory.registered_until,
     )
 

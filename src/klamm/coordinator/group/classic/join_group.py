@@ -29,7 +29,7 @@ from klamm.coordinator.group.classic.rebalance import (
 )
 from klamm.coordinator.group.classic.signals import JoinCheck, PendingOver, SessionOver
 from klamm.coordinator.group.classic.static_members import replace_static_member
-from klamm.coordinator.group.events import Cause
+from klamm.coordinator.group.events import GroupEventCause
 from klamm.coordinator.group.notes import GroupOpened, Note
 from klamm.coordinator.group.outcomes import GroupOutcome, reply
 from klamm.coordinator.group.state import Group, GroupState
@@ -163,7 +163,7 @@ def _add(
         if live.awaiting_join == len(live.members) and len(live.pending) == (pending_timer is not None):
             draft.then.append(JoinCheck(request.group_id))  # no other member is expected
     else:
-        trigger = triggered_by(member, Cause.MEMBER_JOINED, request.reason)
+        trigger = triggered_by(member, GroupEventCause.MEMBER_JOINED, request.reason)
         prepare_rebalance(draft, live, trigger, [*live.members.values(), member])
     return draft.outcome()
 
@@ -208,7 +208,7 @@ def _rejoin(
         if live.awaiting_join >= len(live.members) - 1 and not live.pending:
             draft.then.append(JoinCheck(request.group_id))  # no other member is expected
     else:
-        cause = Cause.LEADER_REJOINED if is_same else Cause.METADATA_CHANGED
+        cause = GroupEventCause.LEADER_REJOINED if is_same else GroupEventCause.METADATA_CHANGED
         trigger = triggered_by(member, cause, request.reason)
         others = [known for known in live.members.values() if known is not member]
         longest_ms = max(rebalance_timeout_ms, longest_rebalance_ms(others))

@@ -13,7 +13,7 @@ from klamm.coordinator.group.classic.notes import MembersRemoved, PendingForgott
 from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.classic.rebalance import prepare_rebalance, triggered_by
 from klamm.coordinator.group.classic.signals import JoinCheck
-from klamm.coordinator.group.events import Cause
+from klamm.coordinator.group.events import GroupEventCause
 from klamm.coordinator.group.outcomes import GroupOutcome, reply
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context
@@ -46,7 +46,11 @@ def leave_group(state: GroupState, request: LeaveGroupRequest, context: Context)
         errors.append(error_code)
         if member_id in live.members and member_id not in removed:
             member = removed[member_id] = live.members[member_id]
-            cause = Cause.MEMBER_LEFT if _leaves_itself(leaver, member, context) else Cause.MEMBER_DISMISSED
+            cause = (
+                GroupEventCause.MEMBER_LEFT
+                if _leaves_itself(leaver, member, context)
+                else GroupEventCause.MEMBER_DISMISSED
+            )
             draft.say_goodbye(live, (member,), cause, leaver.reason or "")
             trigger = trigger or triggered_by(member, cause, leaver.reason)
         elif member_id in live.pending and member_id not in forgotten:
@@ -72,7 +76,7 @@ def leave_group(state: GroupState, request: LeaveGroupRequest, context: Context)
 
 
 def _leaves_itself(leaver: MemberIdentity, member: Member, context: Context) -> bool:
-    """Whether the request comes from the member: an administrator names members by instance, or asks from
+    """Whether the member itself sent the request: an administrator names members by instance id, or uses
     another client."""
     return bool(leaver.member_id) and (context.client_id, context.client_host) == (
         member.client_id,
@@ -104,7 +108,7 @@ def _leave(
 
 def _left_unused(member_id: str, leaver: MemberIdentity, context: Context) -> Trigger:
     return Trigger(
-        cause=Cause.MEMBER_LEFT,
+        cause=GroupEventCause.MEMBER_LEFT,
         member_id=member_id,
         client_id=context.client_id,
         client_host=context.client_host,

@@ -36,10 +36,10 @@ class ParkedRequest(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Member(Timer):
-    """One member as the coordinator knows it now. Only notes change it.
+    """The state of one member. Only notes change it.
 
     A member is the timer of its own session: a heartbeat that had to look for another object would take
-    longer the more members there are, for they do not all fit into the processor's cache.
+    longer the more members there are, because they do not all fit into the processor's cache.
     """
 
     session_timeout_ms: int

@@ -1,4 +1,4 @@
-"""Changes to the members of a group in the classic protocol. A restart forgets them."""
+"""Changes to the members of a group in the classic protocol. They are not logged."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def _assign(live: ClassicMembership, note: Assigned) -> None:
 
 
 def _move(live: ClassicMembership, phase: Phase, timestamp_ms: int) -> None:
-    assert phase in NEXT_PHASES[live.phase], f"{live.group_id}: {live.phase} does not become {phase}"
+    assert phase in NEXT_PHASES[live.phase], f"{live.group_id}: cannot move from {live.phase} to {phase}"
     live.phase = phase
     live.phase_timestamp_ms = timestamp_ms
 

@@ -26,7 +26,7 @@ from klamm.coordinator.group.classic.notes import (
 from klamm.coordinator.group.classic.phases import COMPLETING, EMPTY, PREPARING
 from klamm.coordinator.group.classic.signals import EmptyingRefused, JoinCheck, JoinTimeUp
 from klamm.coordinator.group.classic.vote import topics_of, vote
-from klamm.coordinator.group.events import Cause
+from klamm.coordinator.group.events import GroupEventCause
 from klamm.coordinator.group.outcomes import GroupOutcome
 from klamm.coordinator.group.remembered import GroupRegistered
 from klamm.coordinator.group.state import GroupState
@@ -87,7 +87,7 @@ def prepare_rebalance(
     )
 
 
-def triggered_by(member: Member, cause: Cause, reason: str | None = None) -> Trigger:
+def triggered_by(member: Member, cause: GroupEventCause, reason: str | None = None) -> Trigger:
     """A trigger that names a member."""
     return Trigger(
         cause=cause,
@@ -149,7 +149,7 @@ def complete_join(
         (staying if is_expected else gone).append(member)
     if gone:
         draft.notes.append(MembersRemoved(live.group_id, tuple(member.member_id for member in gone)))
-        draft.say_goodbye(live, gone, Cause.JOIN_MISSED)
+        draft.say_goodbye(live, gone, GroupEventCause.JOIN_MISSED)
     if not staying:
         return _emptied(draft, live, gone, replies)
     if live.awaiting_join == 0:

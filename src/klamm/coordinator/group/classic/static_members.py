@@ -21,7 +21,7 @@ from klamm.coordinator.group.classic.rebalance import members_list, prepare_reba
 from klamm.coordinator.group.classic.registration import registration
 from klamm.coordinator.group.classic.signals import JoinCheck, ReplacementRefused, SessionOver
 from klamm.coordinator.group.classic.vote import vote
-from klamm.coordinator.group.events import Cause, MemberFenced
+from klamm.coordinator.group.events import GroupEventCause, MemberFenced
 from klamm.coordinator.group.outcomes import GroupOutcome, reply
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context
@@ -69,7 +69,7 @@ def replace_static_member(
     if live.phase is Phase.PREPARING:
         draft.then.append(JoinCheck(live.group_id))
     else:
-        trigger = triggered_by(member, Cause.STATIC_MEMBER_RETURNED, request.reason)
+        trigger = triggered_by(member, GroupEventCause.STATIC_MEMBER_RETURNED, request.reason)
         prepare_rebalance(draft, live, trigger, members)
     return draft.outcome()
 
@@ -88,7 +88,7 @@ def _fence(draft: Draft, live: ClassicMembership, old: Member, new_id: str) -> N
         MemberFenced(
             group_id=live.group_id,
             timestamp_ms=draft.context.timestamp_ms,
-            cause=Cause.STATIC_MEMBER_RETURNED,
+            cause=GroupEventCause.STATIC_MEMBER_RETURNED,
             member_id=old.member_id,
             client_id=old.client_id,
             client_host=old.client_host,
@@ -115,7 +115,7 @@ def _carry_on(
         generation_id=live.generation,
         protocol_type=live.protocol_type,
         protocol_name=live.protocol_name or None,
-        # Without the flag, a restarted leader that knows it leads would assign again.
+        # Without the flag, a restarted leader would assign again.
         leader=member.member_id if is_leader and request.knows_skip_assignment else leader_id,
         skip_assignment=is_leader and request.knows_skip_assignment,
         member_id=member.member_id,

@@ -15,7 +15,7 @@ from klamm.coordinator.group.classic.phases import COMPLETING, DEAD, PREPARING, 
 from klamm.coordinator.group.classic.rebalance import NOTHING, prepare_rebalance, triggered_by
 from klamm.coordinator.group.classic.registration import registration
 from klamm.coordinator.group.classic.signals import AssignmentDurable, AssignmentRefused
-from klamm.coordinator.group.events import Cause, RebalanceCompleted
+from klamm.coordinator.group.events import GroupEventCause, RebalanceCompleted
 from klamm.coordinator.group.outcomes import GroupOutcome, reply
 from klamm.coordinator.group.state import Group, GroupState
 from klamm.coordinator.runtime.outcome import Context, Outcome
@@ -144,7 +144,7 @@ def assignment_refused(state: GroupState, signal: AssignmentRefused, context: Co
     error_code = registration_error(signal.error_code)
     draft = Draft(state, signal.group_id, context)
     draft.answer(SyncGroupResponse(error_code=error_code))
-    trigger = triggered_by(leader, Cause.ASSIGNMENT_NOT_WRITTEN, signal.error_code.name)
+    trigger = triggered_by(leader, GroupEventCause.ASSIGNMENT_NOT_WRITTEN, signal.error_code.name)
     prepare_rebalance(draft, live, trigger, live.members.values(), sync_error=error_code)
     return draft.outcome()
 

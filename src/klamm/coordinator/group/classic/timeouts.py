@@ -8,7 +8,7 @@ from klamm.coordinator.group.classic.notes import MembersRemoved, PendingForgott
 from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.classic.rebalance import NOTHING, prepare_rebalance, triggered_by
 from klamm.coordinator.group.classic.signals import JoinCheck, PendingOver, SessionOver, SyncTimeUp
-from klamm.coordinator.group.events import Cause, MemberRemoved
+from klamm.coordinator.group.events import GroupEventCause, MemberRemoved
 from klamm.coordinator.group.outcomes import GroupOutcome
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context
@@ -26,7 +26,7 @@ def session_over(state: GroupState, signal: SessionOver, context: Context) -> Gr
         return NOTHING  # its request is parked; the answer restarts its session
     draft = Draft(state, signal.group_id, context)
     draft.notes.append(MembersRemoved(signal.group_id, (signal.member_id,)))
-    cause = Cause.JOIN_TOO_LONG if is_waiting else Cause.SESSION_EXPIRED
+    cause = GroupEventCause.JOIN_TOO_LONG if is_waiting else GroupEventCause.SESSION_EXPIRED
     draft.say_goodbye(live, (member,), cause)
     if live.phase is Phase.PREPARING:
         draft.then.append(JoinCheck(signal.group_id))
@@ -49,7 +49,7 @@ def pending_over(state: GroupState, signal: PendingOver, context: Context) -> Gr
         MemberRemoved(
             group_id=signal.group_id,
             timestamp_ms=context.timestamp_ms,
-            cause=Cause.ID_UNUSED,
+            cause=GroupEventCause.ID_UNUSED,
             member_id=signal.member_id,
             group_instance_id=None,
             generation=live.generation,
@@ -67,7 +67,7 @@ def sync_time_up(state: GroupState, signal: SyncTimeUp, context: Context) -> Gro
     draft = Draft(state, signal.group_id, context)
     silent = [live.members[member_id] for member_id in live.pending_sync]
     draft.notes.append(MembersRemoved(signal.group_id, tuple(live.pending_sync)))
-    draft.say_goodbye(live, silent, Cause.SYNC_MISSED)
+    draft.say_goodbye(live, silent, GroupEventCause.SYNC_MISSED)
     staying = [known for known in live.members.values() if known.member_id not in live.pending_sync]
-    prepare_rebalance(draft, live, triggered_by(silent[0], Cause.SYNC_MISSED), staying)
+    prepare_rebalance(draft, live, triggered_by(silent[0], GroupEventCause.SYNC_MISSED), staying)
     return draft.outcome()

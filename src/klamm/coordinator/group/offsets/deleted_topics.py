@@ -6,10 +6,10 @@ with what exists whenever a shard has been loaded, and again after the log has r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from klamm.coordinator.group.events import Cause, GroupEvent
+from klamm.coordinator.group.events import GroupEvent, GroupEventCause
 from klamm.coordinator.group.offsets.expiry import offsets_removed
 from klamm.coordinator.group.offsets.signals import TopicGone, TopicsCheck, TopicsCheckRefused
 from klamm.coordinator.group.offsets.tombstones import offset_keys, pending_keys
@@ -19,13 +19,12 @@ from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.group.topics import TopicDirectory
 from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.coordinator.runtime.timers import Timer
-from klamm.protocol.types import ZERO_ID
 
 RETRY_MS: Final = 10_000
 
 
 def topic_gone(state: GroupState, signal: TopicGone, context: Context) -> GroupOutcome:
-    """Forget the offsets of one topic."""
+    """Remove the offsets of one topic."""
     gone = {
         group_id: [key for key in dict.fromkeys(offset_keys(group.memory)) if key[0] == signal.topic]
         for group_id, group in state.groups.items()
@@ -35,29 +34,38 @@ def topic_gone(state: GroupState, signal: TopicGone, context: Context) -> GroupO
 
 
 def check_topics(state: GroupState, signal: TopicsCheck, context: Context) -> GroupOutcome:
-    """Forget the offsets of every topic that does not exist, or exists with another id."""
+    """Remove the offsets of every topic that does not exist, or exists with another id."""
     if state.topics is None:
         return Outcome()
+    ids = _TopicIds(state.topics)
     gone = {
-        group_id: list(dict.fromkeys(_gone(group.memory, state.topics)))
-        for group_id, group in state.groups.items()
+        group_id: list(dict.fromkeys(_gone(group.memory, ids))) for group_id, group in state.groups.items()
     }
     return _forget(gone, context)
 
 
-def _gone(memory: GroupMemory, topics: TopicDirectory) -> Iterator[tuple[str, int]]:
+class _TopicIds(dict[str, bytes | None]):
+    """The id of each topic, None if there is no such topic; each is looked up once."""
+
+    def __init__(self, topics: TopicDirectory) -> None:
+        super().__init__()
+        self._topics = topics
+
+    def __missing__(self, name: str) -> bytes | None:
+        topic = self._topics.by_name(name)
+        topic_id = self[name] = None if topic is None else topic.topic_id
+        return topic_id
+
+
+def _gone(memory: GroupMemory, ids: Mapping[str, bytes | None]) -> Iterator[tuple[str, int]]:
     for name, table in memory.offsets.items():
-        topic = topics.by_name(name)
-        if topic is None:
-            for partition in table.partitions():
-                yield name, partition
-            continue
-        for partition, (_, committed) in table.items():
-            # Offsets committed by old clients or in transactions carry no id: the name has to do.
-            if committed.topic_id not in (topic.topic_id, ZERO_ID):
-                yield name, partition
+        topic_id = ids[name]
+        # Offsets committed by old clients or in transactions carry no id: the name has to do.
+        partitions = table.partitions() if topic_id is None else table.partitions_of_other_topics(topic_id)
+        for partition in partitions:
+            yield name, partition
     for name, partition in pending_keys(memory):
-        if topics.by_name(name) is None:
+        if ids[name] is None:
             yield name, partition
 
 
@@ -67,7 +75,7 @@ def _forget(gone: dict[str, list[tuple[str, int]]], context: Context) -> GroupOu
     for group_id, keys in gone.items():
         if keys:
             records += [OffsetForgotten(group_id, topic, partition) for topic, partition in keys]
-            events.append(offsets_removed(group_id, context, Cause.TOPIC_DELETED, len(keys)))
+            events.append(offsets_removed(group_id, context, GroupEventCause.TOPIC_DELETED, len(keys)))
     return Outcome(records=records, events=events, is_divisible=True, if_refused=TopicsCheckRefused)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from klamm.coordinator.group.events import Cause, GroupEvent, GroupRemoved, OffsetsRemoved
+from klamm.coordinator.group.events import GroupEvent, GroupEventCause, GroupRemoved, OffsetsRemoved
 from klamm.coordinator.group.notes import GroupDropped, Note
-from klamm.coordinator.group.offsets.notes import ExpiryQueued
-from klamm.coordinator.group.offsets.signals import ExpiryDue, ExpiryRefused
+from klamm.coordinator.group.offsets.notes import OffsetExpiryQueued
+from klamm.coordinator.group.offsets.signals import OffsetExpiryDue, OffsetExpiryRefused
 from klamm.coordinator.group.outcomes import GroupOutcome
 from klamm.coordinator.group.remembered import GroupForgotten, GroupRecord, OffsetForgotten
 from klamm.coordinator.group.state import Group, GroupState
@@ -19,7 +19,7 @@ from klamm.protocol.errors import NO_ERROR
 OFFSETS_AT_A_TIME: Final = 10_000  # checked in one turn, about ten milliseconds
 
 
-def expire(state: GroupState, signal: ExpiryDue, context: Context) -> GroupOutcome:
+def expire(state: GroupState, signal: OffsetExpiryDue, context: Context) -> GroupOutcome:
     """Check the next groups: write tombstones for expired offsets, remove groups without any."""
     queue = state.expiry_queue or tuple(state.groups)
     records: list[GroupRecord] = []
@@ -37,7 +37,7 @@ def expire(state: GroupState, signal: ExpiryDue, context: Context) -> GroupOutco
         expired = list(_expired(state, group, context.timestamp_ms))
         records += [OffsetForgotten(group_id, topic, partition) for topic, partition in expired]
         if expired:
-            events.append(offsets_removed(group_id, context, Cause.RETENTION_OVER, len(expired)))
+            events.append(offsets_removed(group_id, context, GroupEventCause.RETENTION_OVER, len(expired)))
         membership = group.membership
         is_unused = len(expired) == count and not group.memory.pending
         if is_unused and membership.group_delete_error() is NO_ERROR:
@@ -49,7 +49,7 @@ def expire(state: GroupState, signal: ExpiryDue, context: Context) -> GroupOutco
                 GroupRemoved(
                     group_id=group_id,
                     timestamp_ms=context.timestamp_ms,
-                    cause=Cause.RETENTION_OVER,
+                    cause=GroupEventCause.RETENTION_OVER,
                     generation=membership.generation,
                 )
             )
@@ -60,18 +60,18 @@ def expire(state: GroupState, signal: ExpiryDue, context: Context) -> GroupOutco
     timers.append((state.expiry_timer, context.now_ms + wait_ms))
     return Outcome(
         records=records,
-        notes=[*notes, ExpiryQueued(rest)],
+        notes=[*notes, OffsetExpiryQueued(rest)],
         timers=timers,
         events=events,
-        if_refused=ExpiryRefused,
+        if_refused=OffsetExpiryRefused,
         is_divisible=True,
     )
 
 
-def expiry_refused(state: GroupState, signal: ExpiryRefused, context: Context) -> GroupOutcome:
+def expiry_refused(state: GroupState, signal: OffsetExpiryRefused, context: Context) -> GroupOutcome:
     """Wait for the next pass, which finds the same offsets again."""
     next_ms = context.now_ms + state.config.offsets_retention_check_interval_ms
-    return Outcome(notes=(ExpiryQueued(()),), timers=((state.expiry_timer, next_ms),))
+    return Outcome(notes=(OffsetExpiryQueued(()),), timers=((state.expiry_timer, next_ms),))
 
 
 def _expired(state: GroupState, group: Group, timestamp_ms: int) -> Iterator[tuple[str, int]]:
@@ -96,6 +96,6 @@ def _expired(state: GroupState, group: Group, timestamp_ms: int) -> Iterator[tup
                 yield topic, partition
 
 
-def offsets_removed(group_id: str, context: Context, cause: Cause, count: int) -> OffsetsRemoved:
+def offsets_removed(group_id: str, context: Context, cause: GroupEventCause, count: int) -> OffsetsRemoved:
     """The event of removed offsets."""
     return OffsetsRemoved(group_id=group_id, timestamp_ms=context.timestamp_ms, cause=cause, count=count)

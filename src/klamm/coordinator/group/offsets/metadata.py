@@ -11,7 +11,7 @@ from klamm.records.layout import AskedPartition
 def screen_metadata(
     asked: Sequence[AskedPartition], max_units: int
 ) -> tuple[TopicCommits, Sequence[bool] | None]:
-    """The commits of one topic whose metadata is accepted; and which are refused, if any is."""
+    """The commits of one topic whose metadata is accepted, and those that are rejected."""
     commits = TopicCommits(asked)
     if commits.has_metadata:
         refused = [is_too_long(each.committed_metadata or "", max_units) for each in asked]

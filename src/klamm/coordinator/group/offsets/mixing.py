@@ -5,7 +5,7 @@ The later commit wins, so a plain commit can overtake a transaction that aborts 
 
 from __future__ import annotations
 
-from klamm.coordinator.group.events import Cause, CommitsMixed, GroupEvent
+from klamm.coordinator.group.events import CommitsMixed, GroupEvent, GroupEventCause
 from klamm.coordinator.group.notes import Note
 from klamm.coordinator.group.offsets.notes import MixingReported
 from klamm.coordinator.group.state import Group
@@ -17,7 +17,7 @@ def report_mixing(group: Group, request_member_id: str, context: Context) -> tup
     event = CommitsMixed(
         group_id=group.group_id,
         timestamp_ms=context.timestamp_ms,
-        cause=Cause.COMMITS_MIXED,
+        cause=GroupEventCause.COMMITS_MIXED,
         member_id=request_member_id,
         client_id=context.client_id,
         client_host=context.client_host,

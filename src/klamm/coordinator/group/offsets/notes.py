@@ -1,4 +1,4 @@
-"""Changes around committed offsets that a restart forgets."""
+"""Transient changes around committed offsets."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class MixingReported(NamedTuple):
     group_id: str
 
 
-class ExpiryQueued(NamedTuple):
+class OffsetExpiryQueued(NamedTuple):
     """Which groups the current expiry pass has not checked yet."""
 
     group_ids: tuple[str, ...]
 
 
-OffsetNote = OffsetsStaged | TxnOffsetsStaged | MixingReported | ExpiryQueued
+OffsetNote = OffsetsStaged | TxnOffsetsStaged | MixingReported | OffsetExpiryQueued
 
 
 def _stage(state: GroupState, note: OffsetsStaged) -> None:
@@ -57,7 +57,7 @@ def _report_mixing(state: GroupState, note: MixingReported) -> None:
     state.of(note.group_id).is_mixing_reported = True
 
 
-def _queue_expiry(state: GroupState, note: ExpiryQueued) -> None:
+def _queue_expiry(state: GroupState, note: OffsetExpiryQueued) -> None:
     state.expiry_queue = note.group_ids
 
 
@@ -66,5 +66,5 @@ OFFSET_CHANGES: Final[Mapping[type, Callable[[GroupState, Any], None]]] = {
     OffsetsStaged: _stage,
     TxnOffsetsStaged: _stage_in_transaction,
     MixingReported: _report_mixing,
-    ExpiryQueued: _queue_expiry,
+    OffsetExpiryQueued: _queue_expiry,
 }

@@ -11,7 +11,7 @@ from klamm.protocol.messages.offset_delete import OffsetDeleteResponse
 from klamm.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 
 
-class ExpiryDue(NamedTuple):
+class OffsetExpiryDue(NamedTuple):
     """The next expiry pass is due."""
 
 
@@ -36,7 +36,7 @@ class DeletionRefused(NamedTuple):
     error_code: ErrorCode
 
 
-class ExpiryRefused(NamedTuple):
+class OffsetExpiryRefused(NamedTuple):
     """The log rejected the tombstones of expired offsets."""
 
     error_code: ErrorCode
@@ -49,10 +49,10 @@ class TopicGone(NamedTuple):
 
 
 class TopicsCheck(NamedTuple):
-    """Topics may have gone unnoticed: compare with those that exist."""
+    """Topics may have been deleted unnoticed: compare with those that exist."""
 
 
 class TopicsCheckRefused(NamedTuple):
-    """The log refused to forget the offsets of topics that are gone."""
+    """Appending tombstones for the offsets of deleted topics failed."""
 
     error_code: ErrorCode

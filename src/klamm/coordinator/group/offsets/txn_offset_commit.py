@@ -95,7 +95,7 @@ def txn_commit_refused(state: GroupState, signal: TxnCommitRefused, context: Con
 
 
 def refused_txn_commit(request: TxnOffsetCommitRequest, error_code: ErrorCode) -> TxnOffsetCommitResponse:
-    """One error for every partition, in words that the request's version knows."""
+    """One error for every partition, with a code that the request's version has."""
     if error_code is ErrorCode.coordinator_load_in_progress and not request.knows_load_in_progress:
         error_code = ErrorCode.coordinator_not_available
     return TxnOffsetCommitResponse(

@@ -130,7 +130,7 @@ class SegmentChain:
         Those in `new` are finished and durable, and their files end in `.cleaned`. Raises OSError.
         """
         for segment in reversed(new):
-            # The newest first: loading drops every .swap at or above the first .cleaned, by which it knows a
+            # The newest first: loading drops every .swap at or above the first .cleaned, which marks a
             # set that is complete from one that is not.
             segment.close_handle()
             segment.rename(names.SWAP_SUFFIX)

@@ -20,11 +20,10 @@ class ForeignDirectoryError(Exception):
     """A log directory that belongs to another cluster or node."""
 
 
-class OffsetCheckpoint:
-    """One of the directory's checkpoint files: an offset for each partition.
+class NumberedFile:
+    """A small file whose content is decided on one thread and written on any.
 
-    The content is decided on one thread and written on any. Contents are numbered, so that a delayed older
-    one never replaces a newer one.
+    Contents are numbered, so that a delayed older one never replaces a newer one.
     """
 
     def __init__(self, files: Files, path: str) -> None:
@@ -33,12 +32,38 @@ class OffsetCheckpoint:
         self._writing = Lock()
         self._last_number = 0
         self._written_number = 0
-        self._written: bytes | None = None  # what is known to be on disk
+        self._written: bytes | None = None  # what is known to be in the file
+        self._is_durable = False
 
-    def create(self) -> None:
-        """Create the file, empty, unless it exists."""
-        if not self._files.exists(self._path):
-            self._files.write_file(self._path, b"", sync=False)
+    def start_writing(self, content: bytes, *, sync: bool) -> Callable[[], None]:
+        """A function that writes this content, on any thread; it blocks and raises OSError.
+
+        Without `sync` a crash of the machine may leave the file as it was, or damaged.
+        """
+        self._last_number += 1
+        return partial(self._write, self._last_number, content, sync)
+
+    def retire(self) -> None:
+        """Another process may write the file from now on: writes that have not run yet are void."""
+        with self._writing:
+            self._last_number += 1
+            self._written_number = self._last_number
+
+    def _write(self, number: int, content: bytes, sync: bool) -> None:
+        with self._writing:
+            if number <= self._written_number:
+                return
+            if content != self._written or (sync and not self._is_durable):
+                self._written = None
+                write_aside(self._files, self._path, content, sync=sync)
+                if sync:
+                    self._files.sync_directory(self._path.rpartition("/")[0])
+                self._written, self._is_durable = content, sync
+            self._written_number = number
+
+
+class OffsetCheckpoint(NumberedFile):
+    """One of the directory's checkpoint files: an offset for each partition."""
 
     def read(self) -> dict[TopicPartition, int]:
         """Its offsets; none when it is missing. Raises DecodeError when it is invalid."""
@@ -50,19 +75,7 @@ class OffsetCheckpoint:
 
     def start_write(self, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
         """A function that writes these offsets durably, on any thread; it blocks and raises OSError."""
-        self._last_number += 1
-        return partial(self._write, self._last_number, encode_offsets(offsets))
-
-    def _write(self, number: int, content: bytes) -> None:
-        with self._writing:
-            if number <= self._written_number:
-                return
-            if content != self._written:
-                self._written = None
-                write_aside(self._files, self._path, content, sync=True)
-                self._files.sync_directory(self._path.rpartition("/")[0])
-                self._written = content
-            self._written_number = number
+        return self.start_writing(encode_offsets(offsets), sync=True)
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
@@ -139,12 +152,7 @@ def claim_directory(files: Files, path: str, meta: MetaProperties) -> MetaProper
             f"{path} has cluster.id={found.cluster_id}, but this broker belongs to {meta.cluster_id}: "
             "choose another log.dirs, or remove the directory if its data is not needed"
         )
-    if found.node_id != meta.node_id:
-        raise ForeignDirectoryError(
-            f"{path} has node.id={found.node_id}, but this is node {meta.node_id}: "
-            "two nodes cannot share log.dirs"
-        )
-    return found
+    return found  # its node.id may be another: brokers of a cluster share the directory
 
 
 def encode_partition_metadata(topic_id: bytes) -> bytes:

@@ -48,6 +48,10 @@ class Files(Protocol):
         """A second handle of the same file, to be closed separately."""
         ...
 
+    def descriptor(self, handle: int) -> int | None:
+        """The operating system's number for an open file; None when the file exists only in memory."""
+        ...
+
     def pread(self, handle: int, length: int, position: int, /) -> bytes:
         """At most `length` bytes; fewer only at the end of the file."""
         ...
@@ -88,6 +92,18 @@ class Files(Protocol):
         """Take a lock that other processes see, until its handle is closed; AlreadyLockedError."""
         ...
 
+    def lock_shared(self, path: str) -> int:
+        """As `lock`, but others may have the same kind of lock."""
+        ...
+
+    def share(self, handle: int) -> None:
+        """Turn an exclusive lock into a shared one."""
+        ...
+
+    def unshare(self, handle: int) -> bool:
+        """Turn a shared lock into an exclusive one; False if another process shares it."""
+        ...
+
     def disk_space(self, path: str) -> DiskSpace: ...
     def handle_limit(self) -> int:
         """How many files this process may have open at once, its connections included."""
@@ -112,6 +128,9 @@ class OsFiles:
     def open(self, path: str, *, create: bool = False) -> int:
         flags = os.O_RDWR | os.O_CLOEXEC
         return os.open(path, flags | os.O_CREAT if create else flags, 0o644)
+
+    def descriptor(self, handle: int) -> int | None:
+        return handle
 
     def size(self, handle: int) -> int:
         return os.fstat(handle).st_size
@@ -163,15 +182,38 @@ class OsFiles:
         os.utime(path, ns=(modified_at_ms * 1_000_000, modified_at_ms * 1_000_000))
 
     def lock(self, path: str) -> int:
+        return self._locked(path, fcntl.LOCK_EX)
+
+    def lock_shared(self, path: str) -> int:
+        return self._locked(path, fcntl.LOCK_SH)
+
+    def _locked(self, path: str, kind: int) -> int:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             # The first lock keeps out a second store of this process, the second is the one that Kafka uses.
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, kind | fcntl.LOCK_NB)
+            fcntl.lockf(handle, kind | fcntl.LOCK_NB)
+            # The last process to close the directory removes the file.
+            is_current = os.stat(path).st_ino == os.fstat(handle).st_ino
         except OSError as error:
             os.close(handle)
             raise AlreadyLockedError(f"{path} is locked by another process") from error
+        if not is_current:
+            os.close(handle)
+            raise AlreadyLockedError(f"{path} was removed by another process")
         return handle
+
+    def share(self, handle: int) -> None:
+        fcntl.flock(handle, fcntl.LOCK_SH)
+        fcntl.lockf(handle, fcntl.LOCK_SH)
+
+    def unshare(self, handle: int) -> bool:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
 
     def disk_space(self, path: str) -> DiskSpace:
         status = os.statvfs(path)

@@ -35,12 +35,12 @@ class HandlePool:
 
     def __init__(self, files: Files, limit: int) -> None:
         self._files = files
-        self._limit = limit
+        self.limit = limit
         self._holders: deque[Openable] = deque()
 
     def open(self, holder: Openable, path: str) -> int:
         """Open a handle for a holder, which opens it again after the pool has closed it."""
-        if len(self._holders) >= self._limit:
+        if len(self._holders) >= self.limit:
             self._make_room()
         handle = self._files.open(path)
         self._holders.append(holder)
@@ -55,5 +55,5 @@ class HandlePool:
                 continue
             if holder.is_open:
                 holder.rest()
-            if len(self._holders) < self._limit:
+            if len(self._holders) < self.limit:
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from struct import Struct
 from typing import Final
@@ -52,6 +53,7 @@ class IndexedFile:
         "base_offset",
         "created_at_ms",
         "is_recently_used",
+        "is_suspect",
         "is_unsynced",
         "modified_at_ms",
         "offset_index",
@@ -100,6 +102,8 @@ class IndexedFile:
         self._latest_ms = 0
         self.is_recently_used = False
         self.is_unsynced = False
+        # After a failed sync: the kernel may have marked pages clean that are not on disk.
+        self.is_suspect = False
 
     def _path(self, kind: str) -> str:
         return f"{self._stem}{kind}{self.suffix}"
@@ -157,13 +161,18 @@ class IndexedFile:
     @property
     def is_pinned(self) -> bool:
         """Whether slices of it need the open file."""
-        return self._pinned is not None and self._pinned.is_pinned
+        return self._pinned is not None and self._pinned.pins > 0
 
     # -- pending writes
 
     @property
     def has_pending_writes(self) -> bool:
         return bool(self._unwritten)
+
+    @property
+    def pending_chunks(self) -> Sequence[Chunk]:
+        """The batches that `write_out` would write; not changed by it."""
+        return self._unwritten
 
     def write_out(self) -> None:
         """Write all pending batches in one call. Raises OSError; then they stay pending."""
@@ -194,27 +203,21 @@ class IndexedFile:
     # -- reading
 
     def read(self, position: int, length: int) -> bytes:
-        """Bytes of the file, unchecked: the caller knows where batches begin."""
+        """Bytes of the file, unchecked: the caller has the position of a batch."""
         if self._unwritten and position + length > self.size_bytes - self._unwritten_bytes:
             self.write_out()
         self.is_recently_used = True
         return self._files.pread(self._handle if self._handle >= 0 else self.handle(), length, position)
 
     def slice(self, position: int, length: int, until_offset: int) -> FileSlice:
-        """Bytes of the file, to be read later; no check, the caller knows where batches are."""
+        """Bytes of the file, to be read later; unchecked, the caller has the position of a batch."""
         if self._unwritten and position + length > self.size_bytes - self._unwritten_bytes:
             self.write_out()
         handle = self.handle()
         if self._pinned is None:
-            self._pinned = PinnedFile(self._files, handle)
-        return FileSlice(
-            self._pinned,
-            self.log_path,
-            position,
-            length,
-            until_offset=until_offset,
-            has_next=position + length < self.size_bytes - self._unwritten_bytes,
-        )
+            self._pinned = PinnedFile(self._files, handle, self.log_path)
+        has_next = position + length < self.size_bytes - self._unwritten_bytes
+        return FileSlice(self._pinned, position, length, until_offset, has_next)
 
     def remember(self, offset: int, position: int) -> None:
         """Cache where the first batch at or above an offset begins, for the next lookup."""
@@ -242,8 +245,11 @@ class IndexedFile:
             self.remember(offset, position)
         return position
 
-    def last_boundary(self, start: int, limit: int) -> int:
-        """The last position between two, `start` being one, at which a batch begins or the file ends."""
+    def last_boundary(self, start: int, limit: int, *, at_least_one: bool = False) -> int:
+        """The last position between two, `start` being one, at which a batch begins or the file ends.
+
+        With `at_least_one` the end of the first batch, if that is above the limit.
+        """
         if limit >= self.size_bytes:
             return self.size_bytes
         if not self.offset_index.is_loaded:
@@ -256,6 +262,8 @@ class IndexedFile:
                 window, window_at = self.read(position, WINDOW_BYTES), position
             base_offset, size_bytes, delta = self._place(window, position - window_at, position)
             if position + size_bytes > limit:
+                if at_least_one and position == start:
+                    return position + size_bytes
                 # The next fetch begins where this one ends: save it the search.
                 self.remember(next_offset if next_offset >= 0 else base_offset, position)
                 return position

@@ -13,6 +13,8 @@ from klamm.storage.engines.segments.chain import SegmentChain
 from klamm.storage.engines.segments.epochs import LeaderEpochs
 from klamm.storage.engines.segments.files import DirectoryEntry, Files, remove_if_there, write_aside
 from klamm.storage.engines.segments.handles import HandlePool
+from klamm.storage.engines.segments.journal_reading import JournaledBatch
+from klamm.storage.engines.segments.journal_replay import replay_journal
 from klamm.storage.engines.segments.leftovers import tidy
 from klamm.storage.engines.segments.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from klamm.storage.engines.segments.offset_index import CorruptIndexError
@@ -32,13 +34,15 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSettings:
-    """What a store knows about a log before it opens it."""
+    """The state of a log before it is opened."""
 
     is_clean: bool  # the last shutdown was clean
+    expected_end: int | None = None  # the log end offset at a clean shutdown; None when it is not known
     recovery_point: int | None  # everything below was on disk; None when nothing is known
     log_start_offset: int  # as checkpointed; 0 when nothing is known
     config: TopicConfig
     now_ms: int
+    journaled: Sequence[JournaledBatch] = ()  # what must be in the log besides its segments
 
     @property
     def gaps_up_to(self) -> int:
@@ -116,6 +120,20 @@ def load_parts(files: Files, pool: HandlePool, directory: str, settings: LoadSet
             index_interval_bytes=settings.config.index_interval_bytes,
             gaps_up_to=settings.gaps_up_to,
         )
+    if settings.journaled:
+        # Before the log end is compared with the log start: it may be above only in the journal.
+        if producers is None:
+            producers = restore(files, snapshots, segments, log_end_offset)
+        log_end_offset = replay_journal(
+            segments[-1],
+            log_end_offset,
+            settings.journaled,
+            producers=producers,
+            epochs=epochs,
+            index_interval_bytes=settings.config.index_interval_bytes,
+        )
+        if first_unsound is None or first_unsound >= len(segments):
+            first_unsound = len(segments) - 1
     if log_end_offset < settings.log_start_offset:
         first_unsound = 0
         segments = [_start_over(files, pool, directory, segments, log_end_offset, settings)]
@@ -133,7 +151,7 @@ def load_parts(files: Files, pool: HandlePool, directory: str, settings: LoadSet
             write_aside(files, epochs.path, unsaved_epochs, sync=True)
             epochs.saved(unsaved_epochs)
         _sync(files, directory, segments[first_unsound:])
-    flushing = Flushing(log_end_offset)
+    flushing = Flushing(log_end_offset, segments[-1])
     if not found.logs:
         flushing.names_changed(directory)
     return LogParts(
@@ -176,21 +194,31 @@ def _first_unsound(
         for number, segment in enumerate(segments)
         if segment.base_offset in found.logs and not found.is_sound(segment.base_offset)
     ][:1]
+    # Of a segment that ends right at the recovery point the log is on disk, but perhaps not the indexes.
+    recovery_point = settings.recovery_point or 0
+    holding = [n for n, segment in enumerate(segments) if segment.base_offset < recovery_point]
+    not_flushed = holding[-1] if holding else 0
     if not settings.is_clean:
-        # Of a segment that ends right at the recovery point the log is on disk, but perhaps not the indexes.
-        recovery_point = settings.recovery_point or 0
-        holding = [n for n, segment in enumerate(segments) if segment.base_offset < recovery_point]
-        candidates.append(holding[-1] if holding else 0)
+        candidates.append(not_flushed)
     if candidates:
         return min(candidates), -1
     try:
         for before, segment in pairwise(list(segments)):
             if not segment.size_bytes and is_orphan(segment, before.read_end()):
                 drop_orphan(files, segments, segment)
-        return None, segments[-1].read_end()
+        end_offset = segments[-1].read_end()
     except (CorruptIndexError, BadBatchError) as error:
         _logger.warning("clean-shutdown marker found, but %s; recovering", error)
         return len(segments) - 1, -1
+    if settings.expected_end not in (None, end_offset):
+        _logger.warning(
+            "%s ends at offset %d, but was closed at %d; recovering",
+            segments[-1].log_path,
+            end_offset,
+            settings.expected_end,
+        )
+        return not_flushed, -1
+    return None, end_offset
 
 
 def _load_epochs(files: Files, directory: str, segments: Sequence[Segment]) -> LeaderEpochs:

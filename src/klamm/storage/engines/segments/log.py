@@ -18,13 +18,17 @@ from klamm.records.batch import (
     parse_header,
 )
 from klamm.records.markers import EndMarker, decode_marker
+from klamm.storage.engines.segments.journal import Journal
+from klamm.storage.engines.segments.journal_reading import JournaledBatch
 from klamm.storage.engines.segments.reading import LogParts, ReadableLog, storage_error
 from klamm.storage.engines.segments.retention import expired_segments
+from klamm.storage.engines.segments.rewriting import write_again
 from klamm.storage.engines.segments.segment import Segment
 from klamm.storage.engines.segments.snapshots import restore
 from klamm.storage.engines.segments.sync import SegmentSyncTicket
 from klamm.storage.engines.segments.txn_index import AbortedEntry
-from klamm.storage.log import AppendOrigin, AppendResult, LogError, SyncTicket
+from klamm.storage.log import AppendOrigin, AppendResult, LogError, NotContinuedError, SyncTicket
+from klamm.storage.producer_state import KIND_BITS, MAX_SEQUENCE, ProducerEntry
 from klamm.storage.topic_config import TopicConfig
 
 _logger = logging.getLogger(__name__)
@@ -50,8 +54,20 @@ class LogKeeper(Protocol):
         """Remove files once a delay has passed."""
         ...
 
+    def cutting(self, log: SegmentLog, to_offset: int) -> None:
+        """A log is about to be cut below what is durable. Raises OSError."""
+        ...
+
+    def journaled(self, log: SegmentLog) -> Sequence[JournaledBatch]:
+        """What the journal holds of a log. Raises OSError."""
+        ...
+
     def log_closed(self, log: SegmentLog, *, is_clean: bool) -> None:
         """A log was closed; when clean, all of it is on disk."""
+        ...
+
+    def log_cleaned(self, log: SegmentLog) -> None:
+        """A log was compacted: write down up to where."""
         ...
 
 
@@ -70,6 +86,8 @@ class SegmentLog(ReadableLog):
         clock: Clock,
         keeper: LogKeeper,
         flush_on_commit: bool,
+        journal: Journal | None = None,
+        is_always_journaled: bool = False,
     ) -> None:
         super().__init__(parts)
         self.topic = topic
@@ -80,8 +98,11 @@ class SegmentLog(ReadableLog):
         self._clock = clock
         self._keeper = keeper
         self._flush_on_commit = flush_on_commit
+        self._journal = journal if flush_on_commit else None
+        self.is_always_journaled = is_always_journaled
         self._has_tail_to_cut = False  # a failed write left bytes behind the end
         self._refusal: LogError | None = None  # why appends are rejected from now on
+        self.cleaned_to: int | None = None  # the end of the last compaction
         self._epochs.assign(leader_epoch, self.log_end_offset)
         self._refresh_stable()
 
@@ -98,6 +119,7 @@ class SegmentLog(ReadableLog):
         guard: int | None = None,
         header: BatchHeader | None = None,
         write_later: bool = False,
+        must_continue: bool = False,
     ) -> AppendResult:
         if header is None:
             try:
@@ -105,26 +127,40 @@ class SegmentLog(ReadableLog):
             except DecodeError as error:
                 raise LogError(ErrorCode.corrupt_message, str(error)) from error
         size_bytes = len(batch)
-        if header.batch_length + LENGTH_OVERHEAD_BYTES != size_bytes:
+        # In one step: every batch of every Produce comes through here.
+        (_, batch_length, _, _, _, attributes, delta, _, max_timestamp_ms, producer_id, producer_epoch,
+         base_sequence, _) = header  # fmt: skip
+        if batch_length + LENGTH_OVERHEAD_BYTES != size_bytes:
             raise LogError(ErrorCode.corrupt_message, f"batch size in the header is not {size_bytes} bytes")
         if self._refusal is not None or self._has_tail_to_cut:
             self._make_appendable(header)
         base_offset = self.log_end_offset
-        last_offset = base_offset + header.last_offset_delta
-        max_timestamp_ms = header.max_timestamp_ms
+        last_offset = base_offset + delta
         config = self.config
         active = self._chain.active
         if active.must_roll(config, size_bytes, last_offset, max_timestamp_ms, now_ms):
             active = self._roll_for(header, size_bytes, now_ms)
         marker: EndMarker | None = None
-        if header.producer_id >= 0:
-            if header.attributes & CONTROL_BIT:
+        producer: ProducerEntry | None = None
+        if producer_id >= 0:
+            known = self._producers.get(producer_id)
+            # `is_continued_by`, and below `add`, without the calls: they are half of what idempotence costs.
+            if (
+                known is not None
+                and base_sequence == known.next_sequence
+                and producer_epoch == known.epoch
+                and attributes & KIND_BITS == known.kind_bits
+            ):
+                producer = known
+            elif must_continue:
+                raise NotContinuedError
+            elif attributes & CONTROL_BIT:
                 marker = self._checked_marker(batch, header, marker_bumps_epoch)
             elif (duplicate := self._producers.check(header, origin, guard)) is not None:
                 return AppendResult(
                     duplicate.first_offset, duplicate.last_offset, duplicate.timestamp_ms, is_duplicate=True
                 )
-        stamp = _STAMP.pack(base_offset, header.batch_length, self.leader_epoch)
+        stamp = _STAMP.pack(base_offset, batch_length, self.leader_epoch)
         # For a few bytes a copy is cheaper than a view.
         rest = batch[_STAMP_BYTES:] if size_bytes < _LITTLE_BYTES else memoryview(batch)[_STAMP_BYTES:]
         try:
@@ -139,12 +175,17 @@ class SegmentLog(ReadableLog):
         except OSError as error:
             raise self._write_failed(header, error) from error
         self.log_end_offset = last_offset + 1
-        if header.producer_id >= 0:
-            self._remember(header, base_offset, marker)
+        if producer is not None:
+            last_sequence = (base_sequence + delta) & MAX_SEQUENCE
+            producer.next_sequence = (last_sequence + 1) & MAX_SEQUENCE
+            producer.last_timestamp_ms = max_timestamp_ms
+            producer.batches.append((last_sequence, last_offset, delta, max_timestamp_ms))
+        elif producer_id >= 0:
+            self._remember(header, base_offset, marker, marker_bumps_epoch)
         if not self._flush_on_commit:
             self._flushing.appended()
             self._raise_high_watermark(last_offset + 1, active, active.size_bytes)
-        append_time_ms = max_timestamp_ms if header.attributes & LOG_APPEND_TIME_BIT else -1
+        append_time_ms = max_timestamp_ms if attributes & LOG_APPEND_TIME_BIT else -1
         return _APPEND_RESULT((base_offset, last_offset, append_time_ms, False))
 
     def _checked_marker(
@@ -158,8 +199,10 @@ class SegmentLog(ReadableLog):
             self._producers.check_marker(header, marker, epoch_was_bumped=marker_bumps_epoch)
         return marker
 
-    def _remember(self, header: BatchHeader, base_offset: int, marker: EndMarker | None) -> None:
-        completed = self._producers.update(header, base_offset, marker)
+    def _remember(
+        self, header: BatchHeader, base_offset: int, marker: EndMarker | None, marker_bumps_epoch: bool
+    ) -> None:
+        completed = self._producers.update(header, base_offset, marker, epoch_was_bumped=marker_bumps_epoch)
         if completed is not None and completed.is_aborted:
             self._chain.active.txn_index.add(AbortedEntry.of(completed))
 
@@ -229,29 +272,43 @@ class SegmentLog(ReadableLog):
     def end_verification(self, producer_id: int, guard: int) -> None:
         self._producers.end_verification(producer_id, guard)
 
-    def verification_failed(self, header: BatchHeader) -> None:
-        self._producers.refused(header)
-
     # -- flushing
 
+    @property
+    def is_writable(self) -> bool:
+        return self._refusal is None
+
     def sync_is_due(self, now_ms: int) -> bool:
-        if self._flushing.recovery_point >= self.log_end_offset:
+        if self._flushing.durable_offset >= self.log_end_offset:
             return False
         if self._flush_on_commit:
             return True
         return self._flushing.is_due(self.config, self._chain.active.base_offset, now_ms)
 
     def start_sync(self) -> SyncTicket | None:
-        flushing = self._flushing
-        if flushing.recovery_point >= self.log_end_offset or self._refusal is not None:
+        if self._flushing.durable_offset >= self.log_end_offset or self._refusal is not None:
             return None
-        return flushing.start(self._chain, self._epochs, self.log_end_offset, self._clock.now_ms())
+        return self._ticket(self._journal)
+
+    def start_segment_sync(self) -> SyncTicket | None:
+        if self._flushing.recovery_point >= self.log_end_offset or self._refusal is not None:
+            return None
+        return self._ticket(None)
+
+    def _ticket(self, journal: Journal | None) -> SegmentSyncTicket:
+        if self._chain.active.is_suspect or self._flushing.recovery_place[0].is_suspect:
+            try:
+                write_again(self._flushing, self._chain.segments, partial(self._keeper.journaled, self))
+            except OSError as error:
+                raise storage_error(self.directory, error) from error
+        return self._flushing.start(
+            self._chain, self._epochs, self.log_end_offset, self._clock.now_ms(), journal, self
+        )
 
     def finish_sync(self, ticket: SyncTicket) -> None:
         assert isinstance(ticket, SegmentSyncTicket)
         if self._flushing.finish(ticket, self._chain, self._epochs) and self._flush_on_commit:
-            # The newest segment of a ticket is the one that was active when it was made.
-            self._raise_high_watermark(ticket.end_offset, ticket.segments[-1], ticket.sizes_bytes[-1])
+            self._raise_high_watermark(ticket.end_offset, *self._flushing.durable_place)
 
     def fail_sync(self, ticket: SyncTicket) -> None:
         assert isinstance(ticket, SegmentSyncTicket)
@@ -262,7 +319,7 @@ class SegmentLog(ReadableLog):
             raise self._refusal from error
         if is_of_this_history and self._refusal is None:
             self._chain.active.forget_unwritten()
-            self.truncate(self._flushing.recovery_point)
+            self.truncate(self._flushing.durable_offset)
 
     # -- cutting
 
@@ -300,10 +357,12 @@ class SegmentLog(ReadableLog):
 
     def _cut(self, to_offset: int) -> None:
         old_end = self.log_end_offset
+        if to_offset < self._flushing.durable_offset:
+            self._keeper.cutting(self, to_offset)
         # Before the cut, which makes this durable: a snapshot that survived would be of another history.
         self._snapshots.remove_outside(self._chain.segments[0].base_offset, to_offset)
         self.log_end_offset, dropped = self._chain.cut(to_offset, self._log_start, self._clock.now_ms())
-        self._flushing.cut(self.log_end_offset)
+        self._flushing.cut(self.log_end_offset, self._chain.active)
         self._keeper.recovery_point_fell(self)
         self._has_tail_to_cut = False
         self._forget(dropped)
@@ -382,6 +441,11 @@ class SegmentLog(ReadableLog):
         paths = [path for segment in old for path in segment.paths()]
         self._keeper.remove_later(paths, self.config.file_delete_delay_ms)
 
+    def cleaned(self, end_offset: int) -> None:
+        """The segments below an offset are compacted."""
+        self.cleaned_to = end_offset
+        self._keeper.log_cleaned(self)
+
     # -- closing
 
     def expire_producers(self, timestamp_ms: int, expiration_ms: int) -> int:
@@ -404,10 +468,8 @@ class SegmentLog(ReadableLog):
         active = self._chain.active
         if self._has_tail_to_cut:
             active.cut_tail()
-        if self.is_dirty or self._flushing.has_new_names:
-            ticket = self._flushing.start(
-                self._chain, self._epochs, self.log_end_offset, self._clock.now_ms()
-            )
+        if self.recovery_point < self.log_end_offset or self._flushing.has_new_names:
+            ticket = self._ticket(None)
             ticket.run()
             self.finish_sync(ticket)
         if active.finish():
@@ -418,8 +480,15 @@ class SegmentLog(ReadableLog):
             self._snapshots.write(self.log_end_offset, self._producers, sync=True)
 
     def abandon(self) -> None:
-        """Close without a flush: the log is deleted."""
-        self._let_go("log is deleted")
+        """Close without a flush: the log is deleted, or another broker's."""
+        self._let_go("log is closed")
+
+    def sync_journaled(self) -> None:
+        """Sync the segments, if the journal holds what is not on disk in them; blocks. Raises OSError."""
+        if self._refusal is None and self.recovery_point < self._flushing.durable_offset:
+            ticket = self._ticket(None)
+            ticket.run()
+            self._flushing.finish(ticket, self._chain, self._epochs)
 
     def _let_go(self, reason: str) -> None:
         self._chain.close()

@@ -22,6 +22,7 @@ _OTHER_DIRECTORY_SUFFIXES: Final = ("-future", STRAY_DIRECTORY_SUFFIX)
 
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
+PARTITION_CHECKPOINT: Final = "klamm.checkpoint"
 
 LOCK: Final = ".lock"
 META_PROPERTIES: Final = "meta.properties"
@@ -30,6 +31,8 @@ RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
 LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
+
+JOURNAL_DIRECTORY: Final = "journal"
 
 _DIGITS: Final = 20
 _MAX_NAME: Final = 255
@@ -82,3 +85,22 @@ def stray_directory(topic: str, partition: int, unique: bytes) -> str:
 def _renamed_directory(topic: str, partition: int, unique: bytes, suffix: str) -> str:
     ending = f"-{partition}.{unique.hex()}{suffix}"
     return topic[: _MAX_NAME - len(ending)] + ending
+
+
+def journal_file(node_id: int, slot: int) -> str:
+    """A file of a broker's journal."""
+    return f"{node_id}-{slot}"
+
+
+def parse_journal_file(name: str, node_id: int) -> int | None:
+    """The slot of a file of this broker's journal; None for any other name."""
+    owner, _, slot = name.rpartition("-")
+    if owner != str(node_id) or not (slot.isascii() and slot.isdigit()):
+        return None
+    return int(slot)
+
+
+def journal_owner(name: str) -> int | None:
+    """The broker that a file of a journal belongs to; None for any other name."""
+    node_id = name.partition("-")[0]
+    return int(node_id) if node_id.isascii() and node_id.isdigit() else None

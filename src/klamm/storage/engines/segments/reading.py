@@ -19,6 +19,7 @@ from klamm.storage.log import (
     EpochEnd,
     LogError,
     ProducerStatus,
+    SyncRounds,
     TimestampedOffset,
 )
 from klamm.storage.producer_state import ProducerState
@@ -42,6 +43,7 @@ class ReadableLog:
 
     def __init__(self, parts: LogParts) -> None:
         self.on_change: Callable[[], None] = _nobody_listens
+        self.rounds: SyncRounds | None = None
         self._chain = parts.chain
         self._snapshots = parts.snapshots
         self._epochs = parts.epochs
@@ -69,7 +71,7 @@ class ReadableLog:
 
     @property
     def recovery_point(self) -> int:
-        """Everything below this offset is on disk."""
+        """Everything below this offset is on disk, in the segments."""
         return self._flushing.recovery_point
 
     @property
@@ -82,7 +84,7 @@ class ReadableLog:
 
     @property
     def is_dirty(self) -> bool:
-        return self._flushing.recovery_point < self.log_end_offset
+        return self._flushing.durable_offset < self.log_end_offset
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -123,9 +125,8 @@ class ReadableLog:
         try:
             segment, start, end = self._stretch(offset, until_offset)
             if end - start > max_bytes:
-                end = segment.last_boundary(start, start + max(max_bytes, 0))
-                if end == start and at_least_one:
-                    end = start + segment.batch_size_at(start)
+                limit = start + max(max_bytes, 0)
+                end = segment.last_boundary(start, limit, at_least_one=at_least_one)
             if end <= start:
                 return b""
             if end - start > small_bytes:
@@ -201,21 +202,24 @@ class ReadableLog:
             old_segment.remember(self.high_watermark, old_position)
         self.high_watermark = offset
         self._high_watermark_place = (segment, position)
-        self._refresh_stable()
+        producers = self._producers
+        if producers.unstable_offset < 0:
+            self._last_stable = offset
+        elif producers.completed or producers.unstable_offset != self._last_stable:
+            self._refresh_stable()
         self.on_change()
 
     def _refresh_stable(self) -> None:
         """Compute the last stable offset again, after something it depends on changed."""
         producers = self._producers
-        if producers.is_stable:
-            self._last_stable = self.high_watermark
-            return
-        producers.advance(self.high_watermark)
-        unstable = producers.first_unstable_offset()
-        if unstable is None or unstable >= self.high_watermark:
+        if producers.completed:
+            producers.advance(self.high_watermark)
+        unstable_offset = producers.unstable_offset
+        if unstable_offset < 0 or unstable_offset >= self.high_watermark:
             self._last_stable = self.high_watermark
         else:
-            self._last_stable = max(unstable, self._log_start)
+            log_start = self._log_start
+            self._last_stable = unstable_offset if unstable_offset > log_start else log_start
 
 
 def storage_error(path: str, error: OSError) -> LogError:

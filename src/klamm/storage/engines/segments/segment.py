@@ -174,7 +174,17 @@ class Segment(IndexedFile):
         it must then not be a batch of another history.
         """
         self._files.truncate(self.handle(), self.size_bytes - self._unwritten_bytes)
-        self._files.sync(self.handle())
+        try:
+            self._files.sync(self.handle())
+        except OSError:
+            self.is_suspect = True
+            raise
+
+    def write_again(self, position: int, data: bytes) -> None:
+        """Write bytes that are in the file already, so that the next sync includes them. Raises OSError."""
+        if (written := self._files.pwritev(self.handle(), [data], position)) != len(data):
+            self._write_rest(data, written, position)
+        self.is_unsynced = True
 
     def forget_unwritten(self) -> None:
         """Drop pending batches: the log is about to be cut below them."""

@@ -19,24 +19,19 @@ class PinnedFile:
     One handle serves any number of slices: readers that stop half way must not use up the file descriptors.
     """
 
-    __slots__ = ("_files", "_handle", "_is_owned", "_pins")
+    __slots__ = ("_files", "_handle", "_is_owned", "path", "pins")
 
-    def __init__(self, files: Files, handle: int) -> None:
+    def __init__(self, files: Files, handle: int, path: str) -> None:
         self._files = files
         self._handle = handle
         self._is_owned = True
-        self._pins = 0
-
-    @property
-    def is_pinned(self) -> bool:
-        return self._pins > 0
-
-    def pin(self) -> None:
-        self._pins += 1
+        self.path = path
+        self.pins = 0
 
     def unpin(self) -> None:
-        self._pins -= 1
-        self._close_if_unused()
+        self.pins -= 1
+        if not self._is_owned:
+            self._close_if_unused()
 
     def disown(self) -> None:
         """The segment does not need the file any more: the last slice closes it."""
@@ -44,9 +39,12 @@ class PinnedFile:
         self._close_if_unused()
 
     def _close_if_unused(self) -> None:
-        if not self._pins and not self._is_owned:
+        if not self.pins:
             with suppress(OSError):  # it was only read, nothing can be lost
                 self._files.close(self._handle)
+
+    def descriptor(self) -> int | None:
+        return self._files.descriptor(self._handle)
 
     def read(self, position: int, length: int) -> bytes:
         return self._files.pread(self._handle, length, position)
@@ -55,18 +53,15 @@ class PinnedFile:
 class FileSlice:
     """Whole batches in one segment file. To be closed after use; one that is dropped closes itself."""
 
-    __slots__ = ("_file", "_is_closed", "_length", "_next_at", "_path", "_start", "_until_offset")
+    __slots__ = ("_file", "_has_next", "_is_closed", "_length", "_start", "_until_offset")
 
-    def __init__(
-        self, file: PinnedFile, path: str, start: int, length: int, *, until_offset: int, has_next: bool
-    ) -> None:
-        file.pin()
+    def __init__(self, file: PinnedFile, start: int, length: int, until_offset: int, has_next: bool) -> None:
+        file.pins += 1
         self._file = file
-        self._path = path
         self._start = start
         self._length = length
         self._until_offset = until_offset
-        self._next_at = start + length if has_next else -1  # where the batch behind it begins
+        self._has_next = has_next  # whether there is a batch behind it
         self._is_closed = False
 
     def __len__(self) -> int:
@@ -75,23 +70,29 @@ class FileSlice:
     def read(self, position: int, length: int) -> bytes:
         return self._pread(self._start + position, min(length, self._length - position))
 
+    def place(self) -> tuple[int, int] | None:
+        assert not self._is_closed
+        descriptor = self._file.descriptor()
+        return None if descriptor is None else (descriptor, self._start)
+
     def _pread(self, position: int, length: int) -> bytes:
         assert not self._is_closed
         try:
             data = self._file.read(position, length)
         except OSError as error:
-            raise LogError(ErrorCode.kafka_storage_error, f"{self._path}: {error}") from error
+            raise LogError(ErrorCode.kafka_storage_error, f"{self._file.path}: {error}") from error
         if len(data) != length:
             raise LogError(
                 ErrorCode.kafka_storage_error,
-                f"{self._path}: read {len(data)} bytes at {position}, expected {length}",
+                f"{self._file.path}: read {len(data)} bytes at {position}, expected {length}",
             )
         return data
 
     def end_offset(self) -> int:
-        if self._next_at < 0:
+        if not self._has_next:
             return self._until_offset
-        base_offset: int = _BASE_OFFSET.unpack(self._pread(self._next_at, _BASE_OFFSET.size))[0]
+        next_at = self._start + self._length
+        base_offset: int = _BASE_OFFSET.unpack(self._pread(next_at, _BASE_OFFSET.size))[0]
         return min(base_offset, self._until_offset)
 
     def close(self) -> None:
@@ -100,4 +101,5 @@ class FileSlice:
             self._file.unpin()
 
     def __del__(self) -> None:
-        self.close()
+        if not self._is_closed:
+            self.close()

@@ -14,13 +14,13 @@ from klamm.protocol.types import ZERO_ID, TopicPartition, id_to_text
 from klamm.storage.engines.segments import names
 from klamm.storage.engines.segments.checkpoints import (
     MetaProperties,
-    OffsetCheckpoint,
     claim_directory,
     decode_partition_metadata,
     encode_partition_metadata,
     write_clean_shutdown,
 )
 from klamm.storage.engines.segments.files import (
+    AlreadyLockedError,
     Files,
     OsFiles,
     remove_if_there,
@@ -28,8 +28,12 @@ from klamm.storage.engines.segments.files import (
     write_aside,
 )
 from klamm.storage.engines.segments.handles import HandlePool
+from klamm.storage.engines.segments.journal import Journal, JournalSettings
+from klamm.storage.engines.segments.journal_reading import JournaledBatch, OtherJournals
 from klamm.storage.engines.segments.loading import LoadSettings, load_parts
 from klamm.storage.engines.segments.log import SegmentLog
+from klamm.storage.engines.segments.partition_checkpoint import PartitionCheckpoint, PartitionCheckpoints
+from klamm.storage.engines.segments.removals import DelayedRemovals
 from klamm.storage.log import LogDirStatus, LogError, PartitionLog, Work
 from klamm.storage.topic_config import TopicConfig
 
@@ -53,34 +57,40 @@ class SegmentStore:
         files: Files | None = None,
         max_open_files: int | None = None,
         producer_id_expiration_ms: int = _DAY_MS,
+        journal: JournalSettings | None = None,
     ) -> None:
         """Lock and claim a directory, and check how it was shut down.
 
-        Raises AlreadyLockedError, ForeignDirectoryError, DecodeError or OSError: then the broker must not
-        start on it.
+        The first broker has the directory for itself until it calls `share`. Raises AlreadyLockedError,
+        ForeignDirectoryError, DecodeError or OSError: then the broker must not start on it.
         """
         self.directory = os.path.abspath(directory)
         self.files: Files = files if files is not None else OsFiles()
         self._clock = clock
+        self._node_id = node_id
         self._flush_on_commit = flush_on_commit
         self._committed_topics = committed_topics  # flushed on commit, whatever applies to the others
         self._producer_id_expiration_ms = producer_id_expiration_ms
         # The other half of the process's file limit is for connections and flushes.
         self._pool = HandlePool(self.files, max_open_files or max(self.files.handle_limit() // 2, 16))
         self._logs: dict[TopicPartition, SegmentLog] = {}
-        self._doomed: list[tuple[int, Callable[[], None]]] = []  # (due at, action)
+        self._removals = DelayedRemovals(self.files, clock)
+        self._broken: set[TopicPartition] = set()  # logs that could not be opened
         self._is_closed = False
         if not self.files.exists(self.directory):
             self.files.make_directory(self.directory)
             self.files.sync_directory(os.path.dirname(self.directory))
-        self._lock = self.files.lock(self._path(names.LOCK))
+        self._lock, self.is_alone = self._locked()
         try:
             self._claim(cluster_id, node_id)
-            was_clean = self._take_clean_marker()
-            self._remove_deleted_directories()
-            self._read_checkpoints()
+            # The marker is for logs without a checkpoint of their own, as Kafka leaves them.
+            was_clean = self.is_alone and self._take_clean_marker()
+            self._checkpoints = PartitionCheckpoints(self.files, self.directory)
+            if self.is_alone:
+                self._remove_deleted_directories()
+                self._checkpoints.migrate([place for place, _ in self._found()])
+            self._open_journal(journal)
             self.files.sync_directory(self.directory)
-            # Logs that are closed and complete on disk; the marker is written only when all are.
             self._clean = {place for place, _ in self._found()} if was_clean else set()
         except BaseException:
             self.files.close(self._lock)
@@ -90,6 +100,20 @@ class SegmentStore:
         return f"{self.directory}/{name}"
 
     # -- taking the directory
+
+    def _locked(self) -> tuple[int, bool]:
+        """The lock, and whether no other broker has the directory."""
+        path = self._path(names.LOCK)
+        try:
+            return self.files.lock(path), True
+        except AlreadyLockedError:
+            return self.files.lock_shared(path), False
+
+    def share(self) -> None:
+        """Let other brokers of the cluster use the directory, too."""
+        if self.is_alone:
+            self.is_alone = False
+            self.files.share(self._lock)
 
     def _claim(self, cluster_id: str, node_id: int) -> None:
         seed = f"{cluster_id}/{node_id}/{self.directory}/{self._clock.timestamp_ms()}"
@@ -109,27 +133,32 @@ class SegmentStore:
             if entry.is_directory and entry.name.endswith(names.DELETED_DIRECTORY_SUFFIX):
                 remove_tree(self.files, self._path(entry.name))
 
-    def _read_checkpoints(self) -> None:
-        def checkpoint(name: str) -> OffsetCheckpoint:
-            found = OffsetCheckpoint(self.files, self._path(name))
-            found.create()
-            return found
+    def _open_journal(self, settings: JournalSettings | None) -> None:
+        """Read the journal that the last run left; without settings it is read and not written."""
+        self._uses_journal = settings is not None
+        self.journal = Journal(
+            self.files, self.directory, self._node_id, settings or JournalSettings(), self._pool.limit // 4
+        )
+        self._other_journals = OtherJournals(self.files, self.journal.directory, self._node_id)
+        for topic, topic_id, partition in self.journal.unreplayed:
+            directory = self._path(names.partition_directory(topic, partition))
+            # Its topic id may be lost, and only its topic id: that file need not be durable.
+            is_another = self._stored_topic_id(directory) not in (None, topic_id)
+            if is_another or not self.files.exists(directory):
+                self.journal.replayed(topic, topic_id, partition)  # deleted in the meantime
 
-        self._recovery_points_file = checkpoint(names.RECOVERY_POINT_CHECKPOINT)
-        self._log_starts_file = checkpoint(names.LOG_START_CHECKPOINT)
-        self._high_watermarks_file = checkpoint(names.HIGH_WATERMARK_CHECKPOINT)
-        checkpoint(names.CLEANER_CHECKPOINT)  # the cleaner's own
-        self._recovery_points = self._believed(self._recovery_points_file, names.RECOVERY_POINT_CHECKPOINT)
-        self._log_starts = self._believed(self._log_starts_file, names.LOG_START_CHECKPOINT)
-        self._high_watermarks = self._believed(self._high_watermarks_file, names.HIGH_WATERMARK_CHECKPOINT)
+    def leaders_changed(self) -> None:
+        """Brokers have stopped or died: what their journals hold is read again when it is needed."""
+        self._other_journals.forget()
 
-    def _believed(self, checkpoint: OffsetCheckpoint, name: str) -> dict[TopicPartition, int]:
-        """The content of a checkpoint; empty when it is damaged, which costs time but no data."""
-        try:
-            return checkpoint.read()
-        except DecodeError as error:
-            _logger.warning("%s: ignoring damaged checkpoint: %s", self._path(name), error)
-            return {}
+    def _left_in_journals(self, place: TopicPartition, topic_id: bytes) -> list[JournaledBatch]:
+        found = [
+            *self.journal.left_of(place.topic, topic_id, place.partition),
+            *self._other_journals.of(place.topic, topic_id, place.partition),
+        ]
+        # Brokers that led it one after the other: the later ones have replayed what was left before.
+        found.sort(key=lambda batch: (batch.header.leader_epoch, batch.header.base_offset))
+        return found
 
     # -- logs
 
@@ -145,6 +174,10 @@ class SegmentStore:
             (place.topic, place.partition, self._stored_topic_id(path) or ZERO_ID)
             for place, path in self._found()
         ]
+
+    def holds(self, topic: str, partition: int) -> bool:
+        """Whether the directory has the log of a partition."""
+        return self.files.exists(self._path(names.partition_directory(topic, partition)))
 
     def _stored_topic_id(self, directory: str) -> bytes | None:
         try:
@@ -164,12 +197,15 @@ class SegmentStore:
         """
         place = TopicPartition(topic, partition)
         assert place not in self._logs, f"{place} is open already"
-        is_clean = place in self._clean
-        self._clean.discard(place)
+        self._broken.add(place)  # until it is open
         try:
-            log = self._load(place, topic_id, leader_epoch, config, is_clean=is_clean)
+            log = self._load(place, topic_id, leader_epoch, config)
+            # From now on the log is not clean; that it is not is noticed even if this write is lost.
+            self._save(place, log)()
         except OSError as error:
             raise LogError(ErrorCode.kafka_storage_error, f"opening {place} failed: {error}") from error
+        self._clean.discard(place)
+        self._broken.discard(place)
         self._logs[place] = log
         return log
 
@@ -179,31 +215,45 @@ class SegmentStore:
         topic_id: bytes,
         leader_epoch: int,
         config: TopicConfig,
-        *,
-        is_clean: bool,
     ) -> SegmentLog:
         directory = self._path(names.partition_directory(*place))
+        stored_id = self._stored_topic_id(directory)
+        if stored_id is not None and stored_id != topic_id:
+            if self.is_alone:
+                raise LogError(
+                    ErrorCode.inconsistent_topic_id,
+                    f"{directory} has topic id {id_to_text(stored_id)}, expected {id_to_text(topic_id)}",
+                )
+            # Of a deleted topic: the broker that led it has died, or has not deleted it yet.
+            _logger.warning(
+                "%s has topic id %s, expected %s: renamed to %s",
+                directory,
+                id_to_text(stored_id),
+                id_to_text(topic_id),
+                self.set_aside(*place),
+            )
+            stored_id = None
         is_new = not self.files.exists(directory)
         if is_new:
             self.files.make_directory(directory)
-        stored_id = self._stored_topic_id(directory)
-        if stored_id is not None and stored_id != topic_id:
-            raise LogError(
-                ErrorCode.inconsistent_topic_id,
-                f"{directory} has topic id {id_to_text(stored_id)}, expected {id_to_text(topic_id)}",
-            )
+        left = self._checkpoints.read(place)
+        is_closed = left is not None and left.is_clean_for(leader_epoch)
+        is_clean = is_new or is_closed or place in self._clean
         parts = load_parts(
             self.files,
             self._pool,
             directory,
             LoadSettings(
-                is_clean=is_clean or is_new,
-                recovery_point=self._recovery_points.get(place),
-                log_start_offset=self._log_starts.get(place, 0),
+                is_clean=is_clean,
+                expected_end=left.end_offset if left is not None and is_closed else None,
+                recovery_point=left.recovery_point if left is not None else None,
+                log_start_offset=left.log_start_offset if left is not None else 0,
                 config=config,
                 now_ms=self._clock.now_ms(),
+                journaled=() if is_closed else self._left_in_journals(place, topic_id),
             ),
         )
+        self.journal.replayed(place.topic, topic_id, place.partition)
         if leader_epoch < parts.epochs.latest_epoch:
             raise LogError(
                 ErrorCode.fenced_leader_epoch,
@@ -217,7 +267,7 @@ class SegmentStore:
             write_aside(self.files, metadata_path, encode_partition_metadata(topic_id), sync=False)
             parts.flushing.take_along(metadata_path)
         parts.producers.expire(self._clock.timestamp_ms(), self._producer_id_expiration_ms)
-        return SegmentLog(
+        log = SegmentLog(
             parts,
             topic=place.topic,
             topic_id=topic_id,
@@ -227,7 +277,36 @@ class SegmentStore:
             clock=self._clock,
             keeper=self,
             flush_on_commit=self._flush_on_commit or place.topic in self._committed_topics,
+            journal=self.journal if self._uses_journal else None,
+            is_always_journaled=place.topic in self._committed_topics,
         )
+        if left is not None and left.cleaned_to >= 0:
+            log.cleaned_to = left.cleaned_to
+        return log
+
+    def abandon(self, topic: str, partition: int) -> None:
+        """Close a log and write nothing: another broker leads it. What was not durable may be lost."""
+        place = TopicPartition(topic, partition)
+        if (log := self._logs.pop(place, None)) is not None:
+            try:
+                log.sync_journaled()
+                self.journal.forget(log)
+            except (LogError, OSError) as error:
+                # The journal keeps it: this broker's next start finds it there, or the new leader now.
+                _logger.error("%s: syncing the segments failed: %s", place, error)
+            log.abandon()
+        self._forget(place)
+
+    def close_log(self, topic: str, partition: int) -> None:
+        """Flush and close a log, so that its next leader opens it without recovery. Raises LogError."""
+        log = self._logs.get(TopicPartition(topic, partition))
+        if log is not None:
+            log.close()
+
+    def _forget(self, place: TopicPartition) -> None:
+        self._checkpoints.forget(place)
+        self._clean.discard(place)
+        self._broken.discard(place)
 
     def delete(self, topic: str, partition: int) -> None:
         """Remove a log at once; its files are deleted after `file.delete.delay.ms`."""
@@ -237,10 +316,13 @@ class SegmentStore:
         directory = self._path(names.partition_directory(topic, partition))
         if (log := self._logs.pop(place, None)) is not None:
             log.abandon()
+            self.journal.forget(log)
             delay_ms, topic_id = log.config.file_delete_delay_ms, log.topic_id
-        for offsets in (self._recovery_points, self._log_starts, self._high_watermarks):
-            offsets.pop(place, None)
-        self._clean.discard(place)
+            stored_id = self._stored_topic_id(directory)
+            if stored_id not in (None, topic_id):
+                # A topic with this name was created again, and its leader has set this log aside.
+                directory = self._path(names.stray_directory(topic, partition, topic_id))
+        self._forget(place)
         # A topic id is never used again, so it makes the name unique without a random number.
         doomed = self._path(names.deleted_directory(topic, partition, topic_id))
         try:
@@ -250,7 +332,7 @@ class SegmentStore:
             return
         except OSError as error:
             raise LogError(ErrorCode.kafka_storage_error, f"deleting {directory} failed: {error}") from error
-        self._do_later(delay_ms, lambda: remove_tree(self.files, doomed))
+        self._removals.add(delay_ms, lambda: remove_tree(self.files, doomed))
 
     def set_aside(self, topic: str, partition: int) -> str:
         """Rename a log that belongs to no topic, so that it is kept but never opened; its new path."""
@@ -264,9 +346,8 @@ class SegmentStore:
             self.files.sync_directory(self.directory)
         except OSError as error:
             raise LogError(ErrorCode.kafka_storage_error, f"renaming {directory} failed: {error}") from error
-        for offsets in (self._recovery_points, self._log_starts, self._high_watermarks):
-            offsets.pop(place, None)
-        self._clean.discard(place)
+        self._forget(place)
+        self.journal.replayed(topic, topic_id, partition)
         return kept
 
     # -- what logs need from their store
@@ -274,58 +355,75 @@ class SegmentStore:
     def recovery_point_fell(self, log: SegmentLog) -> None:
         """Lower a log's recovery point, durably, before the log is cut. Raises OSError."""
         place = TopicPartition(log.topic, log.partition)
-        if self._recovery_points.get(place, 0) > log.recovery_point:
-            self._recovery_points[place] = log.recovery_point
-            self._recovery_points_file.start_write(self._recovery_points)()
+        left = self._checkpoints.read(place)
+        if left is not None and left.recovery_point > log.recovery_point:
+            self._save(place, log, sync=True)()
+
+    def log_cleaned(self, log: SegmentLog) -> None:
+        """A log was compacted. To lose this costs one more pass."""
+        try:
+            self._save(TopicPartition(log.topic, log.partition), log)()
+        except OSError as error:
+            _logger.warning("%s: writing the checkpoint failed: %s", log.directory, error)
+
+    def cutting(self, log: SegmentLog, to_offset: int) -> None:
+        """A log is about to be cut below what is durable. Raises OSError."""
+        self.journal.cut(log, to_offset)
+
+    def journaled(self, log: SegmentLog) -> Sequence[JournaledBatch]:
+        """What the journal holds of a log. Raises OSError."""
+        return self.journal.holds(log)
 
     def remove_later(self, paths: Sequence[str], delay_ms: int) -> None:
         """Remove files once a delay has passed."""
-
-        def remove() -> None:
-            for path in paths:
-                remove_if_there(self.files, path)
-
-        self._do_later(delay_ms, remove)
-
-    def _do_later(self, delay_ms: int, action: Callable[[], None]) -> None:
-        self._doomed.append((self._clock.now_ms() + delay_ms, action))
+        self._removals.add_files(delay_ms, paths)
 
     def log_closed(self, log: SegmentLog, *, is_clean: bool) -> None:
         """A log was closed; when clean, all of it is on disk."""
         place = TopicPartition(log.topic, log.partition)
-        self._note_offsets(place, log)
         self._logs.pop(place, None)
+        try:
+            self._save(place, log, is_clean=is_clean)()
+        except OSError as error:
+            _logger.warning("%s: writing the checkpoint failed: %s", log.directory, error)
         if is_clean:
-            self._clean.add(place)
+            self.journal.forget(log)
 
-    def _note_offsets(self, place: TopicPartition, log: SegmentLog) -> None:
-        self._recovery_points[place] = log.recovery_point
-        self._high_watermarks[place] = log.high_watermark
-        self._note_log_start(place, log)
-
-    def _note_log_start(self, place: TopicPartition, log: SegmentLog) -> None:
-        if log.log_start_offset > log.segments[0].base_offset:
-            self._log_starts[place] = log.log_start_offset
-        else:
-            self._log_starts.pop(place, None)  # its files hold it
+    def _save(
+        self, place: TopicPartition, log: SegmentLog, *, is_clean: bool = False, sync: bool = False
+    ) -> Work:
+        """Work that writes the checkpoint of a log. Raises OSError."""
+        checkpoint = PartitionCheckpoint(
+            leader_epoch=log.leader_epoch,
+            recovery_point=log.recovery_point,
+            log_start_offset=log.log_start_offset if _must_save_start(log) else 0,
+            high_watermark=log.high_watermark,
+            end_offset=log.log_end_offset,
+            cleaned_to=-1 if log.cleaned_to is None else log.cleaned_to,
+            is_clean=is_clean,
+        )
+        return self._checkpoints.start_writing(place, checkpoint, sync=sync)
 
     # -- checkpoints and the end
 
     def start_checkpoint(self) -> Work:
         """Work that writes the current recovery points, log starts and high watermarks."""
-        for place, log in self._logs.items():
-            self._note_offsets(place, log)
-        return self._all_of(
-            self._recovery_points_file.start_write(self._recovery_points),
-            self._high_watermarks_file.start_write(self._high_watermarks),
-            self._log_starts_file.start_write(self._log_starts),
-        )
+        self._forget_replayed()
+        return self._all_of(*(self._save(place, log) for place, log in self._logs.items()))
+
+    def _forget_replayed(self) -> None:
+        """Free this broker's journal of what it left in an earlier run, and a later leader has replayed."""
+        for topic, topic_id, partition in self.journal.unreplayed:
+            left = self._checkpoints.read(TopicPartition(topic, partition))
+            batches = self.journal.left_of(topic, topic_id, partition)
+            if left is not None and left.leader_epoch > max(each.header.leader_epoch for each in batches):
+                self.journal.replayed(topic, topic_id, partition)
 
     def start_saving_log_starts(self) -> Work:
         """Work that makes the current log starts durable."""
-        for place, log in self._logs.items():
-            self._note_log_start(place, log)
-        return self._all_of(self._log_starts_file.start_write(self._log_starts))
+        writes = [self._save(place, log) for place, log in self._logs.items() if _must_save_start(log)]
+        # The directory of a new log may not be durable yet, and its checkpoint is in it.
+        return self._all_of(*writes, lambda: self.files.sync_directory(self.directory))
 
     def _all_of(self, *writes: Callable[[], None]) -> Work:
         def work() -> None:
@@ -339,19 +437,7 @@ class SegmentStore:
 
     def start_housekeeping(self, now_ms: int) -> Work | None:
         """Work that removes files whose delete delay has passed; None when there are none."""
-        due = [action for due_at_ms, action in self._doomed if due_at_ms <= now_ms]
-        if not due:
-            return None
-        self._doomed = [(due_at_ms, action) for due_at_ms, action in self._doomed if due_at_ms > now_ms]
-
-        def work() -> None:
-            for action in due:
-                try:
-                    action()
-                except OSError as error:
-                    _logger.warning("%s: removing deleted files failed: %s", self.directory, error)
-
-        return work
+        return self._removals.start(now_ms)
 
     def status(self) -> Sequence[LogDirStatus]:
         try:
@@ -371,10 +457,27 @@ class SegmentStore:
             except LogError as error:
                 _logger.error("closing %s failed; it will be recovered at the next start: %s", place, error)
         try:
-            self.start_checkpoint()()
-            if all(place in self._clean for place, _ in self._found()):
-                write_clean_shutdown(self.files, self._path(names.CLEAN_SHUTDOWN_MARKER))
-                self.files.sync_directory(self.directory)
-            remove_if_there(self.files, self._path(names.LOCK))
+            self._forget_replayed()
+            has_no_journal = self.journal.close()
+            if self.is_alone or self.files.unshare(self._lock):
+                self._leave(has_no_journal)
         finally:
             self.files.close(self._lock)
+
+    def _leave(self, has_no_journal: bool) -> None:
+        """Write what Kafka, or an older klamm, expects of a directory that no broker uses."""
+        places = [place for place, _ in self._found()]
+        self._checkpoints.write_for_kafka(places)
+        if has_no_journal and all(self._was_closed(place) for place in places):
+            write_clean_shutdown(self.files, self._path(names.CLEAN_SHUTDOWN_MARKER))
+            self.files.sync_directory(self.directory)
+        remove_if_there(self.files, self._path(names.LOCK))
+
+    def _was_closed(self, place: TopicPartition) -> bool:
+        left = self._checkpoints.read(place)
+        return place not in self._broken and (place in self._clean or bool(left and left.is_clean))
+
+
+def _must_save_start(log: SegmentLog) -> bool:
+    """Whether the names of its files do not say where a log begins."""
+    return log.log_start_offset > log.segments[0].base_offset

@@ -7,7 +7,8 @@ from contextlib import suppress
 
 from klamm.storage.engines.segments.chain import SegmentChain
 from klamm.storage.engines.segments.epochs import LeaderEpochs
-from klamm.storage.engines.segments.files import Files, write_aside
+from klamm.storage.engines.segments.files import Chunk, Files, write_aside
+from klamm.storage.engines.segments.journal import Journal, JournaledLog
 from klamm.storage.engines.segments.segment import Segment, sync_path
 from klamm.storage.topic_config import TopicConfig
 
@@ -17,6 +18,7 @@ class SegmentSyncTicket:
 
     __slots__ = (
         "_are_kept",
+        "_chunks",
         "_epochs_path",
         "_failure",
         "_files",
@@ -26,8 +28,14 @@ class SegmentSyncTicket:
         "directories",
         "end_offset",
         "epochs",
+        "first_offset",
         "generation",
+        "is_journaled",
+        "journal",
+        "journal_at",
+        "log",
         "paths",
+        "place",
         "segments",
         "sizes_bytes",
     )
@@ -52,6 +60,9 @@ class SegmentSyncTicket:
         self.segments = segments
         self.active = active
         self.sizes_bytes: list[int] = []
+        # Where `end_offset` is. The newest segment is active, or the active one is empty.
+        newest = segments[-1] if segments else active
+        self.place = (newest, newest.size_bytes)
         self.paths = paths
         self.directories = directories
         self._epochs_path = epochs_path
@@ -59,9 +70,16 @@ class SegmentSyncTicket:
         self._handles: list[int] = []
         self._are_kept = False
         self._failure: OSError | None = None
+        self.journal: Journal | None = None  # may hold the batches from `first_offset` on instead
+        self.log: JournaledLog | None = None
+        self.first_offset = end_offset
+        self.journal_at = -1  # where these batches begin in the only segment
+        self.is_journaled = False
+        self._chunks: Sequence[Chunk] = ()
         try:
             for segment in segments:
                 self.sizes_bytes.append(segment.size_bytes)
+                self._chunks = segment.pending_chunks
                 self._handles.append(segment.written_out())
         except OSError as error:
             # Raised by `run`, where the caller expects it.
@@ -109,6 +127,22 @@ class SegmentSyncTicket:
         is_more = self._failure is not None or self.epochs is not None or self.paths or self.directories
         return None if is_more else self._handles
 
+    @property
+    def journal_bytes(self) -> int:
+        """How many bytes the journal would hold."""
+        return self.sizes_bytes[0] - self.journal_at
+
+    def batches(self) -> bytes:
+        """What the journal is to hold. Raises OSError."""
+        size_bytes = self.journal_bytes
+        chunks = b"".join(self._chunks)
+        if len(chunks) == size_bytes:
+            return chunks
+        data = self._files.pread(self._handles[0], size_bytes, self.journal_at)
+        if len(data) != size_bytes:
+            raise OSError(f"{self.segments[0].log_path}: read {len(data)} bytes, expected {size_bytes}")
+        return data
+
     def release(self) -> None:
         """Close duplicated handles; safe to call twice."""
         if self._are_kept:
@@ -121,8 +155,11 @@ class SegmentSyncTicket:
 class Flushing:
     """Up to where a log is durable, and what the next flush must include."""
 
-    def __init__(self, recovery_point: int) -> None:
-        self.recovery_point = recovery_point  # everything below is on disk
+    def __init__(self, recovery_point: int, active: Segment) -> None:
+        self.recovery_point = recovery_point  # everything below is on disk, in the segments
+        self.durable_offset = recovery_point  # everything below is on disk, in the segments or the journal
+        # The segment in which each of them is, and where.
+        self.recovery_place = self.durable_place = (active, active.size_bytes)
         # The change count of the last change of each kind: a flush that began before does not cover it.
         self._paths: dict[str, int] = {}
         self._directories: dict[str, int] = {}
@@ -148,10 +185,13 @@ class Flushing:
     def has_new_names(self) -> bool:
         return bool(self._paths or self._directories)
 
-    def cut(self, log_end_offset: int) -> None:
+    def cut(self, log_end_offset: int, active: Segment) -> None:
         """The log was cut, durably: flushes still in flight are of another history."""
         self._generation += 1
-        self.recovery_point = min(self.recovery_point, log_end_offset)
+        if log_end_offset <= self.recovery_point:
+            self.recovery_point, self.recovery_place = log_end_offset, (active, active.size_bytes)
+        if log_end_offset <= self.durable_offset:
+            self.durable_offset, self.durable_place = log_end_offset, (active, active.size_bytes)
 
     def is_due(self, config: TopicConfig, active_base_offset: int, now_ms: int) -> bool:
         """Whether a flush is due by Kafka's rules: a roll, flush.messages, flush.ms."""
@@ -164,9 +204,15 @@ class Flushing:
         )
 
     def start(
-        self, chain: SegmentChain, epochs: LeaderEpochs, log_end_offset: int, now_ms: int
+        self,
+        chain: SegmentChain,
+        epochs: LeaderEpochs,
+        log_end_offset: int,
+        now_ms: int,
+        journal: Journal | None = None,
+        log: JournaledLog | None = None,
     ) -> SegmentSyncTicket:
-        """The ticket for everything unflushed."""
+        """The ticket for everything unflushed; the journal may do if the names of files are durable."""
         active = chain.active
         unsynced = _unsynced(chain, self.recovery_point)
         unsaved_epochs = epochs.unsaved()
@@ -178,7 +224,7 @@ class Flushing:
                 paths += [path for path in segment.index_paths() if chain.files.exists(path)]
         self._appends = 0
         self._started_at_ms = now_ms
-        return SegmentSyncTicket(
+        ticket = SegmentSyncTicket(
             chain.files,
             log_end_offset,
             self._generation,
@@ -190,14 +236,22 @@ class Flushing:
             epochs.path,
             unsaved_epochs,
         )
+        durable_segment, durable_position = self.durable_place
+        is_only_active = len(unsynced) == 1 and durable_segment is active is unsynced[0]
+        if journal is not None and is_only_active and ticket.files_only() is not None:
+            ticket.journal, ticket.log = journal, log
+            ticket.first_offset, ticket.journal_at = self.durable_offset, durable_position
+        return ticket
 
     def finish(self, ticket: SegmentSyncTicket, chain: SegmentChain, epochs: LeaderEpochs) -> bool:
-        """The ticket succeeded; whether the recovery point moved."""
+        """The ticket succeeded; whether more of the log is durable than before."""
         ticket.release()
         if ticket.epochs is not None:
             epochs.saved(ticket.epochs)
         if ticket.generation != self._generation:
             return False
+        if ticket.is_journaled:
+            return self._is_durable(ticket)
         for segment, size_bytes in zip(ticket.segments, ticket.sizes_bytes, strict=True):
             # A segment that was rolled in the meantime has unflushed indexes.
             was_rolled = segment is ticket.active and segment is not chain.active
@@ -205,9 +259,16 @@ class Flushing:
                 segment.is_unsynced = False
         if ticket.paths or ticket.directories:
             self._forget_flushed(ticket)
-        if ticket.end_offset <= self.recovery_point:
+        if ticket.end_offset > self.recovery_point:
+            self.recovery_point = ticket.end_offset
+            self.recovery_place = ticket.place
+        return self._is_durable(ticket)
+
+    def _is_durable(self, ticket: SegmentSyncTicket) -> bool:
+        if ticket.end_offset <= self.durable_offset:
             return False
-        self.recovery_point = ticket.end_offset
+        self.durable_offset = ticket.end_offset
+        self.durable_place = ticket.place
         return True
 
     def _forget_flushed(self, ticket: SegmentSyncTicket) -> None:
@@ -222,6 +283,9 @@ class Flushing:
         Raises OSError.
         """
         ticket.release()
+        if not ticket.is_journaled:
+            for segment in ticket.segments:
+                segment.is_suspect = True
         if ticket.epochs is not None:
             epochs.saved(b"")  # unknown
         if ticket.paths:

@@ -34,7 +34,7 @@ class AbortedEntry(NamedTuple):
 
 
 class TxnIndex:
-    """The aborted transactions whose markers stand in one segment, by marker."""
+    """The aborted transactions whose markers are in one segment, by marker."""
 
     __slots__ = ("_entries", "_files", "_loaded", "_written", "path")
 

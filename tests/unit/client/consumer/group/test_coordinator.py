@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from klamm.client.calls import Calls, RetryPolicy
-from klamm.client.consumer.group.coordinator import Coordinator
+from klamm.client.consumer.group.coordinator import CoordinatorLookup
 from klamm.client.consumer.settings import parse
 from klamm.client.runtime import Core
 from klamm.errors import DisconnectedError
@@ -27,7 +27,7 @@ def test_a_lookup_that_fails_at_once_says_why() -> None:
     )
     core.tick(0)
     transport.links[0].events.lost(ConnectionRefusedError("refused"))
-    coordinator = Coordinator(core, settings, Calls(core, RetryPolicy(1_000, 100, 1_000)))
+    coordinator = CoordinatorLookup(core, settings, Calls(core, RetryPolicy(1_000, 100, 1_000)))
     # When it looks for the coordinator before the backoff is over
     lookup = core.tasks.spawn(coordinator.find())
     # Then it is told so, and may look again

@@ -245,7 +245,7 @@ def test_an_assignment_of_another_topic_than_subscribed_is_not_applied(world: Wo
     world.cluster.release(ApiKey.SYNC_GROUP)
     consumer.poll(2)
     assert heard.take() == [("revoked", []), ("assigned", partitions("u", [0]))]
-    assert "did not ask for" in (joins(world)[-1].reason or "")
+    assert "did not subscribe to" in (joins(world)[-1].reason or "")
 
 
 def test_a_wakeup_inside_on_assigned_is_raised_and_the_assignment_applied_once(world: World) -> None:

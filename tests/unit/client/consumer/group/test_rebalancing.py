@@ -84,7 +84,7 @@ def test_a_cooperative_group_gives_up_only_what_moves_and_gives_it_out_a_round_l
     assert heard_first.take() == [("revoked", [ALL[2]]), ("assigned", []), ("assigned", [])]
     assert heard_second.take() == [("assigned", []), ("assigned", [ALL[2]])]
     causes = [entry.cause for entry in first.rebalances()]
-    assert causes == ["first join", "the group is rebalancing", "gave up t-2, so that others can have them"]
+    assert causes == ["first join", "the group is rebalancing", "revoked t-2 for other members"]
 
 
 def test_a_cooperative_member_reads_on_during_a_rebalance(world: World) -> None:

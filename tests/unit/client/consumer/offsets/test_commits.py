@@ -54,6 +54,7 @@ def refused(code: int) -> Callable[[OffsetCommitRequest], OffsetCommitResponse]:
         return OffsetCommitResponse(
             topics=[
                 OffsetCommitResponseTopic(
+                    topic_id=topic.topic_id,
                     name=topic.name,
                     partitions=[
                         OffsetCommitResponsePartition(item.partition_index, code) for item in topic.partitions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klamm.client.producer.transactions.handover import OpenTransaction
-from klamm.client.producer.transactions.states import State
+from klamm.client.producer.transactions.states import ProducerPhase
 from klamm.errors import IllegalStateError, KlammTimeoutError, TransactionAbortedError
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -40,7 +40,7 @@ def test_initializing_finds_the_coordinator_and_gets_an_identity(version: int) -
         60_000,
         -1,
     )
-    assert world.manager.state is State.READY
+    assert world.manager.state is ProducerPhase.READY
     assert world.manager.version == version
 
 
@@ -70,7 +70,7 @@ def test_v2_takes_the_next_epoch_from_the_answer_and_counts_from_0() -> None:
         assert written(world) == [(epoch, 0, 0), (epoch, 0, 1)]
         world.commit()
         deliver(world)
-    assert world.manager.state is State.READY
+    assert world.manager.state is ProducerPhase.READY
 
 
 def test_v1_adds_each_partition_once_before_anything_is_sent_to_it() -> None:
@@ -112,7 +112,7 @@ def test_a_transaction_without_records_ends_without_a_request(version: int, how:
     world.begin()
     assert getattr(world, how)().result() is None
     assert ApiKey.END_TXN not in world.conversation
-    assert world.manager.state is State.READY
+    assert world.manager.state is ProducerPhase.READY
 
 
 def test_the_commit_waits_for_the_last_record_and_then_does_not_wait_for_the_program() -> None:
@@ -165,7 +165,7 @@ def test_v1_gets_a_new_epoch_after_a_batch_was_lost() -> None:
     world.begin()
     world.send("a")
     world.answer(world.requests[0], ErrorCode.invalid_record)
-    assert world.manager.state is State.ABORTABLE_ERROR
+    assert world.manager.state is ProducerPhase.ABORTABLE_ERROR
     assert world.abort().result() is None
     assert world.conversation[-2:] == [ApiKey.END_TXN, ApiKey.INIT_PRODUCER_ID]
     bump = world.last(ApiKey.INIT_PRODUCER_ID).request
@@ -192,7 +192,7 @@ def test_a_coordinator_that_lost_the_producer_id_is_not_asked_to_abort() -> None
     world.begin()
     world.refuse(ApiKey.ADD_PARTITIONS_TO_TXN, ErrorCode.invalid_producer_id_mapping)
     world.send("a")
-    assert world.manager.state is State.ABORTABLE_ERROR
+    assert world.manager.state is ProducerPhase.ABORTABLE_ERROR
     assert world.abort().result() is None
     assert ApiKey.END_TXN not in world.conversation
     assert world.conversation[-1] is ApiKey.INIT_PRODUCER_ID
@@ -205,7 +205,7 @@ def test_a_batch_that_comes_again_keeps_its_number() -> None:
     world.answer(world.requests[0], ErrorCode.not_enough_replicas)
     world.advance(100)
     assert written(world) == [(0, 0, 0)]
-    assert world.manager.state is State.IN_TRANSACTION
+    assert world.manager.state is ProducerPhase.IN_TRANSACTION
 
 
 def test_a_produce_that_meets_the_previous_transaction_is_repeated_soon() -> None:
@@ -283,7 +283,7 @@ def test_a_record_that_expires_ends_the_transaction() -> None:
     error = delivery.exception(0)
     assert isinstance(error, KlammTimeoutError)
     assert error.is_abortable
-    assert world.manager.state is State.ABORTABLE_ERROR
+    assert world.manager.state is ProducerPhase.ABORTABLE_ERROR
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -295,7 +295,7 @@ def test_a_transaction_that_was_handed_over_goes_on_where_it_was(version: int) -
     deliver(first)
     transaction = handing.result()
     assert transaction == OpenTransaction("orders-1", 7, 0, version, {T0: 1}, frozenset({T0}))
-    assert first.manager.state is State.HANDED_OVER
+    assert first.manager.state is ProducerPhase.HANDED_OVER
     second = TransactionWorld(version, initialized=False)
     second.manager.resume(transaction)
     second.send("b")
@@ -333,7 +333,7 @@ def test_a_transaction_of_another_id_is_not_resumed() -> None:
     world = TransactionWorld(2, initialized=False)
     with pytest.raises(ValueError, match=r"orders-1.*bills"):
         world.manager.resume(OpenTransaction("bills", 7, 0, 2))
-    assert world.manager.state is State.UNINITIALIZED
+    assert world.manager.state is ProducerPhase.UNINITIALIZED
 
 
 def test_two_phase_commit_is_asked_for_in_version_6_and_keeps_what_was_prepared() -> None:
@@ -345,7 +345,7 @@ def test_two_phase_commit_is_asked_for_in_version_6_and_keeps_what_was_prepared(
     assert asked.version == 6
     assert asked.request.enable2_pc
     assert asked.request.keep_prepared_txn
-    assert world.manager.state is State.PREPARED
+    assert world.manager.state is ProducerPhase.PREPARED
     assert str(world.manager.prepared) == "7:4"
     world.commit()
     ended = world.last(ApiKey.END_TXN).request

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.client.producer.transactions.outcomes import Outcome, outcome_of
-from klamm.client.producer.transactions.states import FOLLOWING, LEGAL, State, illegal, may_follow
+from klamm.client.producer.transactions.outcomes import ErrorOutcome, outcome_of
+from klamm.client.producer.transactions.states import FOLLOWING, LEGAL, ProducerPhase, illegal, may_follow
 from klamm.errors import CommitFailedError, IllegalStateError, KlammError, ProducerFencedError
 from klamm.net.tasks import Promise
 from klamm.protocol.api import ApiKey
@@ -90,7 +90,7 @@ def test_fencing_ends_the_producer_whatever_it_asked(api_key: ApiKey, code: int)
     assert error.is_fatal
     assert "close this producer" in str(error)
     assert isinstance(error, ProducerFencedError) == (code != E.unsupported_version)
-    assert world.manager.state is State.FATAL_ERROR
+    assert world.manager.state is ProducerPhase.FATAL_ERROR
     with pytest.raises(type(error)):
         world.manager.check("abort_transaction")
 
@@ -117,7 +117,7 @@ def test_an_abortable_error_says_so_and_aborting_mends_it(api_key: ApiKey, code:
     world, error = refused_with(api_key, code)
     assert error.is_abortable
     assert "call abort_transaction()" in str(error)
-    assert world.manager.state is State.ABORTABLE_ERROR
+    assert world.manager.state is ProducerPhase.ABORTABLE_ERROR
     with pytest.raises(type(error)) as raised:
         world.manager.check("commit_transaction")
     assert raised.value is error
@@ -145,7 +145,7 @@ def test_an_abortable_error_says_so_and_aborting_mends_it(api_key: ApiKey, code:
 def test_what_no_abort_can_mend_is_fatal(api_key: ApiKey, code: int) -> None:
     world, error = refused_with(api_key, code)
     assert error.is_fatal
-    assert world.manager.state is State.FATAL_ERROR
+    assert world.manager.state is ProducerPhase.FATAL_ERROR
 
 
 def test_a_former_member_of_the_group_gets_the_error_of_a_failed_commit() -> None:
@@ -163,7 +163,7 @@ def test_an_initialization_that_is_refused_may_be_tried_again(code: int) -> None
     error = world.initialize().error
     assert isinstance(error, KlammError)
     assert error.is_abortable
-    assert world.manager.state is State.UNINITIALIZED
+    assert world.manager.state is ProducerPhase.UNINITIALIZED
     assert world.initialize().result() is None
 
 
@@ -174,7 +174,7 @@ def test_an_initialization_that_cannot_succeed_is_fatal(code: int) -> None:
     error = world.initialize().error
     assert isinstance(error, KlammError)
     assert error.is_fatal
-    assert world.manager.state is State.FATAL_ERROR
+    assert world.manager.state is ProducerPhase.FATAL_ERROR
 
 
 def test_initializing_waits_while_the_older_transaction_is_aborted() -> None:
@@ -189,18 +189,18 @@ def test_initializing_waits_while_the_older_transaction_is_aborted() -> None:
 @pytest.mark.parametrize(
     ("code", "outcome"),
     [
-        (E.out_of_order_sequence_number, Outcome.ABORTABLE),
-        (E.invalid_producer_epoch, Outcome.ABORTABLE),
-        (E.invalid_txn_state, Outcome.ABORTABLE),
-        (E.invalid_producer_id_mapping, Outcome.ABORTABLE),
-        (E.transaction_abortable, Outcome.ABORTABLE),
-        (E.topic_authorization_failed, Outcome.ABORTABLE),
-        (E.producer_fenced, Outcome.FATAL),
-        (E.cluster_authorization_failed, Outcome.FATAL),
-        (E.transactional_id_authorization_failed, Outcome.FATAL),
+        (E.out_of_order_sequence_number, ErrorOutcome.ABORTABLE),
+        (E.invalid_producer_epoch, ErrorOutcome.ABORTABLE),
+        (E.invalid_txn_state, ErrorOutcome.ABORTABLE),
+        (E.invalid_producer_id_mapping, ErrorOutcome.ABORTABLE),
+        (E.transaction_abortable, ErrorOutcome.ABORTABLE),
+        (E.topic_authorization_failed, ErrorOutcome.ABORTABLE),
+        (E.producer_fenced, ErrorOutcome.FATAL),
+        (E.cluster_authorization_failed, ErrorOutcome.FATAL),
+        (E.transactional_id_authorization_failed, ErrorOutcome.FATAL),
     ],
 )
-def test_a_refused_batch_ends_the_transaction_or_the_producer(code: int, outcome: Outcome) -> None:
+def test_a_refused_batch_ends_the_transaction_or_the_producer(code: int, outcome: ErrorOutcome) -> None:
     assert outcome_of(ApiKey.PRODUCE, code) is outcome
     world = TransactionWorld()
     world.begin()
@@ -209,10 +209,12 @@ def test_a_refused_batch_ends_the_transaction_or_the_producer(code: int, outcome
     error = delivery.exception(0)
     assert isinstance(error, KlammError)
     assert (error.is_abortable, error.is_fatal) == (
-        outcome is Outcome.ABORTABLE,
-        outcome is Outcome.FATAL,
+        outcome is ErrorOutcome.ABORTABLE,
+        outcome is ErrorOutcome.FATAL,
     )
-    expected = State.ABORTABLE_ERROR if outcome is Outcome.ABORTABLE else State.FATAL_ERROR
+    expected = (
+        ProducerPhase.ABORTABLE_ERROR if outcome is ErrorOutcome.ABORTABLE else ProducerPhase.FATAL_ERROR
+    )
     assert world.manager.state is expected
 
 
@@ -240,13 +242,13 @@ def test_the_error_of_the_refused_partition_counts_not_that_of_its_neighbours() 
 
 
 def test_a_failed_producer_never_leaves_its_state() -> None:
-    assert FOLLOWING[State.FATAL_ERROR] == frozenset()
-    assert all(may_follow(state, State.FATAL_ERROR) for state in State)
+    assert FOLLOWING[ProducerPhase.FATAL_ERROR] == frozenset()
+    assert all(may_follow(state, ProducerPhase.FATAL_ERROR) for state in ProducerPhase)
 
 
 @pytest.mark.parametrize("call", sorted(LEGAL))
-@pytest.mark.parametrize("state", list(State))
-def test_a_call_that_is_not_legal_says_what_to_do(call: str, state: State) -> None:
+@pytest.mark.parametrize("state", list(ProducerPhase))
+def test_a_call_that_is_not_legal_says_what_to_do(call: str, state: ProducerPhase) -> None:
     world = TransactionWorld(initialized=False)
     world.manager.state = state
     if state in LEGAL[call]:

@@ -11,7 +11,7 @@ from klamm.client.calls import Calls, RetryPolicy
 from klamm.client.consumer.offsets.positions import Committed
 from klamm.client.producer.sender import Sender
 from klamm.client.producer.transactions.manager import TransactionManager
-from klamm.client.producer.transactions.states import State
+from klamm.client.producer.transactions.states import ProducerPhase
 from klamm.net.tasks import Promise
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
@@ -125,18 +125,18 @@ class TransactionWorld(World):
         return promise
 
     def initialize(self, **options: Any) -> Promise[Any]:
-        self.manager.enter(State.INITIALIZING, "init_transactions")
+        self.manager.enter(ProducerPhase.INITIALIZING, "init_transactions")
         return self.spawn(self.manager.initialize(**options))
 
     def begin(self) -> None:
         self.manager.begin()
 
     def commit(self) -> Promise[Any]:
-        self.manager.enter(State.COMMITTING, "commit_transaction")
+        self.manager.enter(ProducerPhase.COMMITTING, "commit_transaction")
         return self.spawn(self.manager.commit(self.accumulator.begin_flush()))
 
     def abort(self) -> Promise[Any]:
-        self.manager.enter(State.ABORTING, "abort_transaction")
+        self.manager.enter(ProducerPhase.ABORTING, "abort_transaction")
         return self.spawn(self.manager.abort(self.accumulator.begin_flush()))
 
     def send_offsets(self, offset: int = 5) -> Promise[Any]:

@@ -127,7 +127,7 @@ def test_while_a_partition_loads_its_groups_wait_and_other_groups_work() -> None
     assert world.sync("m", 1, group="testgroup").error is ErrorCode.rebalance_in_progress
     assert world.heartbeat("m", 1, group="testgroup") is ErrorCode.none
     assert world.commit_error(group="group") is ErrorCode.none
-    assert [group.group_id for group in world.list_groups().groups] == ["group"]
+    assert not world.list_groups().groups, "part of a list could be mistaken for all of it"
 
 
 def test_nobody_joins_a_dead_group() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klamm.coordinator.group.classic.phases import Phase
-from klamm.coordinator.group.events import Cause, MemberRemoved, RebalanceStarted
+from klamm.coordinator.group.events import GroupEventCause, MemberRemoved, RebalanceStarted
 from klamm.coordinator.group.remembered import GroupRegistered
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -100,7 +100,7 @@ def test_an_id_that_is_given_back_makes_a_working_group_rebalance(is_stable: boo
     assert world.phase() is Phase.PREPARING
     assert world.heartbeat(member_id, 1) is ErrorCode.rebalance_in_progress
     started = [event for event in world.events if isinstance(event, RebalanceStarted)][-1]
-    assert (started.cause, started.member_id) == (Cause.MEMBER_LEFT, pending_id)
+    assert (started.cause, started.member_id) == (GroupEventCause.MEMBER_LEFT, pending_id)
     assert world.join(member_id).response.generation_id == 2
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from klamm.coordinator.group.records import encode_records
 from klamm.coordinator.group.remembered import OffsetPended
-from klamm.coordinator.runtime.shard import Status
+from klamm.coordinator.runtime.shard import ShardStatus
 from klamm.protocol.errors import ErrorCode
 from unit.coordinator.asking import commit_errors
 from unit.coordinator.driver import World
@@ -196,7 +196,7 @@ def test_a_marker_that_is_written_while_the_shard_loads_is_found_by_the_load() -
     pend(world, 2)
     world.coordinator = world._coordinator()
     world.elect(0)
-    assert world.shard.status is Status.LOADING
+    assert world.shard.status is ShardStatus.LOADING
     end(world, commit=True)
     world.load_all()
     both(world, 2)

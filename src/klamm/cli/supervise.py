@@ -1,0 +1,225 @@
+"""`klamm up --brokers N`: start broker processes on one data folder, and restart those that die."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import IO, Final, NamedTuple
+
+from klamm.cli.exit_codes import FAILED
+from klamm.config import ConfigError
+
+MAX_BROKERS: Final = 64
+FIRST_DELAY_S: Final = 0.5
+MAX_DELAY_S: Final = 30.0
+STEADY_S: Final = 60.0  # a broker that ran for so long is restarted after the first delay again
+_ADDRESSES: Final = ("listeners", "advertised.listeners", "klamm.metrics.listener")
+_PORT: Final = re.compile(r":(\d+)(?=\s*(?:,|$))")
+_LAST_PORT: Final = 65535
+_PR_SET_PDEATHSIG: Final = 1
+
+
+class _Event(NamedTuple):
+    """A process wrote a line, or ended (`line` is None); or a signal arrived (`broker` is -1)."""
+
+    broker: int
+    line: str | None = None
+
+
+def settings_of(settings: Mapping[str, str], first_id: int, count: int) -> list[dict[str, str]]:
+    """The settings of each broker: its own node.id, and the ports above those of the first one.
+
+    Raises ConfigError.
+    """
+    if not 1 <= count <= MAX_BROKERS:
+        raise ConfigError("node.id", f"invalid value {count} for --brokers: expected 1 to {MAX_BROKERS}")
+    each_ones = []
+    for number in range(count):
+        own = {**settings, "node.id": str(first_id + number)}
+        own.pop("broker.id", None)
+        own |= {name: _shifted(name, settings[name], number) for name in _ADDRESSES if name in settings}
+        each_ones.append(own)
+    return each_ones
+
+
+def _shifted(name: str, addresses: str, by: int) -> str:
+    """Addresses with ports that are higher by a number; port 0 stays: any free port."""
+
+    def shift(match: re.Match[str]) -> str:
+        port = int(match[1])
+        if port + by > _LAST_PORT:
+            raise ConfigError(
+                name, f"{name}={addresses}: port {port + by} does not exist; choose a lower one"
+            )
+        return f":{port + by if port else 0}"
+
+    return _PORT.sub(shift, addresses)
+
+
+class Backoff:
+    """How long to wait before a broker that died is started again."""
+
+    def __init__(self) -> None:
+        self._delay_s = FIRST_DELAY_S
+
+    def next_s(self, ran_for_s: float) -> float:
+        if ran_for_s >= STEADY_S:
+            self._delay_s = FIRST_DELAY_S
+        delay_s = self._delay_s
+        self._delay_s = min(2 * delay_s, MAX_DELAY_S)
+        return delay_s
+
+
+class _Child:
+    """One broker process, now or soon."""
+
+    def __init__(self, broker_id: int, command: Sequence[str]) -> None:
+        self.broker_id = broker_id
+        self.command = command
+        self.process: subprocess.Popen[str] | None = None
+        self.started_at_s = 0.0
+        self.restart_at_s: float | None = None
+        self.has_listened = False
+        self.backoff = Backoff()
+
+
+def supervise(settings: Mapping[str, str], first_id: int, count: int) -> int:
+    """Run brokers until a signal; the exit code. Raises ConfigError."""
+    events: SimpleQueue[_Event] = SimpleQueue()
+    children = {
+        int(own["node.id"]): _Child(int(own["node.id"]), _command(own))
+        for own in settings_of(settings, first_id, count)
+    }
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: events.put(_Event(-1)))
+    for child in children.values():
+        _start(child, events)
+    return _Supervision(children, events).run()
+
+
+def _command(settings: Mapping[str, str]) -> list[str]:
+    command = [sys.executable, "-m", "klamm.cli", "up"]
+    for name, value in settings.items():
+        command += ["--set", f"{name}={value}"]
+    return command
+
+
+def _start(child: _Child, events: SimpleQueue[_Event]) -> None:
+    child.restart_at_s = None
+    child.started_at_s = time.monotonic()
+    # In a process group of its own: Ctrl-C is for this process, which stops the brokers in order.
+    child.process = subprocess.Popen(
+        child.command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        process_group=0,
+        preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509 - no threads hold locks
+    )
+    Thread(target=_watch, args=(child.broker_id, child.process, events), daemon=True).start()
+
+
+_LIBC: Final = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def _die_with_parent() -> None:
+    """Stop as with SIGTERM when the supervisor is killed."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _watch(broker_id: int, process: subprocess.Popen[str], events: SimpleQueue[_Event]) -> None:
+    def copy_log(log: IO[str]) -> None:
+        for line in log:
+            sys.stderr.write(f"[{broker_id}] {line}")
+
+    assert process.stdout is not None
+    assert process.stderr is not None
+    copying = Thread(target=copy_log, args=(process.stderr,), daemon=True)
+    copying.start()
+    for line in process.stdout:
+        events.put(_Event(broker_id, line.rstrip("\n")))
+    copying.join()
+    process.wait()
+    events.put(_Event(broker_id))
+
+
+class _Supervision:
+    """Reacts to lines, deaths and signals."""
+
+    def __init__(self, children: Mapping[int, _Child], events: SimpleQueue[_Event]) -> None:
+        self._children = children
+        self._events = events
+        self._is_stopping = False
+        self._exit_code = 0
+
+    def run(self) -> int:
+        while any(
+            child.process is not None or child.restart_at_s is not None for child in self._children.values()
+        ):
+            try:
+                event = self._events.get(timeout=self._wait_s())
+            except Empty:
+                self._restart_due()
+                continue
+            if event.broker < 0:
+                self._stop()
+            elif event.line is not None:
+                self._children[event.broker].has_listened = True
+                sys.stdout.write(f"broker {event.broker}: {event.line}\n")
+                sys.stdout.flush()
+            else:
+                self._ended(self._children[event.broker])
+        return self._exit_code
+
+    def _wait_s(self) -> float | None:
+        due = [child.restart_at_s for child in self._children.values() if child.restart_at_s is not None]
+        return max(0.0, min(due) - time.monotonic()) if due else None
+
+    def _restart_due(self) -> None:
+        for child in self._children.values():
+            if child.restart_at_s is not None and child.restart_at_s <= time.monotonic():
+                _start(child, self._events)
+
+    def _stop(self) -> None:
+        """Brokers hand their partitions over, the last one closes them. A second signal ends them at once."""
+        self._is_stopping = True
+        for child in self._children.values():
+            child.restart_at_s = None
+            if child.process is not None and child.process.poll() is None:
+                child.process.send_signal(signal.SIGTERM)
+
+    def _ended(self, child: _Child) -> None:
+        assert child.process is not None
+        code = child.process.returncode
+        child.process = None
+        if self._is_stopping:
+            self._exit_code = self._exit_code or (FAILED if code else 0)
+        elif not child.has_listened and code > 0:
+            # It cannot start, and has said why: neither could it the next time.
+            self._exit_code = code
+            self._stop()
+        else:
+            delay_s = child.backoff.next_s(time.monotonic() - child.started_at_s)
+            child.restart_at_s = time.monotonic() + delay_s
+            sys.stderr.write(
+                f"klamm: broker {child.broker_id} {_how(code)}; starting it again in {delay_s:g} s\n"
+            )
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"

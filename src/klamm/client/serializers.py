@@ -1,0 +1,84 @@
+"""Serializers by name: JSON and text are built in, others come from the entry points `klamm.serializers`.
+
+An entry point is a function of the settings that begin with `schema.registry.` or `serializer.`, and of
+`is_key`, that returns a `Serde`. That is where a schema registry's Avro or Protobuf plugs in: a Serde gets
+the topic, which names the registry's subject.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from importlib.metadata import entry_points
+from typing import Any, Final, Protocol, runtime_checkable
+
+from klamm.client.config import SERIALIZER_PREFIXES
+from klamm.config import ConfigError
+
+GROUP: Final = "klamm.serializers"
+
+
+@runtime_checkable
+class Serde(Protocol):
+    """Both directions of one format. None is never passed: it is a missing key or a deleted value."""
+
+    def serialize(self, topic: str, value: Any) -> bytes:
+        """The bytes of a value."""
+        ...
+
+    def deserialize(self, topic: str, data: bytes) -> Any:
+        """The value of bytes."""
+        ...
+
+
+class WithTopic:
+    """A serializer or deserializer that wants the topic beside the value."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Callable[[str, Any], Any]) -> None:
+        self.function = function
+
+
+class JsonSerde:
+    """JSON in UTF-8, compact."""
+
+    def serialize(self, _topic: str, value: Any) -> bytes:
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+    def deserialize(self, _topic: str, data: bytes) -> Any:
+        return json.loads(data)
+
+
+class TextSerde:
+    """Text in UTF-8."""
+
+    def serialize(self, _topic: str, value: Any) -> bytes:
+        return str(value).encode()
+
+    def deserialize(self, _topic: str, data: bytes) -> str:
+        return bytes(data).decode()
+
+
+_BUILT_IN: Final[Mapping[str, Callable[[], Serde]]] = {"json": JsonSerde, "string": TextSerde}
+
+
+def serde_of(setting: str, given: Any, settings: Mapping[str, Any]) -> Serde | None:
+    """The format that a setting names, or is; None if it is neither a name nor a Serde."""
+    if isinstance(given, str):
+        if given in _BUILT_IN:
+            return _BUILT_IN[given]()
+        found = {point.name: point for point in entry_points(group=GROUP)}
+        if given not in found:
+            known = ", ".join(sorted([*_BUILT_IN, *found]))
+            raise ConfigError(
+                setting,
+                f"{setting}={given!r} is not known: write one of {known}, give a function, or install a "
+                f"package with the entry point {GROUP}:{given}",
+            )
+        options = {name: value for name, value in settings.items() if name.startswith(SERIALIZER_PREFIXES)}
+        made = found[given].load()(options, is_key=setting.startswith("key."))
+        if not isinstance(made, Serde):
+            raise ConfigError(setting, f"{setting}={given!r}: the entry point made {made!r}, not a Serde")
+        return made
+    return given if isinstance(given, Serde) and not isinstance(given, type) else None

@@ -1,0 +1,395 @@
+"""The journal: one file that makes the batches of many partitions durable with one fdatasync.
+
+A flush round writes what is new in each partition as one frame. The segments have the same batches, in the
+page cache; they are synced one by one, when the journal's file is full. A file whose batches are all on disk
+in their segments is used again: overwriting it is faster than extending it. After a crash the journal is read
+(`journal_reading`) and replayed into the segments (`journal_replay`); after a clean shutdown there is none.
+
+Only the owner's thread calls it, except for `JournalRound.run`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from klamm.storage.engines.segments import names
+from klamm.storage.engines.segments.files import Files, remove_if_there
+from klamm.storage.engines.segments.journal_format import Entry, encode_frame
+from klamm.storage.engines.segments.journal_reading import JournalContent, JournaledBatch, read_journal
+from klamm.storage.log import JournalingLog
+
+if TYPE_CHECKING:
+    from klamm.storage.engines.segments.sync import SegmentSyncTicket
+
+_MAX_FILES: Final = 6  # two are in use, unless segments cannot be synced
+_FEW_AT_ONCE: Final = 2
+_MANY_AT_ONCE: Final = 16
+_EXTENSION_BYTES: Final = 512 * 1024
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class JournalSettings:
+    """The limits of a journal."""
+
+    file_bytes: int = 16 * 1024 * 1024  # then the next file is used
+    round_bytes: int = 128 * 1024  # of one round, besides batches of logs that are always journaled
+
+
+class JournaledLog(JournalingLog, Protocol):
+    """A log that uses the journal."""
+
+    is_always_journaled: bool  # whatever the size of its batches
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below this offset is on disk, in the segments."""
+        ...
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether it is open and its disk has not failed."""
+        ...
+
+
+class _File:
+    """One file of the journal."""
+
+    __slots__ = ("allocated_bytes", "end", "handle", "logs", "number", "path", "slot", "written")
+
+    def __init__(self, slot: int, path: str, number: int, size_bytes: int) -> None:
+        self.slot = slot
+        self.path = path
+        self.handle = -1
+        self.number = number  # of its current use
+        self.end = 0  # of the durable frames
+        self.written = 0
+        self.allocated_bytes = size_bytes
+        self.logs: dict[JournaledLog, int] = {}  # the end of the batches of each log that are in this file
+
+    def lagging(self) -> list[JournaledLog]:
+        """Logs whose segments are not yet synced up to what this file holds of them."""
+        self.logs = {log: end for log, end in self.logs.items() if log.recovery_point < end}
+        return list(self.logs)
+
+
+class JournalRound:
+    """One frame that is on its way to the disk."""
+
+    __slots__ = ("_files", "_handle", "file", "sequence", "tickets")
+
+    def __init__(
+        self, files: Files, file: _File, sequence: int, tickets: Sequence[SegmentSyncTicket]
+    ) -> None:
+        self._files = files
+        self._handle = file.handle
+        self.file = file
+        self.sequence = sequence
+        self.tickets = tickets
+
+    def run(self) -> None:
+        """Flush; blocks. Raises OSError when the disk fails."""
+        self._files.sync(self._handle)
+
+    def files_only(self) -> Sequence[int]:
+        return [self._handle]
+
+    def keep_open(self) -> None:
+        """The journal closes no file while a round is under way."""
+
+
+class Journal:
+    """The journal of one broker in one log directory."""
+
+    def __init__(
+        self, files: Files, log_directory: str, node_id: int, settings: JournalSettings, max_logs: int
+    ) -> None:
+        """Read what is left of the last run; nothing is written before the first round.
+
+        A file holds batches of at most `max_logs` logs. Raises OSError and DecodeError.
+        """
+        self._files = files
+        self._log_directory = log_directory
+        self.directory = f"{log_directory}/{names.JOURNAL_DIRECTORY}"
+        self._node_id = node_id
+        self._file_bytes = settings.file_bytes
+        self._round_bytes = settings.round_bytes
+        self._max_logs = max_logs
+        self._left = self._read()  # what is still to be replayed
+        self._number = max((file.number for file in self._left.files), default=0)
+        self._sequence = self._left.last_sequence
+        # Oldest first. They are used again in this order, so that what remains never has a gap.
+        self._full: deque[_File] = deque(
+            _File(file.slot, self._path(file.slot), file.number, file.size_bytes) for file in self._left.files
+        )
+        self._old = {file.slot for file in self._full}  # needed until everything is replayed
+        self._free: deque[_File] = deque()
+        self._active: _File | None = None
+        self._round: JournalRound | None = None
+        self._cuts: list[Entry] = []  # written behind the round that is under way
+        self._has_tail_to_cut = False  # behind the durable frames, after a failed round
+        self._ends_file = False  # with the round that is under way
+        self._has_directory = bool(self._full)
+
+    def _path(self, slot: int) -> str:
+        return f"{self.directory}/{names.journal_file(self._node_id, slot)}"
+
+    def _read(self) -> JournalContent:
+        return read_journal(self._files, self.directory, self._node_id)
+
+    # -- the last run
+
+    @property
+    def unreplayed(self) -> Sequence[tuple[str, bytes, int]]:
+        """(topic, topic id, partition) of the partitions of the last run that are not yet replayed."""
+        return list(self._left.batches)
+
+    def left_of(self, topic: str, topic_id: bytes, partition: int) -> Sequence[JournaledBatch]:
+        """What the last run left of a partition."""
+        return self._left.of(topic, topic_id, partition)
+
+    def replayed(self, topic: str, topic_id: bytes, partition: int) -> None:
+        """A partition's batches are in its segments, on disk, or not needed."""
+        self._left.batches.pop((topic, topic_id, partition), None)
+        if not self._left.batches:
+            self._old.clear()
+
+    # -- rounds
+
+    def start_round(self, tickets: Sequence[SegmentSyncTicket]) -> JournalRound | None:
+        """Write what is new in some of these logs as one frame; None when their own files must be flushed."""
+        if self._round is not None:
+            return None  # of another broker in this process, which shares the store
+        if self._has_tail_to_cut and not self._cut_tail():
+            return None
+        chosen = self._chosen(tickets)
+        if not chosen or (file := self._with_room(chosen)) is None:
+            return None
+        try:
+            entries = [_entry(ticket) for ticket in chosen]
+            self._write(file, encode_frame(file.number, self._sequence + 1, entries))
+        except OSError as error:
+            # A full disk, perhaps. The flush of their own files reports what is wrong with each log.
+            _logger.warning("%s: writing failed: %s", file.path, error)
+            self._has_tail_to_cut = True
+            self._cut_tail()
+            return None
+        self._sequence += 1
+        self._round = JournalRound(self._files, file, self._sequence, chosen)
+        for ticket in chosen:
+            ticket.is_journaled = True
+        return self._round
+
+    def _chosen(self, tickets: Sequence[SegmentSyncTicket]) -> list[SegmentSyncTicket]:
+        """Those that must be in the journal, and small ones."""
+        chosen, others, size_bytes = [], [], 0
+        for ticket in tickets:
+            assert ticket.log is not None
+            if ticket.log.is_always_journaled:
+                chosen.append(ticket)
+            else:
+                others.append(ticket)
+                size_bytes += ticket.journal_bytes
+        if size_bytes > self._round_bytes:
+            others.sort(key=lambda ticket: ticket.journal_bytes)
+            while others and size_bytes > self._round_bytes:
+                size_bytes -= others.pop().journal_bytes
+        return chosen + others
+
+    def _with_room(self, tickets: Sequence[SegmentSyncTicket]) -> _File | None:
+        """The file for the next frame; None when there is none."""
+        file = self._active
+        if file is not None:
+            is_full = file.written >= self._file_bytes or self._ends_file
+            if not is_full and len(file.logs) + len(tickets) > self._max_logs:
+                is_full = len(file.logs.keys() | {ticket.log for ticket in tickets}) > self._max_logs
+            if not is_full:
+                return file
+            self._end_active(file)
+        self._release()
+        try:
+            file = self._active = self._free.popleft() if self._free else self._new_file()
+        except OSError as error:
+            _logger.error("%s: creating a journal file failed: %s", self.directory, error)
+            return None
+        if file is not None:
+            self._number += 1
+            file.number = self._number
+            file.end = file.written = 0
+            file.logs.clear()
+        return file
+
+    def end_file(self) -> None:
+        """Use the next file from now on: the segments of all logs in this one become due for a sync."""
+        if self._active is not None and self._active.logs:
+            if self._round is None and not self._has_tail_to_cut:
+                self._end_active(self._active)
+            else:
+                self._ends_file = True
+
+    def _end_active(self, file: _File) -> None:
+        self._full.append(file)
+        self._active = None
+        self._ends_file = False
+
+    def _release(self) -> None:
+        """Full files whose batches are in the segments can be used again."""
+        while self._full and self._full[0].slot not in self._old and not self._full[0].lagging():
+            self._free.append(self._full.popleft())
+
+    def _new_file(self) -> _File | None:
+        used = {file.slot for file in self._full}
+        if len(used) >= _MAX_FILES:
+            return None
+        slot = min(set(range(len(used) + 1)) - used)
+        if not self._has_directory:
+            self._files.make_directory(self.directory)
+            self._files.sync_directory(self._log_directory)
+            self._has_directory = True
+        file = _File(slot, self._path(slot), 0, 0)
+        file.handle = self._files.open(file.path, create=True)
+        self._files.sync_directory(self.directory)
+        return file
+
+    def _write(self, file: _File, frame: bytes) -> None:
+        """Write a frame behind the last one. Raises OSError."""
+        if file.handle < 0:
+            file.handle = self._files.open(file.path)
+        chunks = [frame]
+        position = file.written
+        end = position + len(frame)
+        if end > file.allocated_bytes:
+            # A sync of bytes inside the file is twice as fast as one that makes it longer.
+            chunks.append(bytes(_EXTENSION_BYTES))
+        written = self._files.pwritev(file.handle, chunks, position)
+        while written < len(frame):  # the next write reports the cause
+            more = self._files.pwritev(file.handle, [memoryview(frame)[written:]], position + written)
+            if not more:
+                raise OSError(f"{file.path}: short write: {written} of {len(frame)} bytes written")
+            written += more
+        file.allocated_bytes = max(file.allocated_bytes, position + written)
+        file.written = end
+
+    def finish_round(self) -> None:
+        """The frame is on disk: everything in it is durable."""
+        finished, self._round = self._round, None
+        assert finished is not None
+        file = finished.file
+        file.end = file.written
+        self._cuts.clear()
+        for ticket in finished.tickets:
+            assert ticket.log is not None
+            file.logs[ticket.log] = ticket.end_offset
+
+    def fail_round(self) -> None:
+        """The frame may be on disk or not: it must never be replayed, because its logs are cut back.
+
+        Raises OSError when that could not be ensured: then none of them may be written any more.
+        """
+        failed, self._round = self._round, None
+        assert failed is not None
+        self._sequence = failed.sequence - 1
+        self._has_tail_to_cut = True
+        self._try_to_cut_tail()
+
+    def _cut_tail(self) -> bool:
+        try:
+            self._try_to_cut_tail()
+        except OSError as error:
+            _logger.warning("%s: truncating after a failed write failed: %s", self.directory, error)
+        return not self._has_tail_to_cut
+
+    def _try_to_cut_tail(self) -> None:
+        file = self._active
+        assert file is not None
+        if file.handle >= 0:
+            self._files.truncate(file.handle, file.end)
+            file.written = file.allocated_bytes = file.end
+            if self._cuts:
+                self._sequence += 1
+                self._write(file, encode_frame(file.number, self._sequence, self._cuts))
+            self._files.sync(file.handle)
+            file.end = file.written
+        self._cuts.clear()
+        self._has_tail_to_cut = False
+
+    # -- logs that change
+
+    def cut(self, log: JournaledLog, to_offset: int) -> None:
+        """A log is about to be cut: what the journal holds of it above must not come back. Raises OSError."""
+        holding = [file for file in self._all() if file.logs.get(log, 0) > to_offset]
+        if not holding:
+            return
+        if self._has_tail_to_cut:
+            self._try_to_cut_tail()
+        file = self._active if self._active is not None else self._with_room(())
+        if file is None:
+            raise OSError(f"{self.directory}: no journal file is free")
+        entry = Entry(log.topic, log.topic_id, log.partition, log.leader_epoch, to_offset, None)
+        self._sequence += 1
+        self._write(file, encode_frame(file.number, self._sequence, [entry]))
+        self._files.sync(file.handle)
+        if self._round is None:
+            file.end = file.written
+        else:
+            self._cuts.append(entry)
+        for each in holding:
+            each.logs[log] = to_offset
+
+    def forget(self, log: JournaledLog) -> None:
+        """A log is closed and its segments are synced, or it is deleted."""
+        for file in self._all():
+            file.logs.pop(log, None)
+
+    def _all(self) -> list[_File]:
+        return [*self._full, *([self._active] if self._active is not None else [])]
+
+    def holds(self, log: JournaledLog) -> Sequence[JournaledBatch]:
+        """The batches of a log that is open. Reads the files again. Raises OSError."""
+        return self._read().of(log.topic, log.topic_id, log.partition)
+
+    # -- syncing segments
+
+    def lagging(self) -> Sequence[JournaledLog]:
+        """Some logs whose segments must be synced, so that a full file can be used again.
+
+        A few in each round, so that rounds are not delayed; more when the next file is half full.
+        """
+        if not self._full:
+            return ()
+        is_urgent = self._active is None or self._active.written > self._file_bytes // 2
+        limit = _MANY_AT_ONCE if is_urgent else _FEW_AT_ONCE
+        for file in self._full:
+            logs = [log for log in file.lagging() if log.is_writable]
+            if logs:
+                return logs[:limit]
+        return ()
+
+    def close(self) -> bool:
+        """Remove all files if none is needed, when every log is closed; whether none is left."""
+        self._release()
+        is_needed = bool(self._full or self._round or (self._active is not None and self._active.lagging()))
+        for file in (*self._all(), *self._free):
+            if file.handle >= 0:
+                self._files.close(file.handle)
+            if not is_needed:
+                remove_if_there(self._files, file.path)
+        if not is_needed and self._has_directory:
+            self._files.sync_directory(self.directory)
+            with suppress(OSError):  # the journal of another broker may be in it
+                self._files.remove_directory(self.directory)
+        return not is_needed
+
+
+def _entry(ticket: SegmentSyncTicket) -> Entry:
+    log = ticket.log
+    assert log is not None
+    return Entry(
+        log.topic, log.topic_id, log.partition, log.leader_epoch, ticket.first_offset, ticket.batches()
+    )

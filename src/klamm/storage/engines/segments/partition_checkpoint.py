@@ -1,0 +1,162 @@
+"""The checkpoint file of one partition, in its directory: what its next leader must know before opening it.
+
+Brokers share a directory of logs, and each partition has one leader, so each file has one writer. Kafka's own
+checkpoint files, one for the whole directory, are written when the last broker stops.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Final
+
+from klamm.protocol.errors import DecodeError
+from klamm.protocol.types import TopicPartition
+from klamm.storage.engines.segments import names
+from klamm.storage.engines.segments.checkpoints import NumberedFile, OffsetCheckpoint
+from klamm.storage.engines.segments.files import Files
+from klamm.storage.log import Work
+
+_logger = logging.getLogger(__name__)
+
+_VERSION: Final = "version: 0"
+_KAFKAS: Final = (
+    names.RECOVERY_POINT_CHECKPOINT,
+    names.LOG_START_CHECKPOINT,
+    names.HIGH_WATERMARK_CHECKPOINT,
+    names.CLEANER_CHECKPOINT,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionCheckpoint:
+    """What the last leader left."""
+
+    leader_epoch: int
+    recovery_point: int  # everything below was on disk
+    log_start_offset: int  # 0: the first segment has it
+    high_watermark: int
+    end_offset: int
+    cleaned_to: int = -1  # the end of the last compaction; -1: there was none
+    is_clean: bool = False  # closed, everything is on disk, and the end offset is the log's
+
+    def is_clean_for(self, leader_epoch: int) -> bool:
+        """Whether a leader may open the log without recovery.
+
+        Only if no other leader was between the one that closed it and this one. The same one may have closed
+        it, and opened it again.
+        """
+        return self.is_clean and leader_epoch - self.leader_epoch in (0, 1)
+
+
+def encode_checkpoint(checkpoint: PartitionCheckpoint) -> bytes:
+    """A line `name: value` for each field, and the number of lines."""
+    lines = [f"{name}: {int(value)}" for name, value in asdict(checkpoint).items()]
+    return "\n".join([_VERSION, *lines, f"lines: {len(lines)}", ""]).encode()
+
+
+def decode_checkpoint(data: bytes) -> PartitionCheckpoint:
+    """DecodeError when it is damaged or of another version."""
+    expected = {field.name for field in fields(PartitionCheckpoint)}
+    try:
+        version, *lines, last, end = data.decode("ascii").split("\n")
+        values = {name: int(value) for name, value in (line.split(": ") for line in lines)}
+    except ValueError as error:
+        raise DecodeError(f"invalid partition checkpoint: {error}") from error
+    if version != _VERSION or last != f"lines: {len(lines)}" or end or values.keys() != expected:
+        raise DecodeError(f"invalid partition checkpoint: {version}, {len(lines)} lines")
+    return PartitionCheckpoint(**{**values, "is_clean": bool(values["is_clean"])})  # type: ignore[arg-type]
+
+
+class PartitionCheckpoints:
+    """The checkpoint files of the partitions in one directory, and Kafka's files for all of them."""
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+        self._writers: dict[TopicPartition, NumberedFile] = {}
+
+    def migrate(self, places: Iterable[TopicPartition]) -> None:
+        """Distribute the content of Kafka's files over the partitions, and empty them. Raises OSError.
+
+        Called by the first broker that uses the directory. They must not be read again while brokers run: a
+        topic may be deleted, and another one have its name.
+        """
+        kafkas = {name: OffsetCheckpoint(self._files, f"{self._directory}/{name}") for name in _KAFKAS}
+        offsets = {name: self._believed(name, file) for name, file in kafkas.items()}
+        if any(offsets.values()):
+            for place in places:
+                found = {name: of_place[place] for name, of_place in offsets.items() if place in of_place}
+                if found and not self._files.exists(self._path(place)):
+                    self.start_writing(place, _of_kafkas(found), sync=True)()
+        for name, file in kafkas.items():
+            if offsets[name] or not self._files.exists(f"{self._directory}/{name}"):
+                file.start_write({})()
+
+    def _believed(self, name: str, file: OffsetCheckpoint) -> dict[TopicPartition, int]:
+        """The content of a checkpoint; empty when it is damaged, which costs time but no data."""
+        try:
+            return file.read()
+        except DecodeError as error:
+            _logger.warning("%s/%s: ignoring damaged checkpoint: %s", self._directory, name, error)
+            return {}
+
+    def _path(self, place: TopicPartition) -> str:
+        return f"{self._directory}/{names.partition_directory(*place)}/{names.PARTITION_CHECKPOINT}"
+
+    def read(self, place: TopicPartition) -> PartitionCheckpoint | None:
+        """What the last leader of a partition left; None when nothing is known, or the file is damaged."""
+        try:
+            return decode_checkpoint(self._files.read_file(self._path(place)))
+        except FileNotFoundError:
+            return None
+        except DecodeError as error:
+            _logger.warning("%s: ignoring damaged checkpoint: %s", self._path(place), error)
+            return None
+
+    def start_writing(self, place: TopicPartition, checkpoint: PartitionCheckpoint, *, sync: bool) -> Work:
+        """Work that writes a partition's file. Raises OSError.
+
+        Deleted records must stay deleted, so a log start is always made durable. The rest may be lost: it
+        costs a recovery.
+        """
+        writer = self._writers.get(place)
+        if writer is None:
+            writer = self._writers[place] = NumberedFile(self._files, self._path(place))
+        return writer.start_writing(
+            encode_checkpoint(checkpoint), sync=sync or checkpoint.log_start_offset > 0
+        )
+
+    def forget(self, place: TopicPartition) -> None:
+        """The partition is deleted, or another broker's: write nothing that is still to be written."""
+        writer = self._writers.pop(place, None)
+        if writer is not None:
+            writer.retire()
+
+    def write_for_kafka(self, places: Iterable[TopicPartition]) -> None:
+        """Write Kafka's files, when no broker runs. Raises OSError."""
+        offsets: dict[str, dict[TopicPartition, int]] = {name: {} for name in _KAFKAS}
+        for place in places:
+            found = self.read(place)
+            if found is None:
+                continue
+            offsets[names.RECOVERY_POINT_CHECKPOINT][place] = found.recovery_point
+            offsets[names.HIGH_WATERMARK_CHECKPOINT][place] = found.high_watermark
+            if found.log_start_offset > 0:
+                offsets[names.LOG_START_CHECKPOINT][place] = found.log_start_offset
+            if found.cleaned_to >= 0:
+                offsets[names.CLEANER_CHECKPOINT][place] = found.cleaned_to
+        for name in _KAFKAS:
+            OffsetCheckpoint(self._files, f"{self._directory}/{name}").start_write(offsets[name])()
+
+
+def _of_kafkas(found: Mapping[str, int]) -> PartitionCheckpoint:
+    return PartitionCheckpoint(
+        leader_epoch=-1,
+        recovery_point=found.get(names.RECOVERY_POINT_CHECKPOINT, 0),
+        log_start_offset=found.get(names.LOG_START_CHECKPOINT, 0),
+        high_watermark=found.get(names.HIGH_WATERMARK_CHECKPOINT, 0),
+        end_offset=-1,
+        cleaned_to=found.get(names.CLEANER_CHECKPOINT, -1),
+    )

@@ -1,0 +1,50 @@
+"""Files that are removed after a delay, because readers may still use them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from klamm.clock import Clock
+from klamm.storage.engines.segments.files import Files, remove_if_there
+from klamm.storage.log import Work
+
+_logger = logging.getLogger(__name__)
+
+
+class DelayedRemovals:
+    """Removals that are due later."""
+
+    def __init__(self, files: Files, clock: Clock) -> None:
+        self._files = files
+        self._clock = clock
+        self._waiting: list[tuple[int, Callable[[], None]]] = []  # (due at, action)
+
+    def add(self, delay_ms: int, action: Callable[[], None]) -> None:
+        """Call `action`, which may raise OSError, once a delay has passed."""
+        self._waiting.append((self._clock.now_ms() + delay_ms, action))
+
+    def add_files(self, delay_ms: int, paths: Sequence[str]) -> None:
+        """Remove files once a delay has passed."""
+
+        def remove() -> None:
+            for path in paths:
+                remove_if_there(self._files, path)
+
+        self.add(delay_ms, remove)
+
+    def start(self, now_ms: int) -> Work | None:
+        """Work that does what is due; None when nothing is."""
+        due = [action for due_at_ms, action in self._waiting if due_at_ms <= now_ms]
+        if not due:
+            return None
+        self._waiting = [(due_at_ms, action) for due_at_ms, action in self._waiting if due_at_ms > now_ms]
+
+        def work() -> None:
+            for action in due:
+                try:
+                    action()
+                except OSError as error:
+                    _logger.warning("removing deleted files failed: %s", error)
+
+        return work

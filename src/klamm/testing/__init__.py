@@ -1,0 +1,38 @@
+"""For tests of code that talks to Kafka: a broker in the process, time that the test moves, faults."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from klamm.testing.broker import Broker as Broker
+    from klamm.testing.faults import Fault as Fault
+    from klamm.testing.faults import Faults as Faults
+    from klamm.testing.observation import Group as Group
+    from klamm.testing.observation import assert_consumed_exactly_once as assert_consumed_exactly_once
+    from klamm.testing.test_case import BrokerTestCase as BrokerTestCase
+
+# Imported on first use: pytest imports this package in every project where klamm is installed.
+_HOMES = {
+    "Broker": "klamm.testing.broker",
+    "BrokerTestCase": "klamm.testing.test_case",
+    "Fault": "klamm.testing.faults",
+    "Faults": "klamm.testing.faults",
+    "Group": "klamm.testing.observation",
+    "assert_consumed_exactly_once": "klamm.testing.observation",
+}
+__all__ = ["Broker", "BrokerTestCase", "Fault", "Faults", "Group", "assert_consumed_exactly_once"]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'klamm.testing' has no attribute {name!r}")
+    value: object = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,177 @@
+"""A broker for tests: virtual time, faults, kill and restart, and a look inside."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any, Final, Literal, Self, TypeVar, cast
+
+from klamm.broker import broker as assembly
+from klamm.broker import embedded
+from klamm.broker.config.broker_config import BrokerConfig
+from klamm.broker.net.server import MakeConnection
+from klamm.broker.storage import Storage, segment_store
+from klamm.client.consumer.records import ConsumerRecord
+from klamm.clock import Clock
+from klamm.config import RawValue
+from klamm.coordinator.runtime.events import Event
+from klamm.storage.engines.memory_cluster import MemoryCluster
+from klamm.storage.engines.simulated_disk import SimulatedFiles
+from klamm.testing.faults import Faults
+from klamm.testing.faulty_connection import FaultyConnection
+from klamm.testing.observation import Activity, Group, Observer, Story
+
+T = TypeVar("T")
+
+_FOLDER: Final = "/memory"
+# Every Fetch names its partitions, so that faults can select by them.
+_SETTINGS: Final[Mapping[str, RawValue]] = {"max.incremental.fetch.session.cache.slots": 0}
+
+
+class Broker(embedded.Broker):
+    """A broker for tests, in this process.
+
+    It runs on virtual time (`broker.clock`), has faults (`broker.faults`), can be killed and restarted, and
+    keeps its data on a simulated disk in memory. Settings are those of `klamm.Broker`.
+    """
+
+    def __init__(
+        self,
+        data: str | Path | None = None,
+        settings: Mapping[str, RawValue] | None = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        clock: Clock | Literal["virtual", "system"] = "virtual",
+        seed: int = 0,
+        **more_settings: RawValue,
+    ) -> None:
+        named = {name.replace("_", "."): value for name, value in more_settings.items()}
+        super().__init__(data, {**_SETTINGS, **(settings or {}), **named}, host=host, port=port, clock=clock)
+        self._disk: SimulatedFiles | None = None
+        self._cluster: MemoryCluster | None = None
+        if data is None:
+            self._disk = SimulatedFiles(Random(seed), self._clock)
+            self._cluster = MemoryCluster(random=Random(seed))
+            self._disk.make_directory(_FOLDER)
+            self._disk.sync_directory("/")
+        self._ends_by: Literal["stop", "kill"] = "stop"
+        self._story = Story()
+        self._activity = Activity(self._clock)
+        self._observer: Observer | None = None
+        self.faults = Faults(self._clock, self._disk)
+        self.log: Any = None  # what the pytest plugin keeps of the log
+
+    # --- looking ---------------------------------------------------------------------------------------
+
+    def records(
+        self, topic: str, *, committed: bool = True
+    ) -> list[ConsumerRecord[bytes | None, bytes | None]]:
+        """All records of a topic, by timestamp; `committed=False` includes those of other transactions."""
+        return self._look().records(topic, "read_committed" if committed else "read_uncommitted")
+
+    def group(self, group_id: str) -> Group:
+        """State, members, assignment, committed offsets and lag of a group."""
+        return self._look().group(group_id)
+
+    def story(self, key: str | None = None, *, times: bool = False) -> str:
+        """What happened to a group or transactional id, or to all, with causes: one line for each event.
+
+        Without times it is the same in each run of a test that does the same.
+        """
+        return self._story.text(key, times)
+
+    def wait_until(self, is_so: Callable[[], T], timeout: str = "30s") -> T:
+        """Wait until a condition holds, and return its value; it is checked when the broker does something.
+
+        The time-out is on the broker's clock. AssertionError, with the story, when it is over.
+        """
+        return cast("T", self._activity.wait_until(is_so, timeout, partial(self.story, times=True)))
+
+    def _look(self) -> Observer:
+        if not self.is_running:
+            raise RuntimeError("the broker is not running")
+        if self._observer is None:
+            self._observer = Observer(self.bootstrap)
+        return self._observer
+
+    # --- ending ----------------------------------------------------------------------------------------
+
+    def kill(self) -> None:
+        """End it as `kill -9` does: connections break, nothing is completed or flushed. See `restart`."""
+        self._end("kill").kill()
+
+    def cut_power(self) -> None:
+        """End it as a power failure does: writes that were not flushed may be lost. See `restart`."""
+        self._end("power failure").crash()
+
+    def restart(self) -> Self:
+        """Start again at the same address, with what is on the disk; stops it first if it runs."""
+        self.stop()
+        name, _, rest = str(self._given["listeners"]).partition("://")
+        host = rest.rpartition(":")[0]
+        port = self.bootstrap.rpartition(":")[2]
+        self._given["listeners"] = f"{name}://{host}:{port}"
+        self._config = BrokerConfig.from_settings(self._given)
+        self._forget_run()
+        return self.start()
+
+    def stop(self) -> None:
+        self.faults.lift()  # what a fault keeps waiting would keep the broker from stopping
+        self._look_no_more()
+        super().stop()
+
+    def _look_no_more(self) -> None:
+        observer, self._observer = self._observer, None
+        if observer is not None:
+            observer.close()
+
+    def _end(self, how: str) -> SimulatedFiles:
+        if self._disk is None:
+            raise RuntimeError(
+                f"a {how} needs a broker in memory: with data=..., run `klamm up` as a process"
+            )
+        if not self.is_running:
+            raise RuntimeError("the broker is not running")
+        self._ends_by = "kill"
+        self._look_no_more()
+        super().stop()
+        self._ends_by = "stop"
+        return self._disk
+
+    # --- what embedded.Broker calls on its thread --------------------------------------------------------
+
+    def _open_storage(self, random: Random) -> Storage:
+        if self._disk is None or self._cluster is None:
+            return super()._open_storage(random)
+        cluster = self._cluster.join()
+        logs = segment_store(self._config, _FOLDER, cluster, self._disk, self._clock)
+        return Storage(logs, cluster, self._disk)
+
+    def _make_connection(self) -> MakeConnection:
+        return partial(FaultyConnection, self.faults, self._activity.happened)
+
+    def _has_started(self, broker: assembly.Broker) -> None:
+        broker.services.events.watchers.append(self._has_happened)
+
+    def _has_happened(self, event: Event) -> None:
+        self._story.add(event)
+        self._activity.happened()
+
+    async def _close(self, broker: assembly.Broker) -> None:
+        if self._ends_by == "stop":
+            await super()._close(broker)
+            return
+        await broker.kill()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        for _ in range(_TURNS_TO_CLOSE):
+            await asyncio.sleep(0)
+
+
+_TURNS_TO_CLOSE: Final = 5  # of the loop, until aborted connections are closed

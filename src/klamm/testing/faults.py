@@ -1,0 +1,301 @@
+"""Faults that a test orders: `broker.faults.fail("OffsetCommit", group="billing", error=..., times=2)`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from difflib import get_close_matches
+from enum import Enum
+from errno import EIO, ENOSPC
+from random import Random
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, Unpack
+
+from klamm.clock import Clock
+from klamm.durations import nanoseconds
+from klamm.protocol.errors import ErrorCode
+from klamm.storage.engines.simulated_disk import Fault as DiskFault
+from klamm.storage.engines.simulated_disk import SimulatedFiles
+from klamm.testing.selection import Selection, api_name, api_named, subject
+
+if TYPE_CHECKING:
+    from klamm.broker.net.context import RequestContext
+    from klamm.broker.net.dispatch import Endpoint
+    from klamm.broker.services import Services
+
+
+class Kind(Enum):
+    """What happens to a request."""
+
+    FAIL = "answered with"
+    DELAY = "delayed by"
+    DROP_BEFORE = "connection dropped before the work"
+    DROP_AFTER = "connection dropped after the work"
+    LOSE = "response not sent"
+    CUT = "response cut short"
+    HANG = "not read any further"
+
+
+class Selectors(TypedDict, total=False):
+    """Which requests, and how often."""
+
+    version: int  # of the API
+    topic: str
+    partition: int
+    client_id: str
+    group: str
+    transactional_id: str
+    times: int  # then the fault is over; without it, until it is lifted
+    probability: float
+    seed: int  # of the probability
+
+
+@dataclass(frozen=True, slots=True)
+class FaultInjected:
+    """An event: a fault of the test happened to a request."""
+
+    timestamp_ms: int
+    key: str  # the group or transactional id of the request
+    request: str
+    outcome: str
+    client_id: str
+    is_warning: bool = True
+
+    def as_json(self) -> Mapping[str, object]:
+        return {
+            "type": "fault_injected",
+            "timestamp_ms": self.timestamp_ms,
+            "subject": self.key,
+            "request": self.request,
+            "outcome": self.outcome,
+            "client_id": self.client_id,
+        }
+
+    def line(self) -> str:
+        about = f" for {self.key}" if self.key else ""
+        return f"injected fault: {self.request}{about} from {self.client_id or 'a client'}: {self.outcome}"
+
+
+class Fault:
+    """A fault that is in force until it has happened often enough, or is lifted. Also a `with` block."""
+
+    def __init__(
+        self,
+        faults: Faults,
+        kind: Kind,
+        selection: Selection,
+        *,
+        error: ErrorCode = ErrorCode.none,
+        delay_s: float = 0.0,
+        times: int | None = None,
+        probability: float = 1.0,
+        seed: int = 0,
+    ) -> None:
+        if times is not None and (isinstance(times, bool) or not isinstance(times, int) or times < 1):
+            raise ValueError(f"invalid times {times!r}: expected a number from 1 on, or nothing")
+        if isinstance(probability, bool) or not isinstance(probability, (int, float)):
+            raise TypeError(f"invalid probability {probability!r}: expected a number")
+        if not 0 < probability <= 1:
+            raise ValueError(f"invalid probability {probability!r}: expected more than 0, at most 1")
+        self._faults = faults
+        self._random = Random(seed)
+        self._probability = probability
+        self._when_lifted: list[Callable[[], object]] = []
+        self.kind = kind
+        self.selection = selection
+        self.error = error
+        self.delay_s = delay_s
+        self.times_left = times
+        self.count = 0  # how often it happened
+        self.is_lifted = False
+
+    def __repr__(self) -> str:
+        return f"<Fault {self.selection}: {self.outcome}, happened {self.count} times>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.lift()
+
+    @property
+    def outcome(self) -> str:
+        """What it does, in words."""
+        if self.kind is Kind.FAIL:
+            return f"{self.kind.value} {str(self.error.name).upper()}"
+        if self.kind is Kind.DELAY:
+            return f"{self.kind.value} {self.delay_s:g} s"
+        return str(self.kind.value)
+
+    def lift(self) -> None:
+        """End it. Requests that it keeps waiting go on."""
+        self.is_lifted = True
+        self._faults.forget(self)
+        callbacks, self._when_lifted = self._when_lifted, []
+        for callback in callbacks:
+            callback()
+
+    def when_lifted(self, callback: Callable[[], object]) -> None:
+        """Call back, from the thread that lifts it; at once if that has happened."""
+        self._when_lifted.append(callback)
+        if self.is_lifted:
+            callback()
+
+    def happens(self) -> bool:
+        """Whether it happens to the next request that it is for."""
+        if self.times_left == 0 or (self._probability < 1 and self._random.random() >= self._probability):
+            return False
+        self.count += 1
+        if self.times_left is not None:
+            self.times_left -= 1
+            if self.times_left == 0 and self.kind is not Kind.HANG:
+                self._faults.forget(self)
+        return True
+
+
+class DiskTrouble:
+    """A fault of the disk, until it is lifted. Also a `with` block."""
+
+    def __init__(self, files: SimulatedFiles, fault: DiskFault) -> None:
+        self._files = files
+        self._fault = fault
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.lift()
+
+    def lift(self) -> None:
+        """The disk works again."""
+        if self._fault in self._files.faults:
+            self._files.faults.remove(self._fault)
+
+
+class Faults:
+    """The faults of one broker. The first one that is for a request happens."""
+
+    def __init__(self, clock: Clock, files: SimulatedFiles | None) -> None:
+        self._clock = clock
+        self._files = files
+        self._lock = threading.Lock()
+        self._active: tuple[Fault, ...] = ()
+        self.injected: list[FaultInjected] = []  # what happened, in order
+
+    def __iter__(self) -> Iterator[Fault]:
+        return iter(self._active)
+
+    # --- of requests -------------------------------------------------------------------------------------
+
+    def fail(self, api: str, *, error: str, **selectors: Unpack[Selectors]) -> Fault:
+        """Answer with an error, without doing the work: `error="COORDINATOR_LOAD_IN_PROGRESS"`."""
+        return self._add(Kind.FAIL, api, selectors, error=_error_named(error))
+
+    def delay(self, api: str | None = None, *, by: str | timedelta, **selectors: Unpack[Selectors]) -> Fault:
+        """Do the work later, on the broker's clock. What follows on the same connection waits, too."""
+        return self._add(Kind.DELAY, api, selectors, delay_s=nanoseconds(by) / 1_000_000_000)
+
+    def drop(
+        self,
+        api: str | None = None,
+        *,
+        when: Literal["before", "after"] = "before",
+        **selectors: Unpack[Selectors],
+    ) -> Fault:
+        """Close the connection before the work is done, or after it, instead of an answer."""
+        if when not in ("before", "after"):
+            raise ValueError(f"invalid when={when!r}: expected 'before' or 'after' the work")
+        return self._add(Kind.DROP_BEFORE if when == "before" else Kind.DROP_AFTER, api, selectors)
+
+    def lose(self, api: str | None = None, **selectors: Unpack[Selectors]) -> Fault:
+        """Do the work, and never answer. The connection stays open."""
+        return self._add(Kind.LOSE, api, selectors)
+
+    def cut(self, api: str | None = None, **selectors: Unpack[Selectors]) -> Fault:
+        """Do the work, send half of the answer, and close the connection."""
+        return self._add(Kind.CUT, api, selectors)
+
+    def hang(self, api: str | None = None, **selectors: Unpack[Selectors]) -> Fault:
+        """Read nothing more from the connection, until the fault is lifted."""
+        return self._add(Kind.HANG, api, selectors)
+
+    # --- of the disk -------------------------------------------------------------------------------------
+
+    def fill_disk(self) -> DiskTrouble:
+        """Every write fails with "no space left on device"."""
+        return self._trouble(DiskFault("write", error_number=ENOSPC, is_lasting=True))
+
+    def fail_fsync(self, times: int | None = None) -> DiskTrouble:
+        """The next flush to disk fails (`times=1`), or all do until it is lifted."""
+        if times not in (None, 1):
+            raise ValueError(f"invalid times {times!r}: expected 1, or nothing for every flush")
+        return self._trouble(DiskFault("sync", error_number=EIO, is_lasting=times is None))
+
+    # --- all ---------------------------------------------------------------------------------------------
+
+    def lift(self) -> None:
+        """End all faults."""
+        for fault in self._active:
+            fault.lift()
+        if self._files is not None:
+            self._files.faults.clear()
+
+    def forget(self, fault: Fault) -> None:
+        with self._lock:
+            self._active = tuple(each for each in self._active if each is not fault)
+
+    def pick(
+        self, services: Services, endpoint: Endpoint, context: RequestContext, request: Any
+    ) -> Fault | None:
+        """The fault that happens to a request."""
+        for fault in self._active:
+            if fault.selection.covers(services, endpoint, context, request) and fault.happens():
+                event = FaultInjected(
+                    timestamp_ms=self._clock.timestamp_ms(),
+                    key=subject(request),
+                    request=f"{api_name(endpoint.api_key)} v{endpoint.version}",
+                    outcome=fault.outcome,
+                    client_id=context.client_id,
+                )
+                self.injected.append(event)
+                services.events.tell(event)
+                return fault
+        return None
+
+    def _add(self, kind: Kind, api: str | None, given: Selectors, **details: Any) -> Fault:
+        known = set(Selectors.__annotations__)
+        if unknown := set(given) - known:
+            raise TypeError(f"unknown selector {min(unknown)!r}: expected one of {', '.join(sorted(known))}")
+        how = {name: given[name] for name in ("times", "probability", "seed") if name in given}
+        which = {name: value for name, value in given.items() if name not in how}
+        selection = Selection(None if api is None else api_named(api), **which)  # type: ignore[arg-type]
+        fault = Fault(self, kind, selection, **details, **how)  # type: ignore[arg-type]
+        with self._lock:
+            self._active = (*self._active, fault)
+        return fault
+
+    def _trouble(self, fault: DiskFault) -> DiskTrouble:
+        if self._files is None:
+            raise RuntimeError("disk faults need a broker in memory: make it without data=...")
+        self._files.faults.append(fault)
+        return DiskTrouble(self._files, fault)
+
+
+_ERRORS: Final = {code.name.upper(): code for code in ErrorCode if code is not ErrorCode.none}
+
+
+def _error_named(name: str) -> ErrorCode:
+    if not isinstance(name, str):
+        raise TypeError(f"invalid error {name!r}: expected a name as in 'NOT_COORDINATOR'")
+    found = _ERRORS.get(name)
+    if found is None:
+        near = get_close_matches(name.upper(), _ERRORS, 1, 0.5)
+        hint = f"did you mean {near[0]}?" if near else "expected a name from Kafka's list of error codes"
+        raise ValueError(f"unknown error {name!r}: {hint}")
+    return found

@@ -1,0 +1,123 @@
+"""A connection on which faults happen to requests and responses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from klamm.broker.net.connection import Connection
+from klamm.broker.net.context import HeldResponse, RequestContext
+from klamm.broker.net.dispatch import Endpoint
+from klamm.protocol.api import ApiKey
+from klamm.protocol.errors import DecodeError
+from klamm.testing.faults import Fault, Faults, Kind
+from klamm.testing.observation import CLIENT_ID
+
+if TYPE_CHECKING:
+    from klamm.broker.services import Services
+
+
+@dataclass(slots=True)
+class _CutShort:
+    """A response of which half is sent."""
+
+    response: Any
+
+
+class FaultyConnection(Connection):
+    """Asks for each request whether a fault happens to it."""
+
+    __slots__ = ("_faults", "_faulty", "_has_acted")
+
+    def __init__(
+        self, faults: Faults, has_acted: Callable[[], None], *arguments: Any, **options: Any
+    ) -> None:
+        super().__init__(*arguments, **options)
+        self._has_acted = has_acted
+        self._faults = faults
+        self._faulty: dict[bytes, Endpoint] = {}
+        self._find_endpoint = self._find  # type: ignore[assignment]  # in place of a dictionary's `get`
+
+    def _find(self, start: bytes, _default: None = None) -> Endpoint | None:
+        found = self._faulty.get(start)
+        if found is None:
+            try:
+                endpoint = self._dispatcher.endpoint(start)
+            except DecodeError:
+                return None  # refused where all such requests are
+            found = self._faulty[start] = replace(endpoint, handle=partial(self._handle, endpoint))
+        return found
+
+    def _handle(self, endpoint: Endpoint, services: Services, context: RequestContext, request: Any) -> Any:
+        if context.client_id != CLIENT_ID:
+            services.loop.call_soon(self._has_acted)  # tests that wait look again when this is decided
+        fault = self._faults.pick(services, endpoint, context, request)
+        if fault is None:
+            return endpoint.handle(services, context, request)
+        if fault.kind is Kind.FAIL:
+            is_unanswered = endpoint.api_key is ApiKey.PRODUCE and request.acks == 0
+            return None if is_unanswered else endpoint.failed(request, fault.error)
+        if fault.kind is Kind.DROP_BEFORE:
+            self.abort()
+            return None
+        return self._later(fault, partial(endpoint.handle, services, context, request))
+
+    async def _later(self, fault: Fault, work: partial[Any]) -> Any:
+        if fault.kind is Kind.DELAY:
+            await asyncio.sleep(fault.delay_s)
+        elif fault.kind is Kind.HANG:
+            await self._until_lifted(fault)
+        response = await _finished(work())
+        if fault.kind is Kind.DROP_AFTER:
+            self.abort()
+            return None
+        if fault.kind is Kind.LOSE:
+            return None
+        if fault.kind is Kind.CUT and response is not None:
+            return _CutShort(response)
+        return response
+
+    async def _until_lifted(self, fault: Fault) -> None:
+        lifted = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        fault.when_lifted(lambda: None if loop.is_closed() else loop.call_soon_threadsafe(lifted.set))
+        await lifted.wait()
+
+    def _write(
+        self,
+        endpoint: Endpoint,
+        context: RequestContext,
+        correlation_id: int,
+        response: Any,
+        started_at_ms: int,
+        *,
+        has_waited: bool = False,
+    ) -> None:
+        if context.client_id != CLIENT_ID:
+            self._loop.call_soon(self._has_acted)
+        if not isinstance(response, _CutShort):
+            super()._write(endpoint, context, correlation_id, response, started_at_ms, has_waited=has_waited)
+            return
+        body = b"".join(endpoint.encode(response.response))
+        frame = endpoint.pack_head(endpoint.head_bytes + len(body) - 4, correlation_id) + body
+        self._sender.put(frame[: len(frame) // 2])
+        self._take_no_more()
+
+
+async def _finished(result: Any) -> Any:
+    """The response of a handler that may have to wait for it."""
+    if isinstance(result, HeldResponse):
+        if not result.done():
+            done = asyncio.get_running_loop().create_future()
+            result.listen(partial(_resolve, done))
+            await done
+        return result.outcome()
+    return await result if hasattr(result, "__await__") else result
+
+
+def _resolve(done: asyncio.Future[None]) -> None:
+    if not done.done():
+        done.set_result(None)

@@ -1,0 +1,204 @@
+"""Fixtures for pytest, found without configuration. Nothing of klamm is imported before a test uses one."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections import deque
+from collections.abc import Generator, Iterator
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from klamm import Consumer, Producer
+    from klamm.testing.broker import Broker
+
+BOOTSTRAP: Final = "KLAMM_TEST_BOOTSTRAP"  # of a cluster to use in place of brokers in the process
+_LOG_LINES: Final = 500
+_BROKERS: Final = ("klamm_broker", "klamm_session_broker")
+_numbers = count(1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "klamm(**settings): settings of klamm_broker, as num_partitions=3")
+
+
+class OtherCluster:
+    """A cluster that is not klamm's own: all that is known of it is its address."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        pytest.skip(f"broker.{name} needs klamm's own broker: unset {BOOTSTRAP}")
+
+
+class _Log(logging.Handler):
+    """Keeps the last lines of klamm's log for the report of a failed test."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.records: deque[logging.LogRecord] = deque(maxlen=_LOG_LINES)
+        self._logger = logging.getLogger("klamm.broker")
+        self._level = self._logger.level
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+    def __enter__(self) -> _Log:
+        self._logger.addHandler(self)
+        if self._logger.getEffectiveLevel() > logging.INFO:
+            self._logger.setLevel(logging.INFO)
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._logger.removeHandler(self)
+        self._logger.setLevel(self._level)
+
+    def text(self) -> str:
+        form = logging.Formatter("%(levelname)-7s %(name)s: %(message)s")
+        return "\n".join(form.format(record) for record in self.records)
+
+
+def _settings(request: pytest.FixtureRequest) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for marker in reversed(list(request.node.iter_markers("klamm"))):
+        if marker.args:
+            raise pytest.UsageError("@pytest.mark.klamm has settings by name, as num_partitions=3")
+        settings |= marker.kwargs
+    return settings
+
+
+def _a_broker(settings: dict[str, Any]) -> Iterator[Any]:
+    if bootstrap := os.environ.get(BOOTSTRAP):
+        yield OtherCluster(bootstrap)
+        return
+    from klamm.testing.broker import Broker  # noqa: PLC0415 - as the module says
+
+    with _Log() as log, Broker(**settings) as broker:
+        broker.log = log
+        yield broker
+
+
+@pytest.fixture
+def klamm_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A klamm.testing.Broker for this test alone."""
+    yield from _a_broker(_settings(request))
+
+
+@pytest.fixture(scope="session")
+def klamm_session_broker() -> Iterator[Broker]:
+    """A klamm.testing.Broker for all tests; klamm_topic and klamm_group keep them apart."""
+    yield from _a_broker({})
+
+
+@pytest.fixture
+def klamm_prefix(request: pytest.FixtureRequest) -> str:
+    """What names of topics and groups of this test begin with."""
+    name = re.sub(r"[^A-Za-z0-9_]+", "-", request.node.name).strip("-")[:100]
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    return f"{name}-{worker}-{os.getpid()}-{next(_numbers)}"
+
+
+@pytest.fixture
+def klamm_bootstrap(request: pytest.FixtureRequest) -> str:
+    """The address of the broker of this test: klamm_session_broker if the test uses it, else klamm_broker."""
+    name = "klamm_session_broker" if "klamm_session_broker" in request.fixturenames else "klamm_broker"
+    bootstrap: str = request.getfixturevalue(name).bootstrap
+    return bootstrap
+
+
+@pytest.fixture
+def klamm_topic(request: pytest.FixtureRequest, klamm_bootstrap: str, klamm_prefix: str) -> str:
+    """The name of a topic for this test, with num_partitions of @pytest.mark.klamm."""
+    import klamm  # noqa: PLC0415 - as the module says
+
+    name = f"{klamm_prefix}-topic"
+    with klamm.Admin(bootstrap_servers=klamm_bootstrap) as admin:
+        admin.create_topics([klamm.NewTopic(name, _settings(request).get("num_partitions", 1))])
+    return name
+
+
+@pytest.fixture
+def klamm_group(klamm_prefix: str) -> str:
+    """The name of a group for this test."""
+    return f"{klamm_prefix}-group"
+
+
+@pytest.fixture
+def klamm_producer(klamm_bootstrap: str) -> Iterator[Producer]:
+    """A klamm.Producer."""
+    import klamm  # noqa: PLC0415 - as the module says
+
+    with klamm.Producer(bootstrap_servers=klamm_bootstrap) as producer:
+        yield producer
+
+
+@pytest.fixture
+def klamm_consumer(klamm_bootstrap: str, klamm_topic: str, klamm_group: str) -> Iterator[Consumer[Any, Any]]:
+    """A klamm.Consumer of klamm_topic in klamm_group, from the first record on."""
+    import klamm  # noqa: PLC0415 - as the module says
+
+    with klamm.Consumer(
+        klamm_topic,
+        bootstrap_servers=klamm_bootstrap,
+        group_id=klamm_group,
+        auto_offset_reset="earliest",
+    ) as consumer:
+        yield consumer
+
+
+class AsyncClients:
+    """Makes clients for asyncio: `async with klamm_aio.consumer() as consumer`."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._group = group
+
+    def producer(self, **settings: Any) -> Any:
+        """A klamm.aio.Producer."""
+        import klamm  # noqa: PLC0415 - as the module says
+
+        return klamm.aio.Producer(bootstrap_servers=self._bootstrap, **settings)
+
+    def consumer(self, *topics: str, **settings: Any) -> Any:
+        """A klamm.aio.Consumer of klamm_topic in klamm_group, from the first record on."""
+        import klamm  # noqa: PLC0415 - as the module says
+
+        return klamm.aio.Consumer(
+            *(topics or (self._topic,)),
+            **{
+                "bootstrap_servers": self._bootstrap,
+                "group_id": self._group,
+                "auto_offset_reset": "earliest",
+                **settings,
+            },
+        )
+
+
+@pytest.fixture
+def klamm_aio(klamm_bootstrap: str, klamm_topic: str, klamm_group: str) -> AsyncClients:
+    """Clients for asyncio; works with any plugin that runs coroutines."""
+    return AsyncClients(klamm_bootstrap, klamm_topic, klamm_group)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
+    """Add the story of groups and the broker's log to the report of a failed test."""
+    outcome = yield
+    report = outcome.get_result()
+    if call.when != "call" or not report.failed:
+        return
+    for name in _BROKERS:
+        broker = getattr(item, "funcargs", {}).get(name)
+        if broker is None or isinstance(broker, OtherCluster):
+            continue
+        for title, text in (("story", broker.story(times=True)), ("log", broker.log.text())):
+            if text:
+                report.sections.append((f"{name}: {title}", text))

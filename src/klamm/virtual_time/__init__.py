@@ -1,0 +1,1 @@
+"""Time that a program moves: a clock, and what waits for it."""

@@ -1,0 +1,167 @@
+"""Three broker processes on one folder: killed, suspended, stopped; nothing that was acknowledged is lost."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import pytest
+
+from faults.folder_cluster import FolderCluster, Promises
+
+SEED: Final = int(os.environ.get("KLAMM_CLUSTER_SEED", "14"))
+ROUNDS: Final = int(os.environ.get("KLAMM_CLUSTER_ROUNDS", "5"))
+
+Begin = Callable[..., FolderCluster]
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Begin]:
+    begun: list[FolderCluster] = []
+
+    def start(**arguments: object) -> FolderCluster:
+        begun.append(FolderCluster(tmp_path, **arguments))  # type: ignore[arg-type]
+        return begun[-1]
+
+    yield start
+    for cluster in begun:
+        cluster.close()
+
+
+def until(is_so: Callable[[], bool], within_s: float = 60.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def led_by(cluster: FolderCluster, *brokers: int) -> bool:
+    return {leader for leader, _ in cluster.leaders().values()} <= set(brokers)
+
+
+@pytest.mark.timeout(300)
+def test_brokers_are_killed_stopped_and_suspended_and_nothing_acknowledged_is_lost(begin: Begin) -> None:
+    # scenarios 29, 35, 36, 40, 48, 51
+    cluster = begin()
+    random = Random(SEED)
+    promises = Promises(cluster.bootstrap)
+    for _ in range(ROUNDS):
+        time.sleep(random.uniform(0.3, 1.0))
+        broker_id = random.choice(sorted(cluster.running))
+        event = random.choice(("kill", "stop", "pause", "suspend"))
+        if event == "pause":
+            cluster.suspend(broker_id, 0.3)
+            continue
+        if event == "suspend":
+            cluster.suspend(broker_id, 5.0)
+            if broker_id in cluster.ended():
+                cluster.kill(broker_id)
+            else:
+                continue  # the others were too busy to judge it
+        elif event == "kill":
+            cluster.kill(broker_id)
+        else:
+            cluster.stop(broker_id)
+        time.sleep(random.uniform(0.2, 0.8))
+        cluster.start(broker_id)
+    promises.end()
+    assert promises.sent
+    assert promises.committed
+    promises.check()
+
+
+@pytest.mark.timeout(200)
+def test_a_killed_broker_s_partitions_are_taken_over_and_no_others_move(begin: Begin) -> None:
+    # scenario 35
+    cluster = begin()
+    promises = Promises(cluster.bootstrap, groups=1)
+    before = cluster.leaders()
+    cluster.kill(1)
+    until(lambda: led_by(cluster, 2, 3))
+    after = cluster.leaders()
+    for partition, (leader, epoch) in before.items():
+        expected = (after[partition][0], epoch + 1) if leader == 1 else (leader, epoch)
+        assert after[partition] == expected
+    promises.end()
+    promises.check()
+
+
+@pytest.mark.timeout(200)
+def test_all_brokers_stop_at_once_and_the_next_start_recovers_nothing(begin: Begin, tmp_path: Path) -> None:
+    # scenarios 30, 41
+    cluster = begin()
+    promises = Promises(cluster.bootstrap, groups=1)
+    time.sleep(0.5)
+    promises.end()
+    for process in cluster.running.values():
+        process.process.terminate()
+    for broker_id in list(cluster.running):
+        with cluster.running.pop(broker_id) as stopped:
+            assert stopped.process.wait(60) == 0
+    checkpoints = [path.read_text() for path in cluster.data.glob("*/klamm.checkpoint")]
+    assert checkpoints
+    assert all("is_clean: 1\n" in text for text in checkpoints)
+    cluster.start(2)
+    until(lambda: led_by(cluster, 2))
+    promises.check()
+    assert "recovering" not in cluster.logs()
+
+
+@pytest.mark.timeout(200)
+def test_a_suspended_broker_is_waited_for_if_the_settings_say_so(begin: Begin) -> None:
+    # scenario 51
+    cluster = begin(settings={"klamm.fence": "wait"})
+    promises = Promises(cluster.bootstrap, groups=1)
+    before = cluster.leaders()
+    cluster.suspend(1, 5.0)
+    assert cluster.ended() == []
+    assert cluster.leaders() == before
+    promises.end()
+    promises.check()
+
+
+@pytest.mark.timeout(200)
+def test_no_two_processes_have_a_partition_s_files_open_while_it_moves(begin: Begin) -> None:
+    # scenario 73
+    cluster = begin()
+    promises = Promises(cluster.bootstrap, groups=1)
+    for broker_id in (1, 2, 3):
+        until(partial(has_open_files, cluster, broker_id))  # they are opened when they are written to
+        cluster.stop(broker_id)
+        for _ in range(5):
+            both = [owners for owners in doubly_open(cluster) if owners]
+            assert both == []
+        cluster.start(broker_id)
+    promises.end()
+    promises.check()
+
+
+def open_partitions(cluster: FolderCluster) -> dict[int, set[str]]:
+    """The partitions whose segments each broker process has open for the moment."""
+    found: dict[int, set[str]] = {}
+    for broker_id, process in cluster.running.items():
+        for link in Path(f"/proc/{process.pid}/fd").glob("*"):
+            try:
+                target = os.readlink(link)
+            except FileNotFoundError:
+                continue
+            if target.startswith(str(cluster.data)) and target.endswith(".log"):
+                found.setdefault(broker_id, set()).add(Path(target).parent.name)
+    return found
+
+
+def has_open_files(cluster: FolderCluster, broker_id: int) -> bool:
+    return broker_id in open_partitions(cluster)
+
+
+def doubly_open(cluster: FolderCluster) -> list[set[str]]:
+    # Two looks at each process: a partition may move between looking at one process and at the next.
+    first, second = open_partitions(cluster), open_partitions(cluster)
+    steady = {broker_id: first.get(broker_id, set()) & second.get(broker_id, set()) for broker_id in first}
+    ids = sorted(steady)
+    return [steady[one] & steady[other] for n, one in enumerate(ids) for other in ids[n + 1 :]]

@@ -1,0 +1,156 @@
+"""Programs written for kafka-python: the same with it and with `klamm.compat.kafka`, on one broker."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from typing import Any
+
+import pytest
+
+import klamm.compat.kafka
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas the old way
+    import kafka
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+
+
+@pytest.fixture(params=[kafka, klamm.compat.kafka], ids=["theirs", "ours"])
+def lib(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+def test_send_and_read_with_a_group(lib: Any, bootstrap: str, topic: str) -> None:
+    producer = lib.KafkaProducer(bootstrap_servers=bootstrap)
+    for number in range(5):
+        producer.send(topic, b"message %d" % number)
+    record_metadata = producer.send(topic, key=b"k", value=b"last").get(timeout=30)
+    assert (record_metadata.topic, record_metadata.partition, record_metadata.offset) == (topic, 0, 5)
+    producer.flush()
+    consumer = lib.KafkaConsumer(
+        topic,
+        group_id=f"g-{topic}",
+        bootstrap_servers=[bootstrap],
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=3000,
+    )
+    read = []
+    for message in consumer:
+        read.append((message.topic, message.partition, message.offset, message.key, message.value))
+        if len(read) == 6:
+            break
+    assert read[0] == (topic, 0, 0, None, b"message 0")
+    assert read[-1] == (topic, 0, 5, b"k", b"last")
+    partition = lib.TopicPartition(topic, 0)
+    consumer.commit()
+    assert consumer.committed(partition) == 6
+    assert consumer.position(partition) == 6
+    assert consumer.assignment() == {partition}
+    assert consumer.partitions_for_topic(topic) == {0}
+    assert topic in consumer.topics()
+    assert consumer.beginning_offsets([partition]) == {partition: 0}
+    assert consumer.end_offsets([partition]) == {partition: 6}
+    consumer.commit({partition: lib_offset(lib, 3)})
+    assert consumer.committed(partition) == 3
+    consumer.close()
+    producer.close()
+
+
+def lib_offset(lib: Any, offset: int) -> Any:
+    if lib is kafka:
+        from kafka.structs import OffsetAndMetadata  # where it lives there
+    else:
+        from klamm.compat.kafka import OffsetAndMetadata
+    return OffsetAndMetadata(offset, "", -1)
+
+
+def test_without_a_group_all_partitions_are_read(lib: Any, bootstrap: str, topic: str) -> None:
+    with_key = lib.KafkaProducer(bootstrap_servers=bootstrap, key_serializer=str.encode)
+    with_key.send(topic, key="ping", value=b"1234").get(timeout=30)
+    consumer = lib.KafkaConsumer(
+        topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=10_000
+    )
+    message = next(consumer)
+    assert (message.key, message.value) == (b"ping", b"1234")
+    consumer.close()
+    with_key.close()
+
+
+def test_assigned_partitions_and_json(lib: Any, bootstrap: str, topic: str) -> None:
+    producer = lib.KafkaProducer(
+        bootstrap_servers=bootstrap,
+        value_serializer=lambda value: json.dumps(value).encode("utf-8"),
+        compression_type="gzip",
+        retries=5,
+    )
+    producer.send(topic, {"foo": "bar"}, headers=[("content-encoding", b"base64")])
+    producer.flush()
+    consumer = lib.KafkaConsumer(
+        bootstrap_servers=bootstrap, value_deserializer=json.loads, auto_offset_reset="earliest"
+    )
+    partition = lib.TopicPartition(topic, 0)
+    consumer.assign([partition])
+    found: dict[Any, list[Any]] = {}
+    for _ in range(100):
+        found = consumer.poll(timeout_ms=200)
+        if found:
+            break
+    ((place, (message,)),) = found.items()
+    assert place == partition
+    assert message.value == {"foo": "bar"}
+    assert list(message.headers) == [("content-encoding", b"base64")]
+    consumer.seek(partition, 0)
+    assert len(consumer.poll(timeout_ms=5000, max_records=1)[partition]) == 1
+    consumer.seek_to_end(partition)
+    assert consumer.position(partition) == 1
+    assert consumer.metrics()
+    assert producer.metrics()
+    consumer.close()
+    producer.close()
+
+
+def test_callbacks_of_a_future(lib: Any, bootstrap: str, topic: str) -> None:
+    heard: list[Any] = []
+    producer = lib.KafkaProducer(bootstrap_servers=[bootstrap])
+
+    def on_send_success(record_metadata: Any) -> None:
+        heard.append((record_metadata.topic, record_metadata.partition, record_metadata.offset))
+
+    def on_send_error(excp: Exception) -> None:
+        heard.append(excp)
+
+    producer.send(topic, b"raw_bytes").add_callback(on_send_success).add_errback(on_send_error)
+    producer.flush()
+    assert heard == [(topic, 0, 0)]
+    producer.close()
+
+
+def test_a_pattern_and_a_listener(lib: Any, bootstrap: str, topic: str) -> None:
+    if lib is kafka:
+        from kafka.consumer.subscription_state import ConsumerRebalanceListener
+    else:
+        from klamm.compat.kafka import ConsumerRebalanceListener
+    heard: list[str] = []
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # one of two classes
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            heard.append("revoked")
+
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            heard.append(f"assigned {sorted(item.topic for item in assigned)}")
+
+    producer = lib.KafkaProducer(bootstrap_servers=bootstrap)
+    producer.send(f"{topic}-awesome", b"x").get(timeout=30)
+    consumer = lib.KafkaConsumer(
+        bootstrap_servers=bootstrap,
+        group_id=f"g-{topic}",
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=20_000,
+    )
+    consumer.subscribe(pattern=f"^{topic}.*", listener=Listener())
+    assert next(consumer).value == b"x"
+    assert f"assigned {[f'{topic}-awesome']}" in heard
+    consumer.close()
+    producer.close()

@@ -1,0 +1,65 @@
+"""Several brokers keep what they acknowledged, whoever leads and whatever goes wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from klamm.broker.cluster.following import ClusterFollower
+from klamm.storage.cluster import ClusterChanges
+from klamm.storage.engines.shared_logs import SharedLogs
+from simulation.brokers import Brokers
+from simulation.seeds import seeds
+
+STEPS = 300
+
+
+def run(seed: int) -> None:
+    brokers = Brokers(seed)
+    try:
+        brokers.run(STEPS)
+        brokers.heal()
+        brokers.check()
+        assert len(brokers.happened) > 1
+    except AssertionError as error:
+        raise AssertionError(f"seed {seed}: {error}") from error
+    finally:
+        brokers.close()
+
+
+@pytest.mark.parametrize("seed", seeds(6))
+def test_what_was_acknowledged_is_there_whoever_leads(seed: int) -> None:
+    run(seed)
+
+
+def first_complaint() -> str:
+    for seed in range(5):
+        try:
+            run(seed)
+        except AssertionError as error:
+            return str(error)
+    return ""
+
+
+def test_a_store_that_loses_a_record_when_the_leader_changes_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened = SharedLogs.open
+
+    def lose_the_last(self: SharedLogs, *arguments: Any) -> Any:
+        log = opened(self, *arguments)
+        if log.leader_epoch and log.log_end_offset:
+            log.truncate(log.log_end_offset - 1)
+        return log
+
+    monkeypatch.setattr(SharedLogs, "open", lose_the_last)
+    assert "seed" in first_complaint()
+
+
+def test_a_broker_that_keeps_a_partition_it_has_lost_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def keep(self: ClusterFollower, changes: ClusterChanges) -> None:
+        """Close nothing."""
+
+    monkeypatch.setattr(ClusterFollower, "_close_lost", keep)
+    assert "seed" in first_complaint()

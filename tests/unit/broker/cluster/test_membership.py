@@ -1,0 +1,228 @@
+"""Brokers of one cluster on virtual time: arrivals, deaths, moves, stops, fencing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from klamm.broker.net.server import StartError
+from klamm.storage.cluster import BrokerState, ClusterStoreError, ConfigResourceType
+from support.cluster_jar import ClusterJar
+
+
+@pytest.fixture
+def three() -> Iterator[ClusterJar]:
+    world = ClusterJar(1, 2, 3)
+    yield world
+    world.close()
+
+
+def kill(world: ClusterJar, broker_id: int) -> None:
+    """The broker does nothing any more; its lease ends at once, as a file lock does."""
+    member = world.members.pop(broker_id)
+    stop_quietly(world, member.membership)
+    world.leases.end(broker_id)
+
+
+def stop_quietly(world: ClusterJar, membership: object) -> None:
+    for chore in membership._chores:  # type: ignore[attr-defined]  # as if the process were gone
+        world.loop.run(chore.stop())
+    membership._poll_timer.cancel()  # type: ignore[attr-defined]
+    world.loop.run(membership._renewing.stop())  # type: ignore[attr-defined]
+
+
+def states(world: ClusterJar) -> dict[int, BrokerState]:
+    return {each.broker_id: each.state for each in world.cluster.brokers()}
+
+
+def test_every_broker_sees_all_and_each_partition_is_open_at_its_leader(three: ClusterJar) -> None:
+    three.create_topic("t", 6)
+    assert states(three) == dict.fromkeys((1, 2, 3), BrokerState.RUNNING)
+    leaders = [leader for leader, _ in three.leaders("t")]
+    assert sorted(leaders) == [1, 1, 2, 2, 3, 3]
+    assert three.open_at("t") == {
+        each: [number for number, leader in enumerate(leaders) if leader == each] for each in (1, 2, 3)
+    }
+
+
+def test_a_change_is_seen_by_others_within_two_polls(three: ClusterJar) -> None:
+    three.members[1].cluster.replace_configs(ConfigResourceType.BROKER, "", {"message.max.bytes": "2000"})
+    three.pass_ms(45)
+    assert {each.services.config.topic_config({}).max_message_bytes for each in three.members.values()} == {
+        2000
+    }
+
+
+def test_a_dead_brokers_partitions_are_taken_over_and_no_others_move(three: ClusterJar) -> None:
+    three.create_topic("t", 6, 3)
+    before = three.leaders("t")
+    kill(three, 1)
+    three.pass_ms(300)
+    after = three.leaders("t")
+    assert states(three)[1] is BrokerState.GONE
+    for (old, epoch), (new, new_epoch) in zip(before, after, strict=True):
+        if old == 1:
+            assert new in (2, 3)
+            assert new_epoch == epoch + 1
+        else:
+            assert (new, new_epoch) == (old, epoch)
+    assert sorted(leader for leader, _ in after) == [2, 2, 2, 3, 3, 3]
+    assert [len(three.open_at("t")[each]) for each in (2, 3)] == [3, 3]
+
+
+def test_two_of_three_die_at_once_and_the_third_leads_all(three: ClusterJar) -> None:
+    three.create_topic("t", 6)
+    kill(three, 1)
+    kill(three, 2)
+    three.pass_ms(300)
+    assert {leader for leader, _ in three.leaders("t")} == {3}
+    assert three.open_at("t") == {3: [0, 1, 2, 3, 4, 5]}
+
+
+def test_a_broker_that_is_back_gets_its_partitions_after_ten_quiet_seconds(three: ClusterJar) -> None:
+    three.create_topic("t", 6, 3)
+    before = [leader for leader, _ in three.leaders("t")]
+    kill(three, 1)
+    three.pass_ms(1000)
+    three.start(1)
+    three.pass_ms(9000)
+    assert 1 not in {leader for leader, _ in three.leaders("t")}
+    three.pass_ms(5000)
+    assert [leader for leader, _ in three.leaders("t")] == before
+    assert three.open_at("t")[1] == [number for number, leader in enumerate(before) if leader == 1]
+
+
+def test_a_fourth_broker_gets_its_share_with_the_least_moves(three: ClusterJar) -> None:
+    three.create_topic("t", 24)
+    before = three.leaders("t")
+    three.start(4)
+    three.pass_ms(20_000)
+    after = three.leaders("t")
+    assert sorted(leader for leader, _ in after) == sorted([1, 2, 3, 4] * 6)
+    assert sum(old != new for old, new in zip(before, after, strict=True)) == 6
+    # It stays so: the moved partitions prefer their new broker.
+    three.pass_ms(120_000)
+    assert three.leaders("t") == after
+
+
+def test_an_announced_move_is_carried_out_by_the_leader(three: ClusterJar) -> None:
+    three.create_topic("t", 3)
+    (leader, epoch), *_ = three.leaders("t")
+    to = leader % 3 + 1
+    three.move("t", 0, to)
+    three.pass_ms(100)
+    assert three.leaders("t")[0] == (to, epoch + 1)
+    assert three.members[to].led()["t", 0] == epoch + 1
+    assert ("t", 0) not in three.members[leader].led()
+
+
+def test_a_move_to_a_broker_that_died_is_cancelled(three: ClusterJar) -> None:
+    three.create_topic("t", 3)
+    (leader, epoch), *_ = three.leaders("t")
+    to = leader % 3 + 1
+    stop_quietly(three, three.members[leader].membership)
+    three.move("t", 0, to)
+    kill(three, to)
+    three.pass_ms(300)
+    membership = three.members[leader].membership
+    membership._poll()
+    three.pass_ms(100)
+    assert three.leaders("t")[0] == (leader, epoch)
+    assert three.cluster.topics()["t"].partitions[0].moving_to == -1
+    assert three.members[leader].led()["t", 0] == epoch
+
+
+def test_a_broker_that_stops_hands_its_partitions_over_first(three: ClusterJar) -> None:
+    three.create_topic("t", 120)
+    before = three.leaders("t")
+    three.members[1].stop()
+    after = three.leaders("t")
+    assert states(three)[1] is BrokerState.GONE
+    assert all(
+        new_epoch == epoch + (old == 1) for (old, epoch), (_, new_epoch) in zip(before, after, strict=True)
+    )
+    assert sorted({leader for leader, _ in after}) == [2, 3]
+    three.pass_ms(100)
+    assert sum(len(numbers) for numbers in three.open_at("t").values()) == 120
+
+
+def test_the_last_broker_keeps_its_partitions_and_the_first_one_back_leads_all(three: ClusterJar) -> None:
+    three.create_topic("t", 6)
+    for broker_id in (1, 2, 3):
+        three.members[broker_id].stop()
+    assert {leader for leader, _ in three.leaders("t")} == {3}
+    epochs = [epoch for _, epoch in three.leaders("t")]
+    three.start(1)
+    three.pass_ms(300)
+    assert three.leaders("t") == [(1, epoch + 1) for epoch in epochs]
+    assert three.open_at("t") == {1: [0, 1, 2, 3, 4, 5]}
+
+
+def test_a_stopped_brokers_partitions_wait_until_its_lease_is_released(three: ClusterJar) -> None:
+    three.create_topic("t", 3)
+    leads = [leader for leader, _ in three.leaders("t")].index(1)
+    # It left the cluster without handing over, and closes its logs.
+    three.loop.run(three.members[1].membership.leave())
+    three.pass_ms(500)
+    assert three.leaders("t")[leads][0] == 1
+    three.loop.run(three.members.pop(1).membership.release())
+    three.pass_ms(300)
+    assert three.leaders("t")[leads][0] in (2, 3)
+
+
+def test_a_broker_declared_dead_drops_its_partitions_and_registers_anew(three: ClusterJar) -> None:
+    three.create_topic("t", 6, 3)
+    first_epoch = {each.broker_id: each.epoch for each in three.cluster.brokers()}[1]
+    # It does not renew, but serves on.
+    three.loop.run(three.members[1].membership._renewing.stop())  # type: ignore[union-attr]
+    three.pass_ms(9500)
+    assert 1 not in {leader for leader, _ in three.leaders("t")}
+    three.loop.run(three.members[1].membership._renew())
+    three.pass_ms(100)
+    assert three.members[1].led() == {}
+    again = {each.broker_id: each for each in three.cluster.brokers()}[1]
+    assert again.epoch > first_epoch
+    assert again.state is BrokerState.RUNNING
+
+
+def test_a_broker_that_stood_still_itself_judges_nobody(three: ClusterJar) -> None:
+    three.create_topic("t", 6)
+    before = three.leaders("t")
+    # The whole machine was suspended for a minute.
+    three.clock.advance(60_000)
+    three.pass_ms(5000)
+    assert three.leaders("t") == before
+    assert set(states(three).values()) == {BrokerState.RUNNING}
+
+
+def test_a_second_broker_with_the_same_id_refuses_to_start(three: ClusterJar) -> None:
+    with pytest.raises(StartError, match=r"broker 2 is already running.*choose another node\.id"):
+        three.start(2)
+
+
+def test_a_broker_waits_for_the_lease_of_its_killed_predecessor(three: ClusterJar) -> None:
+    three.create_topic("t", 3)
+    member = three.members.pop(2)
+    stop_quietly(three, member.membership)
+    began_at_ms = three.clock.now_ms()
+    three.start(2)
+    assert 8000 <= three.clock.now_ms() - began_at_ms <= 9100
+
+
+def test_an_unavailable_store_is_reported_once_and_followed_again(
+    three: ClusterJar, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise ClusterStoreError("disk I/O error")
+
+    with monkeypatch.context() as broken, caplog.at_level(logging.ERROR):
+        broken.setattr(three.members[2].cluster, "changes", fail)
+        three.create_topic("t", 6)
+        three.pass_ms(5000)
+    assert [each.getMessage() for each in caplog.records] == [
+        "the cluster store is not available, retrying: disk I/O error"
+    ]
+    three.pass_ms(1100)
+    assert len(three.open_at("t")[2]) == 2

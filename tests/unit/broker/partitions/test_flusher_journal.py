@@ -1,0 +1,157 @@
+"""Rounds of the journal: one sync for many logs, one failure for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from klamm.protocol.api import ApiKey
+from klamm.protocol.errors import NO_ERROR, ErrorCode
+from klamm.storage.engines.segments import SegmentStore
+from klamm.storage.engines.segments.log import SegmentLog
+from klamm.storage.engines.simulated_disk import Fault
+from support.jar import Jar, JarClient
+from support.requests import a_batch, a_produce
+
+COUNT = 3
+
+
+@pytest.fixture
+def jar() -> Iterator[Jar]:
+    """A broker with a topic whose partitions have been flushed once: their next flush is in the journal."""
+    jar = Jar({"klamm.journal.file.bytes": "2000"}, disk_delay_ms=0)
+    jar.create_topic("t", partitions=COUNT)
+    client = jar.connect()
+    produce(jar, client)
+    jar.pass_ms(20)
+    assert errors(client) == [0] * COUNT
+    jar.disk.delay_ms = 10
+    yield jar
+    jar.close()
+
+
+def produce(jar: Jar, client: JarClient, *numbers: int) -> None:
+    client.send_bytes(
+        b"".join(
+            client.request(ApiKey.PRODUCE, 9, a_produce(jar, partition=number))
+            for number in numbers or range(COUNT)
+        )
+    )
+
+
+def errors(client: JarClient) -> list[int]:
+    return [
+        partition.error_code
+        for answer in client.new_answers()
+        for topic in answer.responses
+        for partition in topic.partition_responses
+    ]
+
+
+def log_of(jar: Jar, number: int) -> SegmentLog:
+    partition = jar.services.partitions.get("t", number)
+    assert partition is not None
+    assert isinstance(partition.log, SegmentLog)
+    return partition.log
+
+
+def syncs(jar: Jar) -> int:
+    return jar.files.counters.by_operation["sync"]
+
+
+def test_a_round_over_many_logs_is_one_sync(jar: Jar) -> None:
+    client = jar.connect()
+    before = syncs(jar)
+    produce(jar, client)
+    jar.pass_ms(20)
+    assert errors(client) == [0] * COUNT
+    assert syncs(jar) == before + 1
+    assert jar.services.flusher.journal_rounds == 1
+
+
+def test_what_comes_during_a_round_shares_the_next_one(jar: Jar) -> None:
+    client = jar.connect()
+    produce(jar, client, 0)
+    jar.pass_ms(5)
+    produce(jar, client)
+    jar.pass_ms(6)
+    assert errors(client) == [0]
+    assert jar.services.flusher.journal_rounds == 2
+    jar.pass_ms(10)
+    assert errors(client) == [0] * COUNT
+
+
+def test_a_round_that_fails_fails_for_all_and_the_next_one_succeeds(jar: Jar) -> None:
+    client = jar.connect()
+    produce(jar, client)
+    jar.files.faults.append(Fault("sync"))
+    jar.pass_ms(5)
+    produce(jar, client, 0)  # behind the first, and cut off with it
+    jar.pass_ms(30)
+    assert errors(client) == [56] * (COUNT + 1)
+    assert [log_of(jar, number).log_end_offset for number in range(COUNT)] == [1] * COUNT
+    produce(jar, client)
+    jar.pass_ms(30)
+    assert errors(client) == [0] * COUNT
+
+
+def test_logs_whose_failed_round_cannot_be_removed_from_the_journal_are_offline(jar: Jar) -> None:
+    client = jar.connect()
+    produce(jar, client, 0, 1)
+    jar.files.faults += [Fault("sync"), Fault("truncate")]
+    jar.pass_ms(30)
+    assert errors(client) == [56, 56]
+    produce(jar, client)
+    jar.pass_ms(30)
+    assert errors(client) == [56, 56, 0]
+    codes = [partition.error_code for partition in jar.services.partitions.of_topic("t")]
+    assert codes == [ErrorCode.kafka_storage_error, ErrorCode.kafka_storage_error, NO_ERROR]
+
+
+def test_a_large_batch_is_flushed_in_its_own_file(jar: Jar) -> None:
+    client = jar.connect()
+    large = a_batch(jar, value=bytes(200_000))
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, batches={("t", 0): large, ("t", 1): a_batch(jar)}))
+    jar.pass_ms(20)
+    assert errors(client) == [0, 0]
+    assert [log_of(jar, number).recovery_point for number in range(2)] == [2, 1]
+
+
+def test_segments_follow_when_a_file_of_the_journal_is_full(jar: Jar) -> None:
+    client = jar.connect()
+    for _ in range(60):
+        produce(jar, client, 0, 1)
+        jar.pass_ms(30)
+    assert errors(client) == [0] * 120
+    log = log_of(jar, 0)
+    assert 1 < log.recovery_point <= log.high_watermark == 61
+    assert len(jar.files.scan("/logs/journal")) == 2
+
+
+def test_a_log_whose_segment_cannot_be_synced_keeps_what_was_acknowledged(jar: Jar) -> None:
+    # Given a full file of the journal, which waits for the segments of partition 0
+    client = jar.connect()
+    store = jar.services.logs
+    assert isinstance(store, SegmentStore)
+    log = log_of(jar, 0)
+    for _ in range(60):
+        produce(jar, client, 0)
+        jar.pass_ms(5)
+        if store.journal.lagging():
+            break
+        jar.pass_ms(10)
+    jar.pass_ms(6)
+    count = log.high_watermark
+    assert (set(errors(client)), log.recovery_point) == ({0}, 1)
+    # When their sync fails
+    jar.files.faults.append(Fault("sync"))
+    jar.pass_ms(10)
+    assert not jar.files.faults
+    # Then nothing is lost, it is not repeated in a loop, and the next round makes up for it
+    calls = jar.disk.calls
+    jar.pass_ms(30)
+    assert (log.recovery_point, log.high_watermark, jar.disk.calls) == (1, count, calls)
+    produce(jar, client, 1)
+    jar.pass_ms(30)
+    assert (log.recovery_point, log.high_watermark) == (count, count)

@@ -1,0 +1,38 @@
+"""What commands import: time that a user waits for each of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+
+def imported(*arguments: str) -> tuple[str, set[str]]:
+    """The output of a command, and the modules that it imported."""
+    code = (
+        "import atexit, sys; sys.argv = ['klamm', *sys.argv[1:]]\n"
+        "atexit.register(lambda: sys.stderr.write('\\n'.join(sys.modules)))\n"
+        "from klamm.cli import main; main()"
+    )
+    path = {"PYTHONPATH": ":".join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, env=path, check=False
+    )
+    return done.stdout, set(done.stderr.splitlines())
+
+
+def test_the_version_is_printed_without_importing_anything_large() -> None:
+    output, modules = imported("--version")
+    assert output.startswith("klamm ")
+    assert not {"typer", "asyncio", "klamm.client.admin.admin", "klamm.broker.broker"} & modules
+
+
+@pytest.mark.parametrize("command", [("topics", "list"), ("groups", "list"), ("health",)])
+def test_a_command_imports_only_what_it_uses(command: tuple[str, ...]) -> None:
+    _, modules = imported(*command, "-b", "127.0.0.1:1", "--timeout", "0.1")
+    assert "klamm.client.admin.admin" in modules
+    unneeded = {"rich", "asyncio", "uvloop", "klamm.broker.broker", "klamm.client.producer.producer"}
+    if command[0] != "groups":  # `groups explain` reads events
+        unneeded |= {"klamm.client.consumer.consumer"}
+    assert not unneeded & modules

@@ -1,0 +1,73 @@
+"""Settings and restarts of several broker processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from klamm.cli.quick import UpOptions, parse_up
+from klamm.cli.start import start
+from klamm.cli.supervise import FIRST_DELAY_S, MAX_DELAY_S, STEADY_S, Backoff, settings_of
+from klamm.config import ConfigError
+
+
+def test_each_broker_has_its_own_id_and_ports() -> None:
+    settings = {
+        "listeners": "A://127.0.0.1:9092,B://:19092",
+        "advertised.listeners": "A://example.org:9092, B://[::1]:19092",
+        "klamm.metrics.listener": "127.0.0.1:9999",
+        "log.dirs": "data:1",
+        "broker.id": "5",
+    }
+    first, second = settings_of(settings, 5, 2)
+    assert first == {**{k: v for k, v in settings.items() if k != "broker.id"}, "node.id": "5"}
+    assert second == {
+        "listeners": "A://127.0.0.1:9093,B://:19093",
+        "advertised.listeners": "A://example.org:9093, B://[::1]:19093",
+        "klamm.metrics.listener": "127.0.0.1:10000",
+        "log.dirs": "data:1",
+        "node.id": "6",
+    }
+
+
+def test_any_free_port_stays_any_free_port() -> None:
+    assert [own["listeners"] for own in settings_of({"listeners": "A://h:0"}, 1, 3)] == ["A://h:0"] * 3
+
+
+@pytest.mark.parametrize(("count", "port"), [(0, 9092), (65, 9092), (3, 65534)])
+def test_too_many_brokers_or_too_high_a_port_is_refused(count: int, port: int) -> None:
+    with pytest.raises(ConfigError, match=r"expected 1 to 64|port 65536 does not exist"):
+        settings_of({"listeners": f"A://h:{port}"}, 1, count)
+
+
+def test_a_broker_that_dies_again_and_again_is_started_less_often() -> None:
+    backoff = Backoff()
+    delays = [backoff.next_s(0.1) for _ in range(10)]
+    assert delays[:3] == [FIRST_DELAY_S, 2 * FIRST_DELAY_S, 4 * FIRST_DELAY_S]
+    assert delays[-1] == MAX_DELAY_S
+    assert backoff.next_s(STEADY_S) == FIRST_DELAY_S
+
+
+def test_the_options_are_read_without_a_library() -> None:
+    parsed = parse_up(["up", "--brokers", "4", "--node-id=7", "--data", "d"], {})
+    assert parsed == UpOptions(data="d", node_id=7, brokers=4)
+    assert parse_up(["up", "--brokers", "many"], {}) is None
+    assert parse_up(["up", "--node-id", "-1"], {}) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (UpOptions(memory=True, brokers=2), "--memory and --brokers cannot be combined"),
+        (UpOptions(brokers=2, listen="127.0.0.1:65535"), "port 65536 does not exist"),
+        (UpOptions(brokers=2, settings=["node.id=x"]), "node.id"),
+        (UpOptions(brokers=2, settings=["klamm.fence=maybe"]), "klamm.fence"),
+        (UpOptions(brokers=2, settings=["broker.session.timeout.ms=5000"]), "three times"),
+    ],
+)
+def test_a_mistake_is_reported_before_any_process_starts(
+    options: UpOptions, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert start(options) == 2
+    stderr = capsys.readouterr().err
+    assert message in stderr
+    assert stderr.count("\n") == 1

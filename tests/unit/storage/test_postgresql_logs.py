@@ -1,0 +1,619 @@
+"""Logs in PostgreSQL keep the contract, and what is special to them: the fence, rounds, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from klamm.clock import ManualClock
+from klamm.protocol.errors import ErrorCode
+from klamm.records.markers import ControlType
+from klamm.records.record import Record, decode_records, encode_batch
+from klamm.storage.cluster import BrokerRegistration, PartitionRegistration, TopicState
+from klamm.storage.engines.postgresql.cluster import PostgresCluster
+from klamm.storage.engines.postgresql.log import PostgresLog
+from klamm.storage.engines.postgresql.rounds import PostgresTicket
+from klamm.storage.engines.postgresql.store import CompactionSettings, PostgresLogStore
+from klamm.storage.log import AbortedTransaction, LogError, LogStore, MustLoadError, PartitionLog
+from klamm.storage.topic_config import TopicConfig
+from postgresql import PostgresServer
+from unit.storage.engine_contract import A
+from unit.storage.log_contract import LogContract
+from unit.storage.log_samples import (
+    TOPIC_ID,
+    T,
+    a_batch,
+    append,
+    append_marker,
+    headers,
+    read_all,
+    sync,
+)
+
+
+def loaded(ask: Callable[[], Any]) -> Any:
+    """Ask a log, and load what it needs, as a broker does off its event loop."""
+    while True:
+        try:
+            return ask()
+        except MustLoadError as missing:
+            missing.load()
+
+
+class Loading:
+    """A log or a store whose methods load what they need."""
+
+    def __init__(self, target: Any) -> None:
+        object.__setattr__(self, "target", target)
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.target, name)
+        if not callable(value) or name.startswith("on_"):
+            return value
+        return lambda *arguments, **keywords: loaded(lambda: value(*arguments, **keywords))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.target, name, value)
+
+
+class TestingStore(PostgresLogStore):
+    """Creates topics and raises epochs when logs are opened: cluster stores do that for brokers."""
+
+    __test__ = False
+
+    def open(self, topic: str, topic_id: bytes, partition: int, **options: Any) -> Any:
+        self.lead(topic, topic_id, partition, options["leader_epoch"])
+        return Loading(loaded(lambda: PostgresLogStore.open(self, topic, topic_id, partition, **options)))
+
+    def lead(self, topic: str, topic_id: bytes, partition: int, leader_epoch: int) -> None:
+        cluster = self._cluster
+        if topic not in cluster.topics():
+            states = [PartitionRegistration(each, (1,), 1, 0) for each in range(partition + 1)]
+            cluster.create_topic(TopicState(topic, topic_id, tuple(states)), {})
+        while cluster.topics()[topic].partitions[partition].leader_epoch < leader_epoch:
+            cluster.raise_epochs(
+                {self.id_of(topic, partition): cluster.topics()[topic].partitions[partition].leader_epoch}
+            )
+
+    def id_of(self, topic: str, partition: int) -> int:
+        with self._reading[0].use() as connection:
+            row = connection.execute(
+                "SELECT partition_id FROM partition JOIN topic USING (topic_id) "
+                "WHERE name = %s AND partition = %s",
+                [topic, partition],
+            ).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def delete(self, topic: str, partition: int) -> None:
+        super().delete(topic, partition)
+        state = self._cluster.topics()[topic]
+        self._cluster.delete_topic(topic, state.topic_id)
+
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        with self._reading[0].use() as connection:
+            return connection.execute(statement).fetchall()
+
+
+@pytest.fixture
+def cluster(postgres: PostgresServer) -> Iterator[PostgresCluster]:
+    cluster = PostgresCluster(postgres.new_schema(), random=Random(1))
+    cluster.register(BrokerRegistration(1, None, {}))
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(timestamp_ms=T)
+
+
+@pytest.fixture
+def store(cluster: PostgresCluster, clock: ManualClock) -> Iterator[TestingStore]:
+    """Little of what is durable stays in memory: reads begin in rows and end there."""
+    store = TestingStore(cluster, clock=clock, tail_bytes=300)
+    yield store
+    store.close()
+
+
+class TestPostgresLogs(LogContract):
+    """The contract. Tests about segments are replaced by what holds for chunks."""
+
+    @pytest.fixture
+    def clock(self, clock: ManualClock) -> ManualClock:
+        return clock
+
+    @pytest.fixture
+    def store(self, store: TestingStore) -> TestingStore:
+        return store
+
+    @pytest.fixture
+    def filled(self, open_log: Callable[..., PartitionLog]) -> PartitionLog:
+        log = open_log(TopicConfig(segment_bytes=1500, retention_bytes=0, file_delete_delay_ms=10))
+        for count in range(1, 60):
+            append(log, a_batch(count % 4 + 1))
+        sync(log)
+        return log
+
+    def test_rolling_puts_new_batches_into_a_new_segment(self, open_log: Callable[..., PartitionLog]) -> None:
+        """Chunks are at most as large as a segment."""
+        log = open_log(TopicConfig(segment_bytes=1024))
+        for _ in range(30):
+            append(log)
+        sync(log)
+        data = log.read(0, until_offset=log.high_watermark, max_bytes=10_000, at_least_one=True)
+        assert headers([data])[-1].last_offset == 29
+
+    def test_a_flush_is_due_at_once_or_by_the_topics_own_rules(
+        self, open_log: Callable[..., PartitionLog]
+    ) -> None:
+        log = open_log(TopicConfig(flush_messages=3))
+        assert not log.sync_is_due(0)
+        append(log)
+        assert log.sync_is_due(0)
+        sync(log)
+        assert not log.sync_is_due(0)
+
+    def test_an_abort_in_a_later_segment_is_found_from_the_first(
+        self, open_log: Callable[..., PartitionLog]
+    ) -> None:
+        log = open_log(TopicConfig(segment_bytes=1024))
+        append(log, a_batch(1, producer_id=A, producer_epoch=0, sequence=0, transactional=True))
+        for _ in range(30):
+            append(log)
+        append_marker(log, ControlType.ABORT, producer_id=A)
+        sync(log)
+        assert log.aborted_transactions(0, log.last_stable_offset) == [AbortedTransaction(A, 0)]
+
+    def test_a_slice_outlives_its_segment(self, store: LogStore, filled: PartitionLog) -> None:
+        found = filled.slice(0, until_offset=filled.high_watermark, max_bytes=1000, at_least_one=True)
+        assert not isinstance(found, bytes)
+        expected = found.read(0, len(found))
+        assert filled.delete_old_segments(0, T) > 1
+        assert filled.log_start_offset > 0
+        assert found.read(0, len(found)) == expected
+
+    def test_a_slice_that_was_cut_off_says_so(self, filled: PartitionLog) -> None:
+        """It keeps what it has: in memory nothing is overwritten."""
+        last = filled.high_watermark - 1
+        found = filled.slice(last, until_offset=last + 1, max_bytes=1, at_least_one=True)
+        assert not isinstance(found, bytes)
+        expected = found.read(0, len(found))
+        filled.truncate(last)
+        assert found.read(0, len(found)) == expected
+
+    def test_a_flush_that_began_before_a_cut_means_nothing_after_it(self, log: PartitionLog) -> None:
+        """A round names the end that it expects: after the cut it matches no log, and is resolved."""
+        append(log, a_batch(5))
+        sync(log)
+        append(log, a_batch(5))
+        ticket = log.start_sync()
+        assert ticket is not None
+        log.truncate(5)
+        append(log, a_batch(5))
+        log.finish_sync(ticket)
+        assert log.is_dirty
+        log.fail_sync(ticket)
+        assert log.log_end_offset == 10
+
+    def test_a_flush_that_runs_later_keeps_files_that_the_log_has_closed_meanwhile(
+        self, log: PartitionLog
+    ) -> None:
+        """Closing flushes; the older ticket finds another end, and nothing is appended twice."""
+        append(log, a_batch(5))
+        ticket = log.start_sync()
+        assert ticket is not None
+        log.close()
+        with pytest.raises(LogError) as refused:
+            ticket.run()
+        assert refused.value.error_code is ErrorCode.not_leader_or_follower
+
+    def test_readable_bytes_tells_what_a_read_would_give(self, open_log: Callable[..., PartitionLog]) -> None:
+        log = open_log()
+        for _ in range(30):
+            append(log)
+        in_memory = range(31)
+        for offset in in_memory:
+            data = log.read(offset, until_offset=28, max_bytes=10_000, at_least_one=True)
+            assert log.readable_bytes(offset, 28, 10_000) == len(data)
+        assert log.readable_bytes(0, 28, 10) == 10
+        sync(log)
+        # What has to be loaded is not measured.
+        expected = 10_000 if not log.in_active_segment(0) else len(read_all(log)[0]) * 28
+        assert log.readable_bytes(0, 28, 10_000) == expected
+
+    def test_the_end_of_a_slice_is_above_all_it_holds_and_not_far_from_it(self, filled: PartitionLog) -> None:
+        until = filled.high_watermark
+        for offset, max_bytes, expected in ((0, 1 << 20, until), (0, 1, 2), (until - 1, 1, until)):
+            found = filled.slice(offset, until_offset=until, max_bytes=max_bytes, at_least_one=True)
+            assert not isinstance(found, bytes)
+            assert found.end_offset() == expected
+
+    def test_logs_are_found_deleted_and_made_anew(  # type: ignore[override]
+        self, store: TestingStore, open_log: Callable[..., PartitionLog], clock: ManualClock
+    ) -> None:
+        log = open_log()
+        append(log)
+        sync(log)
+        store.delete("t", 0)
+        with pytest.raises(LogError):
+            append(log)
+        again = store.open("t", b"\2" * 16, 0, leader_epoch=0, config=TopicConfig())
+        assert again.log_end_offset == 0
+        append(again)
+        sync(again)
+        assert store.rows("SELECT count(*) FROM chunk") == [(2,)]
+        while (remove := store.start_housekeeping(clock.now_ms())) is not None:
+            remove()
+        assert store.rows("SELECT count(*) FROM chunk") == [(1,)]
+        assert store.rows("SELECT count(*) FROM deleted_partition") == [(0,)]
+        assert len(read_all(again)) == 1
+
+
+def bare(log: Any) -> PostgresLog:
+    assert isinstance(log.target, PostgresLog)
+    return log.target
+
+
+def open_log(store: TestingStore, leader_epoch: int = 0, partition: int = 0) -> Any:
+    return store.open("t", TOPIC_ID, partition, leader_epoch=leader_epoch, config=TopicConfig())
+
+
+@pytest.fixture
+def other(cluster: PostgresCluster, clock: ManualClock) -> Iterator[TestingStore]:
+    """The store of another process on the same database."""
+    other = TestingStore(cluster, clock=clock)
+    yield other
+    other.close()
+
+
+def test_an_append_of_an_older_epoch_takes_no_effect(store: TestingStore, other: TestingStore) -> None:
+    log = open_log(store)
+    append(log)
+    sync(log)
+    append(log, a_batch(value=b"zombie"))
+    leader = open_log(other, leader_epoch=1)
+    ticket = log.start_sync()
+    assert ticket is not None
+    with pytest.raises(LogError) as fenced:
+        ticket.run()
+    assert fenced.value.error_code is ErrorCode.not_leader_or_follower
+    log.fail_sync(ticket)
+    assert log.log_end_offset == log.high_watermark == 1
+    append(leader, a_batch(value=b"leader"))
+    sync(leader)
+    assert len(read_all(leader)) == 2
+    assert store.rows("SELECT base_offset, leader_epoch FROM chunk ORDER BY 1") == [(0, 0), (1, 1)]
+
+
+def test_a_round_appends_to_all_logs_but_those_that_are_fenced(
+    store: TestingStore, other: TestingStore
+) -> None:
+    store.lead("t", TOPIC_ID, 2, 0)
+    logs = [open_log(store, partition=each) for each in range(3)]
+    for log in logs:
+        append(log, a_batch(2))
+    open_log(other, leader_epoch=1, partition=1)
+    tickets = [bare(log).start_sync() for log in logs]
+    assert all(isinstance(ticket, PostgresTicket) for ticket in tickets)
+    rounds = store._rounds[0]
+    outcomes = rounds.run([ticket for ticket in tickets if ticket is not None])
+    assert [outcome is None for outcome in outcomes] == [True, False, True]
+    assert rounds.rounds == 1
+    assert store.rows("SELECT end_offset FROM log ORDER BY partition_id") == [(2,), (0,), (2,)]
+
+
+def test_a_lost_connection_is_resolved_by_the_next_epoch(
+    store: TestingStore, postgres: PostgresServer
+) -> None:
+    # Given a log with a durable batch and two that are not
+    log = open_log(store)
+    append(log)
+    sync(log)
+    append(log, a_batch(2))
+    first = log.start_sync()
+    append(log, a_batch(3))
+    assert first is not None
+    # When the connection breaks before the statement, which the client cannot know
+    with store._writing[bare(log).partition_id % 2].use() as connection:
+        pid = connection.info.backend_pid
+    postgres.execute(f"SELECT pg_terminate_backend({pid}, 5000)")
+    with pytest.raises(LogError) as unknown:
+        first.run()
+    # Then the epoch was raised, and what was found is what is durable
+    assert unknown.value.error_code is ErrorCode.not_leader_or_follower
+    assert "epoch 1 from offset 1" in str(unknown.value)
+    log.fail_sync(first)
+    assert log.high_watermark == log.log_end_offset == 1
+    store.abandon("t", 0)
+    again = open_log(store, leader_epoch=1)
+    assert len(read_all(again)) == 1
+
+
+def test_what_was_committed_before_the_connection_broke_is_found(
+    store: TestingStore, cluster: PostgresCluster
+) -> None:
+    log = open_log(store)
+    append(log, a_batch(2))
+    ticket = bare(log).start_sync()
+    assert isinstance(ticket, PostgresTicket)
+    ticket.run()
+    # As if the answer of that statement was lost
+    (failure,) = store._rounds[0]._resolve([ticket], "connection lost").values()
+    assert isinstance(failure, LogError)
+    log.fail_sync(ticket)
+    assert log.high_watermark == log.log_end_offset == 2
+    assert cluster.topics()["t"].partitions[0].leader_epoch == 1
+
+
+def test_a_database_that_lost_commits_stops_the_log(
+    store: TestingStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = open_log(store)
+    append(log, a_batch(5))
+    sync(log)
+    with store._reading[0].use() as connection:
+        connection.execute("DELETE FROM chunk")
+        connection.execute("UPDATE log SET end_offset = 0")
+    append(log)
+    ticket = log.start_sync()
+    assert ticket is not None
+    with pytest.raises(LogError) as stopped:
+        ticket.run()
+    assert stopped.value.error_code is ErrorCode.not_leader_or_follower
+    assert "lost or gained commits" in caplog.text
+
+
+def test_a_consumer_at_the_tail_needs_no_statement(cluster: PostgresCluster, clock: ManualClock) -> None:
+    store = TestingStore(cluster, clock=clock)
+    log = bare(open_log(store))
+    for _ in range(10):
+        append(log)
+        sync(log)
+        log.read(log.log_end_offset - 1, until_offset=log.high_watermark, max_bytes=100, at_least_one=True)
+    store.close()
+
+
+def test_older_batches_are_loaded_and_then_read_from_memory(
+    cluster: PostgresCluster, clock: ManualClock
+) -> None:
+    store = TestingStore(cluster, clock=clock, tail_bytes=2000)
+    log = open_log(store)
+    for _ in range(50):
+        append(log, a_batch(value=bytes(100)))
+        sync(log)
+    raw = bare(log)
+    with pytest.raises(MustLoadError) as missing:
+        raw.read(3, until_offset=50, max_bytes=1000, at_least_one=True)
+    missing.value.load()
+    found = raw.read(3, until_offset=50, max_bytes=1000, at_least_one=True)
+    assert [header.base_offset for header in headers([found])] == [3, 4, 5, 6, 7]
+    assert len(read_all(log)) == 50
+    store.close()
+
+
+def test_a_load_that_fails_is_an_error_of_the_partition(cluster: PostgresCluster, clock: ManualClock) -> None:
+    store = TestingStore(cluster, clock=clock, tail_bytes=0)
+    log = open_log(store)
+    append(log)
+    sync(log)
+    store._reading[bare(log).partition_id % 2].close()
+    with pytest.raises(LogError) as failed:
+        log.read(0, until_offset=1, max_bytes=1000, at_least_one=True)
+    assert failed.value.error_code is ErrorCode.kafka_storage_error
+    store.close()
+
+
+def test_opening_waits_for_a_database_that_cannot_be_reached(
+    cluster: PostgresCluster, clock: ManualClock, postgres: PostgresServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = TestingStore(cluster, clock=clock)
+    store.lead("t", TOPIC_ID, 0, 0)
+    with store._reading[0].use() as connection:
+        pid = connection.info.backend_pid
+    postgres.execute(f"SELECT pg_terminate_backend({pid}, 5000)")
+    assert open_log(store).log_end_offset == 0
+    assert "opening logs waits for PostgreSQL" in caplog.text
+    store.close()
+
+
+def test_a_chunk_of_many_batches_is_read_from_any_of_them(
+    store: TestingStore,
+) -> None:
+    # scenario 64: a chunk of 200 batches, fetch from the 100th
+    log = open_log(store)
+    for _ in range(200):
+        append(log)
+    sync(log)
+    assert store.rows("SELECT count(*) FROM chunk") == [(1,)]
+    found = log.read(100, until_offset=200, max_bytes=1, at_least_one=True)
+    assert [header.base_offset for header in headers([found])] == [100]
+
+
+def test_a_large_batch_is_a_chunk_of_its_own(store: TestingStore) -> None:
+    # scenario 65
+    log = open_log(store)
+    sent = [a_batch(value=b"a"), a_batch(value=bytes(range(256)) * 4096), a_batch(value=b"b")]
+    for batch in sent:
+        append(log, batch)
+    sync(log)
+    assert store.rows("SELECT base_offset FROM chunk ORDER BY 1") == [(0,), (1,), (2,)]
+    assert [batch[16:] for batch in read_all(log)] == [batch[16:] for batch in sent]
+
+
+def test_producers_come_from_the_snapshot_and_the_chunks_above_it(
+    store: TestingStore, clock: ManualClock
+) -> None:
+    # scenario 68
+    log = open_log(store)
+    for sequence in range(5):
+        append(log, a_batch(producer_id=A, producer_epoch=0, sequence=sequence))
+        sync(log)
+    append(log, a_batch(producer_id=7, producer_epoch=0, sequence=0, transactional=True))
+    append_marker(log, ControlType.ABORT, producer_id=7)
+    sync(log)
+    snapshot = bare(log).snapshot(if_due=False)
+    assert snapshot is not None
+    store.save_snapshots([snapshot])
+    with store._reading[0].use() as connection:
+        connection.execute("UPDATE chunk SET headers = '' WHERE last_offset < 7")  # must not be read
+    append(log, a_batch(producer_id=A, producer_epoch=0, sequence=5))
+    append(log, a_batch(producer_id=8, producer_epoch=0, sequence=0, transactional=True))
+    append_marker(log, ControlType.ABORT, producer_id=8)
+    sync(log)
+    producers = log.producers()
+    store.abandon("t", 0)  # as after kill -9
+    again = open_log(store, leader_epoch=1)
+    assert again.producers() == producers
+    assert again.aborted_transactions(0, 10) == [AbortedTransaction(7, 5), AbortedTransaction(8, 8)]
+    assert append(again, a_batch(producer_id=A, producer_epoch=0, sequence=5)).is_duplicate
+
+
+def test_a_log_start_is_saved_and_only_by_its_leader(store: TestingStore, other: TestingStore) -> None:
+    log = open_log(store)
+    for _ in range(5):
+        append(log)
+    sync(log)
+    log.delete_records(3)
+    store.start_saving_log_starts()()
+    leader = open_log(other, leader_epoch=1)
+    assert leader.log_start_offset == 3
+    log.delete_records(4)
+    with pytest.raises(LogError) as refused:
+        store.start_saving_log_starts()()
+    assert refused.value.error_code is ErrorCode.not_leader_or_follower
+
+
+def test_all_partitions_of_a_topic_are_loaded_together(store: TestingStore) -> None:
+    store.lead("t", TOPIC_ID, 9, 0)
+    loads = []
+    real = store._load
+    store._load = lambda *arguments: (loads.append(arguments), real(*arguments))[1]  # type: ignore[method-assign, func-returns-value]
+    for partition in range(10):
+        open_log(store, partition=partition)
+    assert len(loads) == 1
+
+
+def test_the_database_keeps_kafkas_bytes(store: TestingStore) -> None:
+    log = open_log(store)
+    batch = a_batch(3)
+    append(log, batch)
+    sync(log)
+    ((records, found),) = store.rows("SELECT c.records, t.topic_id FROM chunk c, topic t")
+    assert bytes(records)[16:] == batch[16:]
+    assert found == UUID(bytes=TOPIC_ID)
+
+
+COMPACTED = TopicConfig(
+    cleanup_policy=frozenset({"compact"}), segment_bytes=1024, min_cleanable_dirty_ratio=0.1
+)
+
+
+def keyed(key: bytes, value: bytes | None, **options: Any) -> bytes:
+    return encode_batch([Record(0, T, key, value)], **options)
+
+
+@pytest.fixture
+def cleaning(cluster: PostgresCluster, clock: ManualClock) -> Iterator[TestingStore]:
+    settings = CompactionSettings(
+        backoff_ms=1000, dedupe_buffer_bytes=1 << 20, max_decompressed_bytes=1 << 20
+    )
+    store = TestingStore(cluster, clock=clock, tail_bytes=0, cleaner=settings)
+    yield store
+    store.close()
+
+
+def clean(store: TestingStore, clock: ManualClock) -> None:
+    """Let housekeeping run until it finds nothing more to do."""
+    for _ in range(5):
+        clock.advance(2000)
+        if (work := store.start_housekeeping(clock.now_ms())) is not None:
+            work()
+
+
+def values(log: PartitionLog) -> dict[int, tuple[bytes | None, bytes | None]]:
+    return {
+        record.offset: (record.key, record.value)
+        for batch in read_all(log)
+        for record in decode_records(batch)
+    }
+
+
+def test_compaction_keeps_the_last_value_of_each_key_at_its_offset(
+    cleaning: TestingStore, clock: ManualClock
+) -> None:
+    log = cleaning.open("t", TOPIC_ID, 0, leader_epoch=0, config=COMPACTED)
+    for number in range(60):
+        append(log, keyed(b"k%d" % (number % 3), b"v%d" % number))
+        if number % 7 == 0:
+            sync(log)
+    append(log, keyed(b"k0", None))
+    sync(log)
+    size_bytes = log.size_bytes
+    clean(cleaning, clock)
+    assert values(log) == {58: (b"k1", b"v58"), 59: (b"k2", b"v59"), 60: (b"k0", None)}
+    assert log.size_bytes < size_bytes
+    assert cleaning.rows("SELECT size_bytes, cleaned_offset, end_offset FROM log") == [
+        (log.size_bytes, 61, 61)
+    ]
+    # Offsets in the gap lead to the next record, and appends go on behind the old end.
+    found = log.read(5, until_offset=61, max_bytes=1, at_least_one=True)
+    assert headers([found])[0].base_offset == 58
+    assert append(log, keyed(b"k1", b"new")).base_offset == 61
+
+
+def test_compaction_removes_what_was_aborted_and_spares_open_transactions(
+    cleaning: TestingStore, clock: ManualClock
+) -> None:
+    log = cleaning.open("t", TOPIC_ID, 0, leader_epoch=0, config=COMPACTED)
+    append(log, keyed(b"k", b"committed" * 100))
+    append(
+        log,
+        keyed(b"k", b"aborted" * 100, producer_id=A, producer_epoch=0, base_sequence=0, transactional=True),
+    )
+    append_marker(log, ControlType.ABORT, producer_id=A)
+    sync(log)
+    append(log, keyed(b"k", b"open", producer_id=A, producer_epoch=0, base_sequence=1, transactional=True))
+    sync(log)
+    clean(cleaning, clock)
+    found = values(log)
+    assert (found[0], found[3]) == ((b"k", b"committed" * 100), (b"k", b"open"))
+    assert 1 not in found
+    producers = log.producers()
+    cleaning.abandon("t", 0)
+    again = cleaning.open("t", TOPIC_ID, 0, leader_epoch=1, config=COMPACTED)
+    assert again.producers() == producers
+
+
+def test_a_former_leader_compacts_nothing(
+    cleaning: TestingStore, other: TestingStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = cleaning.open("t", TOPIC_ID, 0, leader_epoch=0, config=COMPACTED)
+    for number in range(60):
+        append(log, keyed(b"k", b"v%d" % number))
+    sync(log)
+    leader = open_log(other, leader_epoch=1)
+    clean(cleaning, clock)
+    assert "does not lead the log any more" in caplog.text
+    assert len(values(leader)) == 60
+
+
+def test_a_deleted_key_goes_after_its_time(cleaning: TestingStore, clock: ManualClock) -> None:
+    config = replace(COMPACTED, delete_retention_ms=100)
+    log = cleaning.open("t", TOPIC_ID, 0, leader_epoch=0, config=config)
+    append(log, keyed(b"k", None))
+    append(log, keyed(b"x", bytes(900)))
+    append(log, keyed(b"y", bytes(900)))
+    sync(log)
+    clean(cleaning, clock)
+    assert (b"k", None) in values(log).values(), "readers have delete.retention.ms to see it"
+    for key in (b"y", b"z", b"y"):
+        append(log, keyed(key, bytes(900)))
+    sync(log)
+    clean(cleaning, clock)
+    assert (b"k", None) not in values(log).values()

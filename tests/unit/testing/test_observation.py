@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+
+import klamm
+from klamm.testing import Broker, BrokerTestCase, assert_consumed_exactly_once
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker(num_partitions=2) as broker:
+        yield broker
+
+
+def a_consumer(broker: Broker, name: str = "c") -> klamm.Consumer[bytes, bytes]:
+    return klamm.Consumer(
+        "t", bootstrap_servers=broker.bootstrap, group_id="g", client_id=name, auto_offset_reset="earliest"
+    )
+
+
+def test_records_of_a_topic_and_none_of_one_that_does_not_exist(broker: Broker) -> None:
+    with klamm.Producer(bootstrap_servers=broker.bootstrap) as producer:
+        for number in range(5):
+            producer.send("t", str(number), partition=number % 2)
+            broker.clock.advance("1s")
+        producer.flush()
+    assert [record.value for record in broker.records("t")] == [b"0", b"1", b"2", b"3", b"4"]
+    assert broker.records("absent") == []
+
+
+def test_records_of_an_open_or_aborted_transaction_are_not_committed(broker: Broker) -> None:
+    with klamm.Producer(bootstrap_servers=broker.bootstrap, transactional_id="tx") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("t", "x").result()
+        assert broker.records("t") == []
+        assert len(broker.records("t", committed=False)) == 1
+        producer.abort_transaction()
+    assert broker.records("t") == []
+
+
+def test_a_group_with_its_members_assignment_and_lag(broker: Broker) -> None:
+    assert broker.group("g").state == "Dead"
+    with klamm.Producer(bootstrap_servers=broker.bootstrap) as producer:
+        for number in range(4):
+            producer.send("t", str(number), partition=number % 2)
+    with a_consumer(broker) as consumer:
+        assert len(consumer.consume(4, timeout=30)) == 4
+        consumer.commit({klamm.TopicPartition("t", 0): 2, klamm.TopicPartition("t", 1): 1})
+        group = broker.group("g")
+    assert group.state == "Stable"
+    assert group.members == ("c",)
+    assert group.assignment["c"] == (klamm.TopicPartition("t", 0), klamm.TopicPartition("t", 1))
+    assert group.lag == {klamm.TopicPartition("t", 0): 0, klamm.TopicPartition("t", 1): 1}
+    assert group.total_lag == 1
+
+
+def test_looking_does_not_move_a_clock_that_stands_still(broker: Broker) -> None:
+    with klamm.Producer(bootstrap_servers=broker.bootstrap) as producer:
+        producer.send("t", "x").result()
+    with broker.clock.frozen():
+        before = broker.clock.now()
+        assert len(broker.records("t")) == 1
+        assert broker.group("g").state == "Dead"
+        assert broker.clock.now() == before
+
+
+def test_waiting_for_what_another_thread_does(broker: Broker) -> None:
+    def produce() -> None:
+        with klamm.Producer(bootstrap_servers=broker.bootstrap) as producer:
+            producer.send("t", "x").result()
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    found = broker.wait_until(lambda: broker.records("t"))
+    thread.join()
+    assert found[0].value == b"x"
+
+
+def test_waiting_in_vain_fails_on_the_brokers_clock_with_the_story(broker: Broker) -> None:
+    with klamm.Producer(bootstrap_servers=broker.bootstrap) as producer:
+        producer.send("t", "x").result()
+    with a_consumer(broker) as consumer:
+        consumer.consume(1, timeout=30)
+        with broker.clock.frozen(), pytest.raises(AssertionError, match=r"still not so after 1m\n.*group g"):
+            broker.wait_until(lambda: False, timeout="1m")
+
+
+def test_the_story_of_a_group_is_the_same_in_each_run() -> None:
+    stories = []
+    for _ in range(2):
+        with Broker() as broker, broker.clock.frozen():
+            with klamm.Producer(bootstrap_servers=broker.bootstrap) as producer:
+                producer.send("t", "x").result()
+            broker.faults.fail("SyncGroup", group="g", error="NOT_COORDINATOR", times=1)
+            with a_consumer(broker) as consumer:
+                consumer.consume(1, timeout=30)
+            stories.append(broker.story("g"))
+            assert broker.story("another") == ""
+    assert stories[0] == stories[1]
+    assert "c-1" in stories[0]
+    assert "injected fault: SyncGroup" in stories[0]
+
+
+def test_a_broker_that_is_not_running_has_nothing_to_look_at() -> None:
+    with pytest.raises(RuntimeError, match="not running"):
+        Broker().records("t")
+
+
+def test_exactly_once_is_what_it_says() -> None:
+    assert_consumed_exactly_once(["a", "b"], ["b", "a"])
+    assert_consumed_exactly_once(["a", "a"], ["a", "a"])
+    with pytest.raises(AssertionError, match=r"1 never consumed: b\n1 consumed more than once: a"):
+        assert_consumed_exactly_once(["a", "b"], ["a", "a"])
+    with pytest.raises(AssertionError, match="1 consumed, but never produced: c"):
+        assert_consumed_exactly_once(["a"], ["a", "c"])
+    with pytest.raises(AssertionError, match="and 5 more"):
+        assert_consumed_exactly_once(range(15), [])
+
+
+def test_records_of_several_libraries_are_compared_by_their_place(broker: Broker) -> None:
+    with klamm.Producer(bootstrap_servers=broker.bootstrap) as producer:
+        producer.send("t", "x", partition=1).result()
+    plain = SimpleNamespace(topic="t", partition=1, offset=0)
+    methods = SimpleNamespace(topic=lambda: "t", partition=lambda: 1, offset=lambda: 0)
+    for consumed in (plain, methods):
+        assert_consumed_exactly_once(broker.records("t"), [consumed])
+
+
+class TestUnittest(BrokerTestCase):
+    settings = {"num.partitions": 7}  # noqa: RUF012 - as users write it
+
+    def test_a_test_case_has_a_broker_with_its_settings(self) -> None:
+        with klamm.Producer(bootstrap_servers=self.broker.bootstrap) as producer:
+            assert len(producer.partitions_for("t")) == 7

@@ -1,0 +1,111 @@
+"""The pytest plugin, in a pytest of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import klamm
+from klamm.testing import Broker
+
+SUITE = """
+import asyncio
+import pytest
+
+@pytest.mark.klamm(num_partitions=3)
+def test_settings(klamm_broker, klamm_topic, klamm_producer):
+    assert len(klamm_producer.partitions_for(klamm_topic)) == 3
+
+@pytest.mark.parametrize("number", range(2))
+def test_each_test_has_its_own(klamm_topic, klamm_producer, klamm_consumer, number):
+    klamm_producer.send(klamm_topic, str(number)).result()
+    assert [record.value for record in klamm_consumer.consume(1, timeout=30)] == [str(number).encode()]
+
+def test_clock(klamm_broker):
+    klamm_broker.clock.advance("1h")
+
+seen = set()
+
+@pytest.mark.parametrize("number", range(2))
+def test_session(klamm_session_broker, klamm_topic, klamm_producer, klamm_consumer, number):
+    seen.add(klamm_session_broker.bootstrap)
+    assert len(seen) == 1
+    klamm_producer.send(klamm_topic, str(number)).result()
+    assert len(klamm_consumer.consume(1, timeout=30)) == 1
+
+def test_asyncio(klamm_aio, klamm_topic):
+    async def both():
+        async with klamm_aio.producer() as producer, klamm_aio.consumer() as consumer:
+            await producer.send(klamm_topic, b"x")
+            async for record in consumer:
+                return record.value
+
+    assert asyncio.run(both()) == b"x"
+"""
+
+FAILING = """
+def test_it_fails(klamm_broker, klamm_topic, klamm_producer, klamm_consumer):
+    klamm_producer.send(klamm_topic, "x").result()
+    klamm_broker.faults.fail("Heartbeat", error="NOT_COORDINATOR", times=1)
+    assert len(klamm_consumer.consume(1, timeout=30)) == 2
+"""
+
+
+def pytest_in(folder: Path, suite: str, *options: str, **environment: str) -> str:
+    (folder / "test_suite.py").write_text(suite)
+    plugins = ("-p", "klamm.testing.plugin", "-p", "no:randomly", "-p", "no:cacheprovider")
+    command = [sys.executable, "-m", "pytest", *plugins, *options]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=170,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+def test_the_fixtures_work_under_xdist(tmp_path: Path) -> None:
+    assert "7 passed" in pytest_in(tmp_path, SUITE, "-n", "2", "-W", "error")
+
+
+def test_the_same_suite_runs_against_another_cluster(tmp_path: Path) -> None:
+    with klamm.Broker(num_partitions=3) as other:
+        output = pytest_in(tmp_path, SUITE, KLAMM_TEST_BOOTSTRAP=other.bootstrap)
+    assert "6 passed, 1 skipped" in output, output
+
+
+def test_a_failed_test_shows_the_story_and_the_log(tmp_path: Path) -> None:
+    output = pytest_in(tmp_path, FAILING)
+    assert "klamm_broker: story" in output, output
+    assert "klamm_broker: log" in output
+    assert "test_it_fails" in output.partition("klamm_broker: story")[2]  # the group's name, in its story
+
+
+def test_the_plugin_imports_nothing_of_klamm_before_it_is_used(tmp_path: Path) -> None:
+    script = (
+        "import sys, klamm.testing.plugin\n"
+        "loaded = {name for name in sys.modules if name.startswith('klamm')}\n"
+        "expected = {'klamm', 'klamm.version', 'klamm.testing', 'klamm.testing.plugin'}\n"
+        "assert loaded == expected, loaded - expected\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+def test_many_brokers_leave_nothing_behind() -> None:
+    def descriptors() -> int:
+        return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+
+    import threading
+
+    with Broker():
+        pass
+    before = descriptors(), threading.active_count()
+    for _ in range(50):
+        with Broker() as broker:
+            broker.clock.advance("1s")
+    assert (descriptors(), threading.active_count()) == before
