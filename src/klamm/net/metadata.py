@@ -38,7 +38,8 @@ class Metadata:
         self._network = network
         self._config = config
         self.cluster = Cluster()
-        self.version = 0  # +1 per answer
+        self.version = 0  # the number of the newest request that was answered
+        self._sent = 0  # requests so far
         self.error: KlammError | None = None  # the last attempt's, None after a success
         self._topics: set[str] | None = set()  # None: all topics
         self._is_wanted = True
@@ -109,9 +110,12 @@ class Metadata:
         return {broker.broker_id: (broker.host, broker.port) for broker in self.cluster.brokers.values()}
 
     def request_update(self) -> int:
-        """Request metadata soon; returns the lowest version that its response will have."""
+        """Request metadata soon; returns the lowest version that its response will have.
+
+        A request in flight may have been answered before what the caller has just learned, so it does not count.
+        """
         self._is_wanted = True
-        return self.version + (2 if self._in_flight else 1)
+        return self._sent + 1
 
     def tick(self, now_ms: int) -> int | None:
         """Send what is due; when to be called again."""
@@ -139,6 +143,7 @@ class Metadata:
         )
         self._in_flight = True
         self._is_wanted = False
+        self._sent += 1
 
         def done(response: MetadataResponse | None, error: KlammError | None) -> None:
             self._answered(response, error, is_complete=asked is None)
@@ -158,7 +163,7 @@ class Metadata:
             return
         self.error = None
         self._refreshed_at_ms = now_ms
-        self.version += 1
+        self.version = self._sent  # one at a time: it is the last one sent
         self.cluster = self.cluster.updated(response, is_complete=is_complete)
         self._network.set_brokers(self._addresses())
         self._note_missing(now_ms)

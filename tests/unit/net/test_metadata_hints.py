@@ -72,3 +72,32 @@ def test_metadata_that_a_component_asks_for_in_a_round_is_sent_in_that_round() -
     core.tick(1)
     transport.open_all()
     assert transport.take(ApiKey.METADATA)
+
+
+def test_metadata_wanted_while_a_request_that_fails_is_in_flight_is_there_with_the_next_response() -> None:
+    transport = FakeTransport()
+    core = a_core(transport)
+    core.tick(0)
+    wanted = core.metadata.request_update()
+    transport.links[-1].events.lost(OSError(111, "Connection refused"))
+    core.tick(10_000)
+    transport.open_all()
+    transport.take(ApiKey.METADATA).answer(
+        MetadataResponse(brokers=[MetadataResponseBroker(node_id=1, host="127.0.0.1", port=9092)])
+    )
+    assert core.metadata.version >= wanted
+
+
+def test_metadata_wanted_while_a_request_is_in_flight_is_that_of_the_next_request() -> None:
+    transport = FakeTransport()
+    core = a_core(transport)
+    core.tick(0)
+    wanted = core.metadata.request_update()
+    transport.open_all()
+    brokers = [MetadataResponseBroker(node_id=1, host="127.0.0.1", port=9092)]
+    transport.take(ApiKey.METADATA).answer(MetadataResponse(brokers=brokers))
+    assert core.metadata.version < wanted
+    core.tick(1)
+    transport.open_all()
+    transport.take(ApiKey.METADATA).answer(MetadataResponse(brokers=brokers))
+    assert core.metadata.version >= wanted
