@@ -56,8 +56,8 @@ fuzz: $(VENV)/.dev ## The compiled core on damaged input, under address and unde
 packages: $(VENV)/.dev ## The wheel and the sdist, built and installed with and without a compiler
 	@$(PYTEST) tests/packaging
 
-simulation: $(VENV)/.dev ## The whole broker on virtual time, one seed per run
-	@$(PYTEST) $(SPREAD) tests/simulation
+simulation: $(VENV)/.dev ## The whole broker on virtual time, one seed per run; SEEDS=1000 adds fresh ones to each test
+	@$(if $(SEEDS),KLAMM_FRESH_SEEDS=$(SEEDS)) $(PYTEST) $(SPREAD) tests/simulation
 
 interop: $(VENV)/.dev ## Real clients against a running broker
 	@tools/bring.sh
