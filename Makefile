@@ -61,16 +61,16 @@ simulation: $(VENV)/.dev ## The whole broker on virtual time, one seed per run; 
 
 interop: $(VENV)/.dev ## Real clients against a running broker
 	@tools/bring.sh
-	@tools/real_tests.sh interop $(PYTEST) tests/interop
+	@tools/real_tests.sh interop $(PYTEST) --durations=12 tests/interop
 
 faults: $(VENV)/.dev ## Real processes: kill -9, torn writes, full disks
 	@tools/bring.sh
-	@tools/real_tests.sh faults $(PYTEST) --timeout=600 tests/faults
+	@tools/real_tests.sh faults $(PYTEST) --durations=12 --timeout=600 tests/faults
 
 spark: $(VENV)/.dev ## The pipeline end to end: one Spark application, klamm's broker and Apache Kafka
 	@tools/bring.sh
 	@tools/fetch_spark_connector.sh
-	@tools/real_tests.sh spark $(PYTEST) --timeout=600 tests/spark
+	@tools/real_tests.sh spark $(PYTEST) --durations=12 --timeout=600 tests/spark
 
 test-crash: $(VENV)/.dev ## Every step of an exactly-once batch: the JVM, a Python process and the broker are killed
 	@tools/fetch_kafka.sh
