@@ -40,9 +40,11 @@ class Running(Protocol):
 class Klamm:
     """`klamm up` on a free port, its data in the folder given."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str], *, wait_s: float = 60) -> None:
+        """It has `wait_s` to start, and to stop."""
         self.folder = folder
         self.settings = settings
+        self.wait_s = wait_s
         self.port = free_port()
         self.start_to_first_answer_s = 0.0
         self._process: subprocess.Popen[bytes] | None = None
@@ -65,7 +67,7 @@ class Klamm:
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment
             )
-        wait_until_answering(("127.0.0.1", self.port), self._process, timeout_s=60)
+        wait_until_answering(("127.0.0.1", self.port), self._process, timeout_s=self.wait_s)
         self.start_to_first_answer_s = time.monotonic() - started_at
 
     def stop(self) -> None:
@@ -74,7 +76,7 @@ class Klamm:
             return
         self._process.terminate()
         try:
-            self._process.wait(30)
+            self._process.wait(self.wait_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
