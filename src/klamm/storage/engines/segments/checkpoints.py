@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.types import TopicPartition, id_from_text, id_to_text
-from klamm.storage.engines.segments.files import Files, write_aside
+from klamm.storage.engines.segments.files import Files, overwrite, write_aside
 
 _VERSION: Final = "0"
 _CLEAN_SHUTDOWN: Final = json.dumps({"version": 0, "brokerEpoch": -1}, separators=(",", ":")).encode()
@@ -55,7 +55,8 @@ class NumberedFile:
                 return
             if content != self._written or (sync and not self._is_durable):
                 self._written = None
-                write_aside(self._files, self._path, content, sync=sync)
+                if sync or not overwrite(self._files, self._path, content):
+                    write_aside(self._files, self._path, content, sync=sync)
                 if sync:
                     self._files.sync_directory(self._path.rpartition("/")[0])
                 self._written, self._is_durable = content, sync

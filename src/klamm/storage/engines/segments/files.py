@@ -230,6 +230,22 @@ def write_aside(files: Files, path: str, data: bytes, *, sync: bool) -> None:
     files.rename(path + ".tmp", path)
 
 
+def overwrite(files: Files, path: str, data: bytes) -> bool:
+    """Replace the content of a file in place; False, and nothing is done, unless it has the same length.
+
+    Not durable. Of less than a sector a crash leaves the old content or the new. Much cheaper than a rename
+    over a file, for which some file systems wait until the new content is on disk.
+    """
+    try:
+        handle = files.open(path)
+    except FileNotFoundError:
+        return False
+    try:
+        return files.size(handle) == len(data) and files.pwritev(handle, [data], 0) == len(data)
+    finally:
+        files.close(handle)
+
+
 def remove_if_there(files: Files, path: str) -> None:
     """Remove a file, if it exists."""
     try:

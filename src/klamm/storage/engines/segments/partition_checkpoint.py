@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Final
 
 from klamm.protocol.errors import DecodeError
@@ -21,6 +21,7 @@ from klamm.storage.log import Work
 _logger = logging.getLogger(__name__)
 
 _VERSION: Final = "version: 0"
+_FILE_BYTES: Final = 320  # fits the largest values, and a sector
 _KAFKAS: Final = (
     names.RECOVERY_POINT_CHECKPOINT,
     names.LOG_START_CHECKPOINT,
@@ -50,21 +51,28 @@ class PartitionCheckpoint:
         return self.is_clean and leader_epoch - self.leader_epoch in (0, 1)
 
 
+_FIELDS: Final = tuple(field.name for field in fields(PartitionCheckpoint))
+
+
 def encode_checkpoint(checkpoint: PartitionCheckpoint) -> bytes:
-    """A line `name: value` for each field, and the number of lines."""
-    lines = [f"{name}: {int(value)}" for name, value in asdict(checkpoint).items()]
-    return "\n".join([_VERSION, *lines, f"lines: {len(lines)}", ""]).encode()
+    """A line `name: value` for each field, and the number of lines.
+
+    The last value is padded: all files have the same length, and can be overwritten in place.
+    """
+    lines = [f"{name}: {getattr(checkpoint, name):d}" for name in _FIELDS]
+    body = "\n".join([_VERSION, *lines])
+    end = f"\nlines: {len(lines)}\n"
+    return (body.ljust(_FILE_BYTES - len(end)) + end).encode()
 
 
 def decode_checkpoint(data: bytes) -> PartitionCheckpoint:
     """DecodeError when it is damaged or of another version."""
-    expected = {field.name for field in fields(PartitionCheckpoint)}
     try:
         version, *lines, last, end = data.decode("ascii").split("\n")
         values = {name: int(value) for name, value in (line.split(": ") for line in lines)}
     except ValueError as error:
         raise DecodeError(f"invalid partition checkpoint: {error}") from error
-    if version != _VERSION or last != f"lines: {len(lines)}" or end or values.keys() != expected:
+    if version != _VERSION or last != f"lines: {len(lines)}" or end or values.keys() != set(_FIELDS):
         raise DecodeError(f"invalid partition checkpoint: {version}, {len(lines)} lines")
     return PartitionCheckpoint(**{**values, "is_clean": bool(values["is_clean"])})  # type: ignore[arg-type]
 
@@ -76,6 +84,7 @@ class PartitionCheckpoints:
         self._files = files
         self._directory = directory
         self._writers: dict[TopicPartition, NumberedFile] = {}
+        self._last: dict[TopicPartition, PartitionCheckpoint] = {}  # written, or about to be
 
     def migrate(self, places: Iterable[TopicPartition]) -> None:
         """Distribute the content of Kafka's files over the partitions, and empty them. Raises OSError.
@@ -124,13 +133,28 @@ class PartitionCheckpoints:
         writer = self._writers.get(place)
         if writer is None:
             writer = self._writers[place] = NumberedFile(self._files, self._path(place))
-        return writer.start_writing(
+        write = writer.start_writing(
             encode_checkpoint(checkpoint), sync=sync or checkpoint.log_start_offset > 0
         )
+        self._last[place] = checkpoint
+
+        def work() -> None:
+            try:
+                write()
+            except OSError:
+                self._last.pop(place, None)
+                raise
+
+        return work
+
+    def is_current(self, place: TopicPartition, checkpoint: PartitionCheckpoint) -> bool:
+        """Whether a partition's file has this content, or is about to."""
+        return self._last.get(place) == checkpoint
 
     def forget(self, place: TopicPartition) -> None:
         """The partition is deleted, or another broker's: write nothing that is still to be written."""
         writer = self._writers.pop(place, None)
+        self._last.pop(place, None)
         if writer is not None:
             writer.retire()
 

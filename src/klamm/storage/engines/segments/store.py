@@ -393,23 +393,19 @@ class SegmentStore:
         self, place: TopicPartition, log: SegmentLog, *, is_clean: bool = False, sync: bool = False
     ) -> Work:
         """Work that writes the checkpoint of a log. Raises OSError."""
-        checkpoint = PartitionCheckpoint(
-            leader_epoch=log.leader_epoch,
-            recovery_point=log.recovery_point,
-            log_start_offset=log.log_start_offset if _must_save_start(log) else 0,
-            high_watermark=log.high_watermark,
-            end_offset=log.log_end_offset,
-            cleaned_to=-1 if log.cleaned_to is None else log.cleaned_to,
-            is_clean=is_clean,
-        )
-        return self._checkpoints.start_writing(place, checkpoint, sync=sync)
+        return self._checkpoints.start_writing(place, _checkpoint_of(log, is_clean=is_clean), sync=sync)
 
     # -- checkpoints and the end
 
     def start_checkpoint(self) -> Work:
         """Work that writes the current recovery points, log starts and high watermarks."""
         self._forget_replayed()
-        return self._all_of(*(self._save(place, log) for place, log in self._logs.items()))
+        changed = [
+            self._checkpoints.start_writing(place, checkpoint, sync=False)
+            for place, log in self._logs.items()
+            if not self._checkpoints.is_current(place, checkpoint := _checkpoint_of(log))
+        ]
+        return self._all_of(*changed)
 
     def _forget_replayed(self) -> None:
         """Free this broker's journal of what it left in an earlier run, and a later leader has replayed."""
@@ -476,6 +472,18 @@ class SegmentStore:
     def _was_closed(self, place: TopicPartition) -> bool:
         left = self._checkpoints.read(place)
         return place not in self._broken and (place in self._clean or bool(left and left.is_clean))
+
+
+def _checkpoint_of(log: SegmentLog, *, is_clean: bool = False) -> PartitionCheckpoint:
+    return PartitionCheckpoint(
+        leader_epoch=log.leader_epoch,
+        recovery_point=log.recovery_point,
+        log_start_offset=log.log_start_offset if _must_save_start(log) else 0,
+        high_watermark=log.high_watermark,
+        end_offset=log.log_end_offset,
+        cleaned_to=-1 if log.cleaned_to is None else log.cleaned_to,
+        is_clean=is_clean,
+    )
 
 
 def _must_save_start(log: SegmentLog) -> bool:

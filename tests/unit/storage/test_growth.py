@@ -1,0 +1,143 @@
+"""What a store does for a log is done once for each log that changed, however many others there are.
+
+Operations are counted, not timed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from klamm.clock import ManualClock
+from klamm.storage.engines.segments import SegmentStore, names, partition_checkpoint
+from klamm.storage.engines.segments.partition_checkpoint import (
+    PartitionCheckpoint,
+    decode_checkpoint,
+    encode_checkpoint,
+)
+from klamm.storage.engines.simulated_disk import Fault, SimulatedFiles
+from klamm.storage.log import PartitionLog
+from klamm.storage.topic_config import TopicConfig
+from unit.storage.log_samples import TOPIC_ID, T, a_batch, append, sync
+
+PARTITIONS = 20
+
+
+class CountingFiles(SimulatedFiles):
+    """Counts the operations that change names: those are what a file system is slow at."""
+
+    def __init__(self) -> None:
+        super().__init__(Random(1), ManualClock(timestamp_ms=T))
+        self.counts: Counter[str] = Counter()
+
+    def write_file(self, path: str, data: bytes, *, sync: bool) -> None:
+        self.counts["write_file"] += 1
+        super().write_file(path, data, sync=sync)
+
+    def rename(self, source: str, target: str) -> None:
+        self.counts["rename"] += 1
+        super().rename(source, target)
+
+
+def a_store(files: SimulatedFiles) -> SegmentStore:
+    return SegmentStore(
+        "/data",
+        cluster_id="c",
+        node_id=1,
+        clock=ManualClock(timestamp_ms=T),
+        flush_on_commit=True,
+        files=files,
+    )
+
+
+def opened(store: SegmentStore, leader_epoch: int = 0) -> list[PartitionLog]:
+    return [
+        store.open("t", TOPIC_ID, partition, leader_epoch=leader_epoch, config=TopicConfig())
+        for partition in range(PARTITIONS)
+    ]
+
+
+def test_a_checkpoint_is_written_for_logs_that_changed_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = a_store(CountingFiles())
+    logs = opened(store)
+    encoded: list[PartitionCheckpoint] = []
+
+    def watched(checkpoint: PartitionCheckpoint) -> bytes:
+        encoded.append(checkpoint)
+        return encode_checkpoint(checkpoint)
+
+    monkeypatch.setattr(partition_checkpoint, "encode_checkpoint", watched)
+    store.start_checkpoint()()
+    assert encoded == []
+    append(logs[7], a_batch())
+    sync(logs[7])
+    store.start_checkpoint()()
+    assert [checkpoint.recovery_point for checkpoint in encoded] == [1]
+    store.start_checkpoint()()
+    assert len(encoded) == 1
+
+
+def test_a_checkpoint_that_could_not_be_written_is_written_the_next_time() -> None:
+    files = CountingFiles()
+    store = a_store(files)
+    log = opened(store)[0]
+    append(log, a_batch())
+    sync(log)
+    path = f"/data/t-0/{names.PARTITION_CHECKPOINT}"
+    files.faults.append(Fault("write"))
+    with pytest.raises(Exception, match=r"/data"):
+        store.start_checkpoint()()
+    store.start_checkpoint()()
+    assert decode_checkpoint(files.read_file(path)).recovery_point == 1
+
+
+def test_logs_are_opened_again_and_closed_without_new_names_of_files() -> None:
+    files = CountingFiles()
+    store = a_store(files)
+    opened(store)
+    store.close()
+    store = a_store(files)
+    files.counts.clear()
+    opened(store, leader_epoch=1)
+    assert files.counts == {}
+    files.counts.clear()
+    store.close()
+    # Kafka's own checkpoints, one for the whole directory, and the clean-shutdown marker.
+    assert files.counts["write_file"] <= 5
+    for partition in range(PARTITIONS):
+        data = files.read_file(f"/data/t-{partition}/{names.PARTITION_CHECKPOINT}")
+        assert decode_checkpoint(data).is_clean
+
+
+@pytest.mark.parametrize("value", [0, -1, sys.maxsize, -sys.maxsize - 1])
+def test_all_checkpoints_have_the_same_length_and_fit_a_sector(value: int) -> None:
+    checkpoint = PartitionCheckpoint(
+        leader_epoch=value,
+        recovery_point=value,
+        log_start_offset=value,
+        high_watermark=value,
+        end_offset=value,
+        cleaned_to=value,
+    )
+    small = replace(checkpoint, end_offset=1, is_clean=True)
+    assert len(encode_checkpoint(checkpoint)) == len(encode_checkpoint(small)) <= 512
+    assert decode_checkpoint(encode_checkpoint(checkpoint)) == checkpoint
+
+
+def test_a_checkpoint_of_another_length_is_replaced() -> None:
+    files = CountingFiles()
+    store = a_store(files)
+    opened(store)
+    store.close()
+    path = f"/data/t-0/{names.PARTITION_CHECKPOINT}"
+    # As an earlier klamm wrote it: without padding.
+    files.write_file(
+        path, b"\n".join(line.rstrip() for line in files.read_file(path).split(b"\n")), sync=True
+    )
+    store = a_store(files)
+    opened(store, leader_epoch=1)
+    assert decode_checkpoint(files.read_file(path)).leader_epoch == 1
