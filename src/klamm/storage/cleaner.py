@@ -55,6 +55,11 @@ class CleanableLog(Protocol):
     @property
     def producer_state(self) -> Iterable[ProducerEntry]: ...
     @property
+    def is_writable(self) -> bool:
+        """False when it is closed, or its disk has failed."""
+        ...
+
+    @property
     def cleaned_to(self) -> int | None:
         """The end offset of the last pass; None before the first."""
         ...
@@ -133,6 +138,7 @@ class Cleaner:
         self._sleep = sleep
         self._running: dict[TopicPartition, tuple[CleaningJob, CleanableLog]] = {}
         self._uncleanable: dict[TopicPartition, tuple[bytes, str]] = {}
+        self._due: list[CleanableLog] = []  # when all were last measured, the dirtiest last
 
     @property
     def uncleanable(self) -> Mapping[TopicPartition, str]:
@@ -144,23 +150,41 @@ class Cleaner:
         return tuple(job for job, _ in self._running.values())
 
     def plan(self) -> CleaningJob | None:
-        """The next pass: over the dirtiest log that is due; None when all are clean enough."""
+        """The next pass: over the dirtiest log that is due; None when all are clean enough.
+
+        All logs are measured when those that were due the last time are cleaned, not for each pass: with many
+        logs, measuring them costs more than a pass.
+        """
         timestamp_ms = self._clock.timestamp_ms()
-        found: tuple[Dirtiness, CleanableLog] | None = None
-        for log in self._cleanable():
-            try:
-                dirtiness = measure(log, log.cleaned_to, timestamp_ms)
-            except (LogError, OSError) as error:
-                self._give_up(log, f"measuring it failed: {error}")
+        while self._due or self._find_due(timestamp_ms):
+            log = self._due.pop()
+            dirtiness = self._measured(log, timestamp_ms)
+            if dirtiness is None or not dirtiness.is_due(log.config) or not self._is_cleanable(log):
                 continue
-            if dirtiness.is_due(log.config) and (found is None or dirtiness.ratio > found[0].ratio):
-                found = dirtiness, log
-        if found is None:
-            return None
+            try:
+                return self._begin(log, dirtiness, timestamp_ms)
+            except (LogError, OSError) as error:
+                self._give_up(log, f"reading it failed: {error}")
+                return None
+        return None
+
+    def _find_due(self, timestamp_ms: int) -> bool:
+        """Find the logs that are due, the dirtiest last; whether there are any."""
+        ratios: list[tuple[float, CleanableLog]] = []
+        for log in self._cleanable():
+            dirtiness = self._measured(log, timestamp_ms)
+            if dirtiness is not None and dirtiness.is_due(log.config):
+                ratios.append((dirtiness.ratio, log))
+        ratios.reverse()  # of equally dirty ones the first goes first
+        ratios.sort(key=lambda each: each[0])
+        self._due = [log for _, log in ratios]
+        return bool(ratios)
+
+    def _measured(self, log: CleanableLog, timestamp_ms: int) -> Dirtiness | None:
         try:
-            return self._begin(found[1], found[0], timestamp_ms)
+            return measure(log, log.cleaned_to, timestamp_ms)
         except (LogError, OSError) as error:
-            self._give_up(found[1], f"reading it failed: {error}")
+            self._give_up(log, f"measuring it failed: {error}")
             return None
 
     def dirtiest_ratio(self) -> float:
@@ -194,12 +218,14 @@ class Cleaner:
         return report
 
     def _cleanable(self) -> Iterable[CleanableLog]:
-        for log in self._logs():
-            partition = TopicPartition(log.topic, log.partition)
-            topic_id, _ = self._uncleanable.get(partition, (b"", ""))
-            is_free = partition not in self._running and topic_id != log.topic_id
-            if is_free and log.config.is_compacted:
-                yield log
+        return filter(self._is_cleanable, self._logs())
+
+    def _is_cleanable(self, log: CleanableLog) -> bool:
+        if not log.config.is_compacted or not log.is_writable:
+            return False
+        partition = TopicPartition(log.topic, log.partition)
+        topic_id, _ = self._uncleanable.get(partition, (b"", ""))
+        return partition not in self._running and topic_id != log.topic_id
 
     def _begin(self, log: CleanableLog, dirtiness: Dirtiness, timestamp_ms: int) -> CleaningJob:
         bound = dirtiness.bound_offset

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
@@ -25,11 +24,23 @@ class LogDirs:
         """Raises ValueError when two directories hold the same partition."""
         self._stores = stores
         self._places: dict[tuple[str, int], int] = {}
+        self._counts = [0] * len(stores)  # of the places in each
         for number, store in enumerate(stores):
             for topic, partition, _ in store.existing():
                 if (topic, partition) in self._places:
                     raise ValueError(f"{topic}-{partition} exists in two log directories: remove one of them")
-                self._places[topic, partition] = number
+                self._put(topic, partition, number)
+
+    def _put(self, topic: str, partition: int, number: int) -> None:
+        self._take(topic, partition)
+        self._places[topic, partition] = number
+        self._counts[number] += 1
+
+    def _take(self, topic: str, partition: int) -> int | None:
+        number = self._places.pop((topic, partition), None)
+        if number is not None:
+            self._counts[number] -= 1
+        return number
 
     def open(
         self, topic: str, topic_id: bytes, partition: int, *, leader_epoch: int, config: TopicConfig
@@ -38,9 +49,8 @@ class LogDirs:
         holding = [number for number, store in enumerate(self._stores) if store.holds(topic, partition)]
         number = holding[0] if holding else None
         if number is None:
-            counts = Counter(self._places.values())
-            number = min(range(len(self._stores)), key=lambda each: counts[each])
-        self._places[topic, partition] = number
+            number = self._counts.index(min(self._counts))
+        self._put(topic, partition, number)
         return self._stores[number].open(topic, topic_id, partition, leader_epoch=leader_epoch, config=config)
 
     def existing(self) -> Iterable[tuple[str, int, bytes]]:
@@ -61,12 +71,14 @@ class LogDirs:
             self._stores[number].close_log(topic, partition)
 
     def delete(self, topic: str, partition: int) -> None:
-        number = self._places.pop((topic, partition), None)
+        number = self._take(topic, partition)
         if number is not None:
             self._stores[number].delete(topic, partition)
 
     def set_aside(self, topic: str, partition: int) -> str:
-        return self._stores[self._places.pop((topic, partition))].set_aside(topic, partition)
+        number = self._take(topic, partition)
+        assert number is not None, f"{topic}-{partition} is in no directory"
+        return self._stores[number].set_aside(topic, partition)
 
     def status(self) -> Sequence[LogDirStatus]:
         return [status for store in self._stores for status in store.status()]

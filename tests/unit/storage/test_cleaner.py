@@ -11,8 +11,11 @@ from klamm.protocol.types import TopicPartition
 from klamm.records.batch import parse_header, reseal
 from klamm.records.compression import Codec
 from klamm.records.record import Record, encode_batch
+from klamm.storage import cleaner
 from klamm.storage.cleaner import CleanerSettings, Throttle
+from klamm.storage.cleaning_plan import Dirtiness, measure
 from klamm.storage.engines.segments import names
+from klamm.storage.engines.segments.log import SegmentLog
 from klamm.storage.log import LogError
 from klamm.storage.topic_config import TopicConfig
 from unit.storage.cleaning_world import ALWAYS, COMPACT, World
@@ -246,6 +249,41 @@ def test_the_dirtiest_log_comes_first() -> None:
     assert world.cleaner.dirtiest_ratio() == 1.0
     reports = [world.clean(), world.clean()]
     assert [report.topic_partition.topic for report in reports if report] == ["t1", "t0"]
+
+
+def test_logs_are_measured_once_for_all_that_are_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(topics=20)
+    for log in world.logs:
+        for value in (b"old", b"new"):
+            world.append((b"k", value), log=log)
+            world.roll(log)
+    measured: list[object] = []
+
+    def watched(log: SegmentLog, cleaned_to: int | None, timestamp_ms: int) -> Dirtiness:
+        measured.append(log)
+        return measure(log, cleaned_to, timestamp_ms)
+
+    monkeypatch.setattr(cleaner, "measure", watched)
+    assert world.clean_all() == 20
+    # All when looking for those that are due, each once more at its turn, and all to see that none is left.
+    assert len(measured) == 3 * 20
+
+
+def test_a_log_that_was_deleted_before_its_turn_is_passed_over() -> None:
+    world = World(topics=2)
+    for log in world.logs:
+        for value in (b"old", b"new"):
+            world.append((b"k", value), log=log)
+            world.roll(log)
+    job = world.cleaner.plan()
+    assert job is not None
+    job.run()
+    world.cleaner.finish(job)
+    (left,) = [log for log in world.logs if log.topic != job.topic_partition.topic]
+    world.logs.remove(left)
+    world.store.delete(left.topic, 0)
+    assert world.cleaner.plan() is None
+    assert world.cleaner.uncleanable == {}
 
 
 def test_a_log_is_cleaned_by_one_job_at_a_time() -> None:

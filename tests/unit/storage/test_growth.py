@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from random import Random
+from typing import NoReturn
 
 import pytest
 
@@ -21,6 +22,7 @@ from klamm.storage.engines.segments.partition_checkpoint import (
 )
 from klamm.storage.engines.simulated_disk import Fault, SimulatedFiles
 from klamm.storage.log import PartitionLog
+from klamm.storage.log_dirs import LogDirs
 from klamm.storage.topic_config import TopicConfig
 from unit.storage.log_samples import TOPIC_ID, T, a_batch, append, sync
 
@@ -141,3 +143,33 @@ def test_a_checkpoint_of_another_length_is_replaced() -> None:
     store = a_store(files)
     opened(store, leader_epoch=1)
     assert decode_checkpoint(files.read_file(path)).leader_epoch == 1
+
+
+def test_new_logs_go_where_the_fewest_are_without_counting_all_of_them() -> None:
+    files = CountingFiles()
+    stores = [
+        SegmentStore(
+            directory,
+            cluster_id="c",
+            node_id=1,
+            clock=ManualClock(timestamp_ms=T),
+            flush_on_commit=True,
+            files=files,
+        )
+        for directory in ("/one", "/two")
+    ]
+    dirs = LogDirs(stores)
+    places = dirs._places = _Uncounted()  # its values are not looked at
+    for partition in range(6):
+        dirs.open("t", TOPIC_ID, partition, leader_epoch=0, config=TopicConfig())
+    assert list(places.items()) == [(("t", partition), partition % 2) for partition in range(6)]
+    for partition in (1, 3):
+        dirs.delete("t", partition)
+    for partition in (6, 7):
+        dirs.open("t", TOPIC_ID, partition, leader_epoch=0, config=TopicConfig())
+    assert [stores[1].holds("t", partition) for partition in (5, 6, 7)] == [True, True, True]
+
+
+class _Uncounted(dict[tuple[str, int], int]):
+    def values(self) -> NoReturn:
+        raise AssertionError("all places were counted")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from klamm.broker.metrics.counters import TopicTallies
+from klamm.config import LONG_MAX
 from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.types import TopicPartition
 from klamm.storage.log import LogError, LogStore, PartitionLog
@@ -151,6 +152,7 @@ class PartitionRegistry:
         self._topics: dict[str, dict[int, Partition]] = {}
         self.opening_watchers: list[Callable[[Partition], None]] = []  # called with each opened partition
         self._changed: dict[Partition, None] = {}
+        self.flushed_by_time: dict[Partition, None] = {}  # those with a flush.ms
         self.tallies = TopicTallies()
 
     def __iter__(self) -> Iterator[Partition]:
@@ -178,6 +180,7 @@ class PartitionRegistry:
             _log.error("opening %s failed, the partition is offline: %s", name, error)
         opened = Partition(self, name, topic_id, leader_epoch, log)
         self._topics.setdefault(topic, {})[partition] = opened
+        self._note_flush_ms(opened, config)
         for watcher in self.opening_watchers:
             watcher(opened)
         return opened
@@ -187,6 +190,13 @@ class PartitionRegistry:
         for partition in self.of_topic(topic):
             if partition.error_code is NO_ERROR:
                 partition.log.config = config
+                self._note_flush_ms(partition, config)
+
+    def _note_flush_ms(self, partition: Partition, config: TopicConfig) -> None:
+        if config.flush_ms < LONG_MAX:
+            self.flushed_by_time[partition] = None
+        else:
+            self.flushed_by_time.pop(partition, None)
 
     def close(self, topic: str, partition: int) -> None:
         """Stop serving a partition that another broker leads now; requests that wait for it fail."""
@@ -210,6 +220,8 @@ class PartitionRegistry:
     def _remove(self, topic: str, partition: int) -> Partition | None:
         partitions = self._topics.get(topic, {})
         gone = partitions.pop(partition, None)
+        if gone is not None:
+            self.flushed_by_time.pop(gone, None)
         if not partitions:
             self._topics.pop(topic, None)
             self.tallies.forget(topic)

@@ -171,10 +171,13 @@ class Chores:
         await self._services.run_blocking(work)
 
     def flush_by_time(self) -> None:
-        """Flush logs whose `flush.ms` has passed. Appends check it themselves; this is for idle logs."""
+        """Flush logs whose `flush.ms` has passed. Appends check it themselves; this is for idle logs.
+
+        All others are left alone: a broker has many partitions, and this runs every second.
+        """
         now_ms = self._services.clock.now_ms()
-        for partition in self._serving():
-            if partition.log.sync_is_due(now_ms):
+        for partition in self._services.partitions.flushed_by_time:
+            if partition.error_code is ErrorCode.none and partition.log.sync_is_due(now_ms):
                 self._services.flusher.mark(partition)
 
     def _serving(self) -> list[Partition]:

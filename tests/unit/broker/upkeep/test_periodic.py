@@ -14,6 +14,7 @@ from klamm.records.batch import iter_headers
 from klamm.records.record import decode_records
 from klamm.storage.engines.segments import names
 from klamm.storage.engines.segments.log import SegmentLog
+from klamm.storage.topic_config import TopicConfig
 from support.jar import Jar
 from support.requests import a_batch, a_produce
 from support.virtual_loop import VirtualLoop
@@ -206,3 +207,30 @@ def test_checkpoints_know_nothing_of_a_topic_when_its_deletion_is_answered(jar: 
     jar.delete_topic("t")
     assert not jar.files.exists("/logs/t-0")
     assert jar.files.read_file(f"/logs/{names.RECOVERY_POINT_CHECKPOINT}") == b"0\n0\n"
+
+
+def test_each_second_looks_only_at_logs_that_are_flushed_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    jar = Jar({"klamm.flush": "os"})
+    for number in range(20):
+        jar.create_topic(f"t{number}")
+    jar.create_topic("timed", flush_ms=5000)
+    jar.create_topic("gone", flush_ms=5000)
+    jar.delete_topic("gone")
+    looked_at: list[str] = []
+    is_due = SegmentLog.sync_is_due
+
+    def watched(log: SegmentLog, now_ms: int) -> bool:
+        looked_at.append(log.topic)
+        return is_due(log, now_ms)
+
+    monkeypatch.setattr(SegmentLog, "sync_is_due", watched)
+    jar.pass_ms(3500)
+    assert looked_at == ["timed"] * 3
+    # A topic that gets the setting is looked at from then on, one that loses it is not.
+    registry = jar.services.partitions
+    registry.reconfigure("t7", TopicConfig(flush_ms=1000))
+    registry.reconfigure("timed", TopicConfig())
+    looked_at.clear()
+    jar.pass_ms(1000)
+    assert looked_at == ["t7"]
+    jar.close()
