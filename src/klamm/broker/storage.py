@@ -125,6 +125,8 @@ def segment_store(
 ) -> SegmentStore:
     """Logs in segment files of any kind; without a disk appends are durable at once."""
     from klamm.storage.engines.segments import SegmentStore  # noqa: PLC0415 - as above
+    from klamm.storage.engines.segments.files import OsFiles  # noqa: PLC0415
+    from klamm.storage.engines.segments.lanes import in_threads, one_by_one  # noqa: PLC0415
 
     return SegmentStore(
         folder,
@@ -137,6 +139,8 @@ def segment_store(
         files=files,
         producer_id_expiration_ms=config.producer_id_expiration_ms,
         journal=journal_settings(config) if has_disk else None,
+        # A simulated disk stays deterministic.
+        run_all=in_threads if isinstance(files, OsFiles) else one_by_one,
     )
 
 

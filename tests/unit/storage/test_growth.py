@@ -8,13 +8,17 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from random import Random
+from threading import Barrier
 from typing import NoReturn
 
 import pytest
 
 from klamm.clock import ManualClock
 from klamm.storage.engines.segments import SegmentStore, names, partition_checkpoint
+from klamm.storage.engines.segments.files import OsFiles
+from klamm.storage.engines.segments.lanes import RunAll, in_threads, one_by_one
 from klamm.storage.engines.segments.partition_checkpoint import (
     PartitionCheckpoint,
     decode_checkpoint,
@@ -24,7 +28,7 @@ from klamm.storage.engines.simulated_disk import Fault, SimulatedFiles
 from klamm.storage.log import PartitionLog
 from klamm.storage.log_dirs import LogDirs
 from klamm.storage.topic_config import TopicConfig
-from unit.storage.log_samples import TOPIC_ID, T, a_batch, append, sync
+from unit.storage.log_samples import TOPIC_ID, T, a_batch, append, read_all, sync
 
 PARTITIONS = 20
 
@@ -173,3 +177,41 @@ def test_new_logs_go_where_the_fewest_are_without_counting_all_of_them() -> None
 class _Uncounted(dict[tuple[str, int], int]):
     def values(self) -> NoReturn:
         raise AssertionError("all places were counted")
+
+
+def test_logs_are_closed_several_at_a_time(tmp_path: Path) -> None:
+    # Each close waits for the next: one after the other they would wait for ever.
+    together = Barrier(4, timeout=60)
+
+    class MeetingFiles(OsFiles):
+        def sync_directory(self, path: str) -> None:
+            if path.endswith(("t-0", "t-1", "t-2", "t-3")):
+                together.wait()
+            super().sync_directory(path)
+
+    def a_store_of(run_all: RunAll) -> SegmentStore:
+        return SegmentStore(
+            str(tmp_path / "data"),
+            cluster_id="c",
+            node_id=1,
+            clock=ManualClock(timestamp_ms=T),
+            flush_on_commit=True,
+            files=MeetingFiles(),
+            max_open_files=2,
+            run_all=run_all,
+        )
+
+    store = a_store_of(in_threads)
+    logs = [
+        store.open("t", TOPIC_ID, partition, leader_epoch=0, config=TopicConfig()) for partition in range(4)
+    ]
+    for log in logs:
+        append(log, a_batch())
+    store.close()
+    assert together.n_waiting == 0
+    store = a_store_of(one_by_one)
+    again = [
+        store.open("t", TOPIC_ID, partition, leader_epoch=1, config=TopicConfig()) for partition in range(4)
+    ]
+    assert [log.log_end_offset for log in again] == [1, 1, 1, 1]
+    assert all(read_all(log) for log in again)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.types import TopicPartition
@@ -17,6 +17,9 @@ from klamm.storage.engines.segments import names
 from klamm.storage.engines.segments.checkpoints import NumberedFile, OffsetCheckpoint
 from klamm.storage.engines.segments.files import Files
 from klamm.storage.log import Work
+
+if TYPE_CHECKING:
+    from klamm.storage.engines.segments.log import SegmentLog
 
 _logger = logging.getLogger(__name__)
 
@@ -75,6 +78,24 @@ def decode_checkpoint(data: bytes) -> PartitionCheckpoint:
     if version != _VERSION or last != f"lines: {len(lines)}" or end or values.keys() != set(_FIELDS):
         raise DecodeError(f"invalid partition checkpoint: {version}, {len(lines)} lines")
     return PartitionCheckpoint(**{**values, "is_clean": bool(values["is_clean"])})  # type: ignore[arg-type]
+
+
+def checkpoint_of(log: SegmentLog, *, is_clean: bool = False) -> PartitionCheckpoint:
+    """What a log's next leader must know of it now."""
+    return PartitionCheckpoint(
+        leader_epoch=log.leader_epoch,
+        recovery_point=log.recovery_point,
+        log_start_offset=log.log_start_offset if must_save_start(log) else 0,
+        high_watermark=log.high_watermark,
+        end_offset=log.log_end_offset,
+        cleaned_to=-1 if log.cleaned_to is None else log.cleaned_to,
+        is_clean=is_clean,
+    )
+
+
+def must_save_start(log: SegmentLog) -> bool:
+    """Whether the names of its files do not say where a log begins."""
+    return log.log_start_offset > log.segments[0].base_offset
 
 
 class PartitionCheckpoints:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
@@ -30,9 +32,14 @@ from klamm.storage.engines.segments.files import (
 from klamm.storage.engines.segments.handles import HandlePool
 from klamm.storage.engines.segments.journal import Journal, JournalSettings
 from klamm.storage.engines.segments.journal_reading import JournaledBatch, OtherJournals
+from klamm.storage.engines.segments.lanes import RunAll, one_by_one
 from klamm.storage.engines.segments.loading import LoadSettings, load_parts
 from klamm.storage.engines.segments.log import SegmentLog
-from klamm.storage.engines.segments.partition_checkpoint import PartitionCheckpoint, PartitionCheckpoints
+from klamm.storage.engines.segments.partition_checkpoint import (
+    PartitionCheckpoints,
+    checkpoint_of,
+    must_save_start,
+)
 from klamm.storage.engines.segments.removals import DelayedRemovals
 from klamm.storage.log import LogDirStatus, LogError, PartitionLog, Work
 from klamm.storage.topic_config import TopicConfig
@@ -58,9 +65,11 @@ class SegmentStore:
         max_open_files: int | None = None,
         producer_id_expiration_ms: int = _DAY_MS,
         journal: JournalSettings | None = None,
+        run_all: RunAll = one_by_one,
     ) -> None:
         """Lock and claim a directory, and check how it was shut down.
 
+        `run_all` runs work that mostly waits for the disk.
         The first broker has the directory for itself until it calls `share`. Raises AlreadyLockedError,
         ForeignDirectoryError, DecodeError or OSError: then the broker must not start on it.
         """
@@ -76,6 +85,7 @@ class SegmentStore:
         self._logs: dict[TopicPartition, SegmentLog] = {}
         self._removals = DelayedRemovals(self.files, clock)
         self._broken: set[TopicPartition] = set()  # logs that could not be opened
+        self._run_all = run_all
         self._is_closed = False
         if not self.files.exists(self.directory):
             self.files.make_directory(self.directory)
@@ -393,7 +403,7 @@ class SegmentStore:
         self, place: TopicPartition, log: SegmentLog, *, is_clean: bool = False, sync: bool = False
     ) -> Work:
         """Work that writes the checkpoint of a log. Raises OSError."""
-        return self._checkpoints.start_writing(place, _checkpoint_of(log, is_clean=is_clean), sync=sync)
+        return self._checkpoints.start_writing(place, checkpoint_of(log, is_clean=is_clean), sync=sync)
 
     # -- checkpoints and the end
 
@@ -403,7 +413,7 @@ class SegmentStore:
         changed = [
             self._checkpoints.start_writing(place, checkpoint, sync=False)
             for place, log in self._logs.items()
-            if not self._checkpoints.is_current(place, checkpoint := _checkpoint_of(log))
+            if not self._checkpoints.is_current(place, checkpoint := checkpoint_of(log))
         ]
         return self._all_of(*changed)
 
@@ -417,7 +427,7 @@ class SegmentStore:
 
     def start_saving_log_starts(self) -> Work:
         """Work that makes the current log starts durable."""
-        writes = [self._save(place, log) for place, log in self._logs.items() if _must_save_start(log)]
+        writes = [self._save(place, log) for place, log in self._logs.items() if must_save_start(log)]
         # The directory of a new log may not be durable yet, and its checkpoint is in it.
         return self._all_of(*writes, lambda: self.files.sync_directory(self.directory))
 
@@ -447,11 +457,9 @@ class SegmentStore:
         if self._is_closed:
             return
         self._is_closed = True
-        for place, log in list(self._logs.items()):
-            try:
-                log.close()
-            except LogError as error:
-                _logger.error("closing %s failed; it will be recovered at the next start: %s", place, error)
+        # Logs are closed at the same time: none may close a handle that another one uses.
+        self._pool.limit = sys.maxsize
+        self._run_all([partial(_close_log, place, log) for place, log in self._logs.items()])
         try:
             self._forget_replayed()
             has_no_journal = self.journal.close()
@@ -474,18 +482,8 @@ class SegmentStore:
         return place not in self._broken and (place in self._clean or bool(left and left.is_clean))
 
 
-def _checkpoint_of(log: SegmentLog, *, is_clean: bool = False) -> PartitionCheckpoint:
-    return PartitionCheckpoint(
-        leader_epoch=log.leader_epoch,
-        recovery_point=log.recovery_point,
-        log_start_offset=log.log_start_offset if _must_save_start(log) else 0,
-        high_watermark=log.high_watermark,
-        end_offset=log.log_end_offset,
-        cleaned_to=-1 if log.cleaned_to is None else log.cleaned_to,
-        is_clean=is_clean,
-    )
-
-
-def _must_save_start(log: SegmentLog) -> bool:
-    """Whether the names of its files do not say where a log begins."""
-    return log.log_start_offset > log.segments[0].base_offset
+def _close_log(place: TopicPartition, log: SegmentLog) -> None:
+    try:
+        log.close()
+    except LogError as error:
+        _logger.error("closing %s failed; it will be recovered at the next start: %s", place, error)
