@@ -50,7 +50,7 @@ class Amounts:
     """How much of everything: enough to measure, or just enough to try."""
 
     largest: dict[str, int]
-    largest_group: int
+    rebalanced: Sequence[int]  # sizes of groups
     requests: int
     joins: int  # in one sample of small groups
     repeats: int
@@ -60,14 +60,14 @@ class Amounts:
 
 FULL = Amounts(
     {MEMBERS: 100_000, GROUPS: 10_000, PARTITIONS: 10_000, CONNECTIONS: 10_000},
-    largest_group=10_000,
+    rebalanced=(10, 100, 1_000, 5_000),  # of 10,000 members the group's record exceeds a megabyte
     requests=20_000,
     joins=2_000,
     repeats=3,
     idle_s=70,
     idle_connections_s=10,
 )
-QUICK = Amounts(dict.fromkeys(FULL.largest, 100), 100, 500, 100, 1, 2, 1)
+QUICK = Amounts(dict.fromkeys(FULL.largest, 100), (10, 100), 500, 100, 1, 2, 1)
 
 
 def steps(smallest: int, largest: int) -> list[int]:
@@ -123,8 +123,8 @@ def measure(growth: Growth, axis: str, amounts: Amounts, parent: Path | None) ->
             )
     if axis == MEMBERS:
         with brokers(1, parent) as (broker,):
-            largest = min(amounts.largest_group, most_connections())
-            rebalanced(growth, broker, steps(10, largest), amounts.joins, repeats)
+            sizes = [size for size in amounts.rebalanced if size < most_connections()]
+            rebalanced(growth, broker, sizes, amounts.joins, repeats)
 
 
 def main() -> None:
@@ -132,20 +132,23 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it runs")
-    parser.add_argument("--axes", default=",".join(AXES), help="what is to grow (default all)")
+    parser.add_argument(
+        "--axes",
+        default=",".join(AXES),
+        help="what is to grow (default all); the last results of the others are kept",
+    )
     parser.add_argument("--folder", type=Path, help="for the data of brokers (default: a temporary one)")
     parser.add_argument("--name", default="growth", help="of the files in bench/results")
     arguments = parser.parse_args()
     most_connections()  # raises the limit, which brokers inherit
-    growth = Growth(AXES)
+    growth = Growth(AXES, arguments.name)
     amounts = QUICK if arguments.quick else FULL
     for axis in arguments.axes.split(","):
         growth.say(f"growing {axis}")
         measure(growth, axis, amounts, arguments.folder)
-    written = growth.write(arguments.name)
-    for axis in AXES:
-        print(f"\n{axis}\n{growth.table(axis)}")
-    print(f"\nwritten to {written}")
+        written = growth.write()
+    print(f"\n{written.read_text()}")
+    print(f"written to {written}")
 
 
 if __name__ == "__main__":

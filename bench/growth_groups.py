@@ -50,7 +50,7 @@ def grown_members(growth: Growth, broker: Klamm, sizes: Sequence[int], requests:
             if time.monotonic() - said_at > 10:
                 said_at = time.monotonic()
                 growth.say(f"{len(beats):,} of {size:,} members have joined")
-        if size >= GROUP_SIZE:
+        if size >= 1000:
             growth.add(MEMBER_MEMORY, size, (resident_mb(broker.pid) - empty_mb) * 1000 / size)
         shuffled = Random(1).sample(beats, len(beats))  # neighbours in memory do not beat one after the other
         lanes = [shuffled[lane::LANES] for lane in range(LANES)]
@@ -69,7 +69,7 @@ def rebalanced(growth: Growth, broker: Klamm, sizes: Sequence[int], joins: int, 
     for turn, size in enumerate((min(1000, max(sizes)), 10)):  # to warm up
         crowd.settle(f"warming-{turn}", size).leave(address)
     for size in sizes:
-        for repeat in range(repeats if size < 10_000 else 1):
+        for repeat in range(repeats):
             rounds = max(1, joins // size)
             fresh = again = fresh_wall = 0.0
             for turn in range(rounds):
@@ -99,7 +99,7 @@ def grown_groups(growth: Growth, broker: Klamm, sizes: Sequence[int], requests: 
         asked = Random(1).sample(group_ids, min(ASKED, size))
         for _ in range(repeats if size < 10_000 else 1):
             growth.add(LOADING, size, max(0.0, _restarted(broker, asked) - without_s))
-        if size >= 100:
+        if size >= 1000:
             growth.add(GROUP_MEMORY, size, (resident_mb(broker.pid) - empty_mb) * 1000 / size)
         commits = [
             frame(ApiKey.OFFSET_COMMIT, COMMIT, a_commit(group_id, range(COMMITTED)))

@@ -47,8 +47,12 @@ def cpu_per_request(
     requests: int,
     checked: slice = _ALL,
     repeats: int = 1,
+    warm_up: int | None = None,
 ) -> list[float]:
-    """Microseconds of the broker per request, one figure per repeat; a third of a repeat to warm up."""
+    """Microseconds of the broker per request, one figure per repeat.
+
+    Before that `warm_up` requests, by default a third of a repeat.
+    """
     selector = selectors.DefaultSelector()
     found: list[float] = []
     try:
@@ -56,7 +60,7 @@ def cpu_per_request(
             lane = Lane(address, each, in_flight, checked)
             selector.register(lane.connection, selectors.EVENT_READ, lane)
             lane.start()
-        _answered(selector, requests // 3)
+        _answered(selector, requests // 3 if warm_up is None else warm_up)
         for _ in range(repeats):
             with used_by(pid) as used:
                 answered = _answered(selector, requests)

@@ -31,13 +31,16 @@ STOP_WALL = Cost(PARTITIONS, "wall time of a stop", "s", "linear")
 PARTITION_MEMORY = Cost(PARTITIONS, "memory, resident", "MB", "linear")
 OPEN_FILES = Cost(PARTITIONS, "open files after all loads", "files", "linear")
 IDLE = Cost(PARTITIONS, "CPU when idle, in one second", "ms")
+FIRST_PRODUCE = Cost(
+    PARTITIONS, "CPU per Produce that is the first one of its partition since the start", "µs"
+)
 PRODUCE = Cost(PARTITIONS, "CPU per Produce of one record, over all partitions", "µs")
 FETCH = Cost(PARTITIONS, "CPU per Fetch of one record, over all partitions", "µs")
 METADATA = Cost(PARTITIONS, "CPU per partition in a Metadata response", "µs")
 
 ACCEPT = Cost(CONNECTIONS, "CPU to accept and close one more", "µs")
 CONNECTION_MEMORY = Cost(CONNECTIONS, "memory per connection", "kB")
-REQUEST = Cost(CONNECTIONS, "CPU per heartbeat, one in flight on up to 100 of them", "µs")
+REQUEST = Cost(CONNECTIONS, "CPU per heartbeat, one in flight on 100 of them", "µs")
 IDLE_CONNECTIONS = Cost(CONNECTIONS, "CPU when idle, in one second", "ms")
 
 
@@ -77,7 +80,11 @@ def grown_partitions(
         fetches = [fetch_request(TOPIC, partition, 0, max_bytes=100) for partition in range(size)]
         for cpu_us in _drive(address, broker, fetches, requests, repeats, checked=_FETCH_CHECKED):
             growth.add(FETCH, size, cpu_us)
-        for cpu_us in _drive(address, broker, _produces(range(size)), requests, repeats):
+        produces = _produces(range(size))
+        if size >= 1000:
+            (cpu_us,) = _drive(address, broker, produces, size - LANES * IN_FLIGHT, 1, warm_up=0)
+            growth.add(FIRST_PRODUCE, size, cpu_us)
+        for cpu_us in _drive(address, broker, produces, requests, repeats, warm_up=max(size, requests // 3)):
             growth.add(PRODUCE, size, cpu_us)
         growth.add(OPEN_FILES, size, len(os.listdir(f"/proc/{broker.pid}/fd")))
 
@@ -101,6 +108,7 @@ def _drive(
     requests: int,
     repeats: int,
     checked: slice = _PRODUCE_CHECKED,
+    warm_up: int | None = None,
 ) -> list[float]:
     """Requests of all partitions in a random order."""
     first = answer_to(address, every[-1])
@@ -116,6 +124,7 @@ def _drive(
         requests=requests,
         repeats=repeats,
         checked=checked,
+        warm_up=warm_up,
     )
 
 
@@ -147,7 +156,7 @@ def grown_connections(
             made = [connect(address) for _ in range(min(MADE_AT_ONCE, size - len(open_connections)))]
             one_each(made, beat, answer_bytes)
             open_connections += made
-        if size >= 100:
+        if size >= 1000:
             growth.add(CONNECTION_MEMORY, size, (resident_mb(broker.pid) - empty_mb) * 1000 / size)
         for _ in range(repeats):
             with used_by(broker.pid) as used:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from bench.report import RESULTS_DIR, circumstances, shortly, spread
 
@@ -23,15 +24,23 @@ class Cost:
     may_grow: str = "flat"
 
 
+def _circumstances() -> dict[str, str]:
+    about = circumstances()
+    del about["java"]  # nothing of it runs
+    return {**about, "load average before the run": " ".join(f"{load:.0f}" for load in os.getloadavg())}
+
+
 @dataclass(slots=True)
 class Growth:
-    """Samples of costs by size."""
+    """Samples of costs by size, kept in `name.json` in the results folder."""
 
-    axes: dict[str, str]  # what grows -> what the sizes count, and the load
+    axes: Mapping[str, str]  # what grows -> what the sizes count, and the load
+    name: str
     samples: dict[Cost, dict[int, list[float]]] = field(default_factory=dict)
+    circumstances: dict[str, dict[str, str]] = field(default_factory=dict)  # by axis
     notes: list[str] = field(default_factory=list)
-    load_before: tuple[float, float, float] = field(default_factory=os.getloadavg)
     _began_at: float = field(default_factory=time.monotonic)
+    _about: dict[str, str] = field(default_factory=_circumstances)  # when it began
 
     def say(self, text: str) -> None:
         """Show what happens now."""
@@ -59,34 +68,42 @@ class Growth:
             lines.append("| " + " | ".join([*cells, *_last_step(cost, by_size)]) + " |")
         return "\n".join(lines)
 
-    def write(self, name: str) -> Path:
-        """Write `name.md` and `name.json` into the results folder; the path of the first."""
-        load = " ".join(f"{value:.1f}" for value in self.load_before)
-        about = {**circumstances(), "load average before the run": load}
-        del about["java"]  # nothing of it ran
+    def write(self) -> Path:
+        """Write what was measured, with the last results of other axes; the path of the Markdown file."""
+        RESULTS_DIR.mkdir(exist_ok=True)
+        data, markdown = RESULTS_DIR / f"{self.name}.json", RESULTS_DIR / f"{self.name}.md"
         measured = {cost.axis for cost in self.samples}
-        tables = "".join(
-            f"## {axis.capitalize()}\n\n{says}\n\n{self.table(axis)}\n\n"
-            for axis, says in self.axes.items()
-            if axis in measured
-        )
+        self.circumstances |= {axis: self._about for axis in measured if axis not in self.circumstances}
+        if data.exists():
+            self._keep(json.loads(data.read_text()), measured)
+        markdown.write_text(self._page())
+        costs = [{**asdict(cost), "samples": by_size} for cost, by_size in self.samples.items()]
+        found = {"circumstances": self.circumstances, "costs": costs, "notes": self.notes}
+        data.write_text(json.dumps(found, indent=1) + "\n")
+        return markdown
+
+    def _keep(self, found: Mapping[str, Any], measured: Collection[str]) -> None:
+        for each in found["costs"]:
+            by_size = each.pop("samples")
+            if each["axis"] not in measured:
+                self.samples[Cost(**each)] = {int(size): samples for size, samples in by_size.items()}
+        for axis, about in found["circumstances"].items():
+            self.circumstances.setdefault(axis, about)
+
+    def _page(self) -> str:
         reading = (
             "Median (lowest to highest). CPU is user and system time of the broker's process. "
             '"Last step": the cost at the largest size, divided by the cost at the size before it; '
             '"may be": what that is when the cost grows as the work does.'
         )
-        facts = "".join(f"- {key}: {value}\n" for key, value in about.items())
-        notes = "".join(f"- {text}\n" for text in self.notes)
-        RESULTS_DIR.mkdir(exist_ok=True)
-        markdown = RESULTS_DIR / f"{name}.md"
-        markdown.write_text(
-            f"# How does the cost of klamm's broker grow?\n\n{reading}\n\n{tables}{facts}"
-            + (f"\n{notes}" if notes else "")
-        )
-        costs = [{**asdict(cost), "samples": by_size} for cost, by_size in self.samples.items()]
-        found = {"circumstances": about, "axes": self.axes, "costs": costs, "notes": self.notes}
-        (RESULTS_DIR / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
-        return markdown
+        parts = [f"# How does the cost of klamm's broker grow?\n\n{reading}\n"]
+        for axis, says in self.axes.items():
+            if axis in self.circumstances:
+                facts = "".join(f"- {key}: {value}\n" for key, value in self.circumstances[axis].items())
+                parts.append(f"## {axis.capitalize()}\n\n{says}\n\n{self.table(axis)}\n\n{facts}")
+        if self.notes:
+            parts.append("".join(f"- {text}\n" for text in self.notes))
+        return "\n".join(parts)
 
 
 def _last_step(cost: Cost, by_size: dict[int, list[float]]) -> Sequence[str]:
