@@ -78,13 +78,16 @@ def grown_partitions(
             if size >= 100:
                 growth.add(METADATA, size, cpu_us / size)
         fetches = [fetch_request(TOPIC, partition, 0, max_bytes=100) for partition in range(size)]
-        for cpu_us in _drive(address, broker, fetches, requests, repeats, checked=_FETCH_CHECKED):
+        warm_up = max(size, requests // 3)  # each partition has been read, and later written, before
+        for cpu_us in _drive(
+            address, broker, fetches, requests, repeats, checked=_FETCH_CHECKED, warm_up=warm_up
+        ):
             growth.add(FETCH, size, cpu_us)
         produces = _produces(range(size))
         if size >= 1000:
             (cpu_us,) = _drive(address, broker, produces, size - LANES * IN_FLIGHT, 1, warm_up=0)
             growth.add(FIRST_PRODUCE, size, cpu_us)
-        for cpu_us in _drive(address, broker, produces, requests, repeats, warm_up=max(size, requests // 3)):
+        for cpu_us in _drive(address, broker, produces, requests, repeats, warm_up=warm_up):
             growth.add(PRODUCE, size, cpu_us)
         growth.add(OPEN_FILES, size, len(os.listdir(f"/proc/{broker.pid}/fd")))
 
