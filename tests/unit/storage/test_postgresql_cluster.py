@@ -10,6 +10,7 @@ import pytest
 
 from klamm.storage.cluster import (
     BrokerRegistration,
+    BrokerState,
     ClusterStore,
     ClusterStoreError,
     LeaderChange,
@@ -110,6 +111,27 @@ def test_a_broker_raises_the_epochs_of_its_own_logs_only(
         ids = [row[0] for row in connection.execute("SELECT partition_id FROM partition ORDER BY partition")]
     assert store.raise_epochs({ids[0]: 0, ids[1]: 5, ids[2]: 1}) == {ids[0]: 0}
     assert leaders(store) == [(1, 1), (1, 0), (2, 1)]
+
+
+def test_a_broker_that_stands_still_in_a_change_does_not_keep_others_from_theirs(
+    store: PostgresCluster, other: PostgresCluster
+) -> None:
+    # A SIGSTOP between two statements: its session would have the lock of the cluster's row for ever.
+    store.register(BrokerRegistration(1, None, {}))
+    with store._session.use() as connection:
+        assert connection.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("3s",)
+        connection.execute("SET idle_in_transaction_session_timeout = '20ms'")  # in place of waiting for it
+
+    def stand_still() -> None:
+        with store._changing() as change:
+            change.touch("topic", ["half done"])
+            other.register(BrokerRegistration(2, None, {}))  # waits for the lock, and gets it
+
+    with pytest.raises(ClusterStoreError, match="idle-in-transaction"):
+        stand_still()
+    assert [each.broker_id for each in store.brokers()] == [1, 2]
+    assert other.changes(1).topics == {}
+    store.set_state(BrokerState.RUNNING)  # it goes on when it wakes up
 
 
 def test_a_lost_connection_is_made_again(store: PostgresCluster, postgres: PostgresServer) -> None:

@@ -246,11 +246,14 @@ class Membership:
         if not self._is_fenced:
             others = to_be_judged(self._image.brokers, self.broker_id)
             if others:
-                judges = self.renewals.judge_silence(self._lease.now_ms())
-                for broker in await self._run_blocking(self._dead_among, others, judges):
-                    await self._attempt(self._take_over, broker)
+                await self._attempt(self._judge, others)
             if self._leaderless_version != self._image.version:
                 await self._attempt(self._claim_leaderless)
+
+    async def _judge(self, others: Sequence[BrokerRegistration]) -> None:
+        judges = self.renewals.judge_silence(self._lease.now_ms())
+        for broker in await self._run_blocking(self._dead_among, others, judges):
+            await self._attempt(self._take_over, broker)
 
     def _dead_among(
         self, others: Sequence[BrokerRegistration], judges_silence: bool

@@ -226,3 +226,20 @@ def test_an_unavailable_store_is_reported_once_and_followed_again(
     ]
     three.pass_ms(1100)
     assert len(three.open_at("t")[2]) == 2
+
+
+def test_a_lease_that_cannot_be_looked_at_is_a_failure_of_the_store(
+    three: ClusterJar, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object, **__: object) -> bool:
+        raise ClusterStoreError("connection refused")
+
+    with monkeypatch.context() as broken, caplog.at_level(logging.ERROR):
+        broken.setattr(three.members[2].lease, "is_dead", fail)
+        three.pass_ms(1000)
+    assert [each.getMessage() for each in caplog.records] == [
+        "the cluster store is not available, retrying: connection refused"
+    ]
+    kill(three, 3)
+    three.pass_ms(300)
+    assert states(three)[3] is BrokerState.GONE

@@ -20,14 +20,24 @@ from psycopg.conninfo import conninfo_to_dict
 MIN_SERVER_VERSION: Final = 130_000
 CONNECT_TIMEOUT_S: Final = 5
 STATEMENT_TIMEOUT_MS: Final = 30_000
+# A broker that stands still between two statements of a transaction keeps its locks: those of a change would
+# keep all others from taking its partitions over. The server ends its session, and the transaction with it.
+IDLE_TRANSACTION_TIMEOUT_MS: Final = 3_000
 _PROBE_AFTER_S: Final = 1.0
-# A peer that vanished is noticed within some 10 seconds, while a statement runs and between statements.
+# A peer that vanished is noticed within some 10 seconds, while a statement runs and between statements; also by
+# the server, which would keep the locks of a machine that lost its power.
 _KEEPALIVE: Final[dict[str, Any]] = {
     "keepalives": 1,
     "keepalives_idle": 5,
     "keepalives_interval": 2,
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,
+}
+_SERVER_KEEPALIVE: Final = {
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "2",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "10000",
 }
 # Neither was done: the statement can be repeated as it is.
 RETRIABLE: Final = (errors.DeadlockDetected, errors.LockNotAvailable, errors.SerializationFailure)
@@ -73,10 +83,16 @@ class Address:
         except psycopg.Error as error:
             raise unavailable(self, error) from error
         try:
-            connection.execute("SET default_transaction_isolation = 'read committed'")
+            settings = {
+                "default_transaction_isolation": "read committed",
+                "statement_timeout": str(statement_timeout_ms),
+                "lock_timeout": str(statement_timeout_ms),
+                "idle_in_transaction_session_timeout": str(IDLE_TRANSACTION_TIMEOUT_MS),
+                **_SERVER_KEEPALIVE,
+            }
             connection.execute(
-                "SELECT set_config('statement_timeout', %s, false), set_config('lock_timeout', %s, false)",
-                [str(statement_timeout_ms)] * 2,
+                "SELECT set_config(name, value, false) FROM unnest(%s::text[], %s::text[]) s(name, value)",
+                [list(settings), list(settings.values())],
             )
         except psycopg.Error as error:
             connection.close()
@@ -276,5 +292,9 @@ class Session:
 def is_broken(connection: Connection[Any], error: psycopg.Error) -> bool:
     """Whether the connection ended with this error, so that the outcome of its statement is unknown."""
     return connection.closed or isinstance(
-        error, errors.AdminShutdown | errors.CrashShutdown | errors.IdleSessionTimeout
+        error,
+        errors.AdminShutdown
+        | errors.CrashShutdown
+        | errors.IdleSessionTimeout
+        | errors.IdleInTransactionSessionTimeout,
     )
