@@ -55,9 +55,9 @@ _log = logging.getLogger(__name__)
 class Threads:
     """Runs blocking functions on worker threads."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, count: int = _THREADS) -> None:
         self._loop = loop
-        self._executor: Executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="klamm")
+        self._executor: Executor = ThreadPoolExecutor(count, thread_name_prefix="klamm")
 
     def __call__(
         self, function: Callable[[*Arguments], Result], *arguments: *Arguments
@@ -97,6 +97,7 @@ class Broker:
         self._sweep_ms = sweep_ms
         self._make_connection = make_connection
         self._threads: Threads | None = None
+        self._lease_thread: Threads | None = None
         self._chores: Chores | None = None
         self._services: Services | None = None
         self._server: Server | None = None
@@ -255,8 +256,9 @@ class Broker:
             await self._membership.release()
         elif self._storage.lease is not None:
             self._storage.lease.release()
-        if self._threads is not None:
-            self._threads.close()
+        for threads in (self._threads, self._lease_thread):
+            if threads is not None:
+                threads.close()
         self._cluster.close()
 
     async def kill(self) -> None:
@@ -281,8 +283,9 @@ class Broker:
             if self._chores is not None:
                 await self._chores.stop()
             self._services.flusher.close()
-        if self._threads is not None:
-            self._threads.close()
+        for threads in (self._threads, self._lease_thread):
+            if threads is not None:
+                threads.close()
 
     def _open_kernel_sync(self) -> KernelSync | None:
         if self._run_blocking is not None or not self._storage.is_on_disk:
@@ -312,7 +315,10 @@ class Broker:
         # Imported here: not needed by a broker in memory.
         from klamm.broker.cluster.membership import Membership  # noqa: PLC0415
 
-        self._membership = self.services.membership = Membership(self.services, lease, me)
+        if self._threads is not None:
+            self._lease_thread = Threads(self.services.loop, 1)
+        renew_blocking: RunBlocking = self._lease_thread or self.services.run_blocking
+        self._membership = self.services.membership = Membership(self.services, lease, me, renew_blocking)
         await self._membership.start()
 
     def _advertised(self) -> dict[str, tuple[str, int]]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from klamm.broker.cluster.membership import Membership
     from klamm.broker.cluster.peers import Peers
     from klamm.broker.cluster.producer_ids import ProducerIds
+    from klamm.broker.cluster.serve_window import ServeWindow
     from klamm.broker.cluster.topics import TopicManager
     from klamm.broker.config.broker_config import BrokerConfig
     from klamm.broker.coordinators.events import EventWriter
@@ -80,6 +81,7 @@ class Services:
     verifier: TransactionVerifier | None = None  # used in place of `remote`, if set
     quotas: Quotas | None = None  # no throttling
     membership: Membership | None = None  # None: there are no other brokers
+    serve_window: ServeWindow | None = None  # None: this broker may always answer
     leader_events: LeaderEvents | None = None  # once the broker has opened its first partitions
     _groups: Groups | None = None
     _transactions: Transactions | None = None

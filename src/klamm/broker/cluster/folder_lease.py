@@ -88,6 +88,9 @@ class Process:
 class FolderLease:
     """The lease of one broker id in a data folder."""
 
+    # The lock is taken from no process that may still run: a silent one is killed first, or waited for.
+    ends_by_silence = False
+
     def __init__(
         self,
         folder: str | Path,

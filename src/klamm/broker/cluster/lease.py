@@ -26,6 +26,9 @@ class LeaseHolder:
 class Lease(Protocol):
     """The lease of one broker id."""
 
+    # Whether others take over from a process that is silent and may still run. It must not answer then.
+    ends_by_silence: bool
+
     def now_ms(self) -> int:
         """The clock by which this broker's lease is measured. It also counts while the machine sleeps."""
         ...
@@ -86,6 +89,8 @@ class MemoryLeases:
 
 class MemoryLease:
     """The lease of a broker in this process."""
+
+    ends_by_silence = True
 
     def __init__(self, leases: MemoryLeases, broker_id: int) -> None:
         self._leases = leases

@@ -25,6 +25,7 @@ from klamm.broker.cluster.membership_plans import (
     to_be_judged,
 )
 from klamm.broker.cluster.placement import plan_take_over
+from klamm.broker.cluster.serve_window import ServeWindow
 from klamm.broker.partitions.closing import close_for_move
 from klamm.broker.upkeep.periodic import Every
 from klamm.storage.cluster import (
@@ -37,7 +38,7 @@ from klamm.storage.cluster import (
 )
 
 if TYPE_CHECKING:
-    from klamm.broker.services import Services
+    from klamm.broker.services import RunBlocking, Services
 
 POLL_S: Final = 0.02  # how often changes of other brokers are looked for
 DEATHS_MS: Final = 100
@@ -51,17 +52,27 @@ _log = logging.getLogger(__name__)
 class Membership:
     """One broker in its cluster. Everything happens on the event loop; the store and the lease off it."""
 
-    def __init__(self, services: Services, lease: Lease, me: BrokerRegistration) -> None:
-        """`me` is the registration that `join_cluster` made."""
+    def __init__(
+        self, services: Services, lease: Lease, me: BrokerRegistration, renew_blocking: RunBlocking
+    ) -> None:
+        """`me` is the registration that `join_cluster` made.
+
+        `renew_blocking` runs renewals only: they must not wait until a slow store has done something else.
+        """
         config = services.config
         self._services = services
         self._cluster = services.cluster
         self._image = services.image
         self._follower = services.follower
         self._run_blocking = services.run_blocking
+        self._renew_blocking = renew_blocking
         self._lease = lease
         self._me = me
         self.renewals = Renewals(config.broker_heartbeat_interval_ms)
+        if lease.ends_by_silence:
+            services.serve_window = ServeWindow(
+                services.loop, lease.now_ms, config.klamm_broker_serve_window_ms
+            )
         self._schedule = BalanceSchedule(lease.now_ms())
         self._chores: list[Every] = []
         self._renewing: Every | None = None
@@ -336,8 +347,10 @@ class Membership:
         if self._is_fenced:
             return
         sent_at_ms = self._lease.now_ms()
-        if await self._attempt(self._run_blocking, self._lease.renew):
+        if await self._attempt(self._renew_blocking, self._lease.renew):
             self.renewals.succeeded(sent_at_ms, self._lease.now_ms())
+            if self._services.serve_window is not None and not self._is_fenced:
+                self._services.serve_window.renewed(sent_at_ms)
         else:
             self.renewals.failed()
 
@@ -371,6 +384,8 @@ class Membership:
         if not self._is_fenced:
             self._is_fenced = True
             self._follower.drop_all()
+            if self._services.serve_window is not None:
+                self._services.serve_window.fenced()
             if self._is_leaving:
                 _log.error("%s: closing all partitions", error)
                 return

@@ -33,6 +33,8 @@ _CACHED_MS: Final = 200  # how old the state of other brokers may be, when death
 class PostgresLease:
     """The lease of one broker id. See `Lease`."""
 
+    ends_by_silence = True
+
     def __init__(
         self, cluster: PostgresCluster, broker_id: int, rules: LeaseRules, *, renewal_timeout_ms: int
     ) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from klamm.broker.net.context import HeldResponse, RequestContext
 
 if TYPE_CHECKING:
+    from klamm.broker.cluster.serve_window import ServeWindow
     from klamm.broker.net.connection import Connection
     from klamm.broker.net.dispatch import Endpoint
 
@@ -68,3 +69,30 @@ class Answer:
             self.connection.answer_is_ready_soon(self)
         else:
             self.response.cancel()
+
+
+class UnprovenAnswer(Answer):
+    """A complete response that waits until the broker's lease is known to be valid; see `ServeWindow`."""
+
+    __slots__ = ("_complete",)
+
+    def __init__(
+        self,
+        connection: Connection,
+        endpoint: Endpoint,
+        context: RequestContext,
+        correlation_id: int,
+        response: Any,
+        started_at_ms: int,
+        window: ServeWindow,
+    ) -> None:
+        super().__init__(connection, endpoint, context, correlation_id, None, HeldResponse(), started_at_ms)
+        self._complete = response
+        window.hold(self)
+
+    def send(self) -> None:
+        assert isinstance(self.response, HeldResponse)
+        self.response.keep(self._complete)
+
+    def give_up(self, reason: str) -> None:
+        self.connection.give_up(reason)

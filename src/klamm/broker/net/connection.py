@@ -13,7 +13,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from klamm.broker.net.answer import Answer
+from klamm.broker.net.answer import Answer, UnprovenAnswer
 from klamm.broker.net.context import (
     ClientSoftware,
     CloseConnectionError,
@@ -382,6 +382,12 @@ class Connection(asyncio.Protocol):
         has_waited: bool = False,
     ) -> None:
         services = self._services
+        window = services.serve_window
+        if window is not None and not window.may_send(endpoint.api_key, response) and not self._is_lost:
+            self._unanswered.appendleft(
+                UnprovenAnswer(self, endpoint, context, correlation_id, response, started_at_ms, window)
+            )
+            return
         if services.meter is not None:
             self._observe(endpoint, response, started_at_ms, has_waited=has_waited)
         if self._is_lost:

@@ -24,8 +24,8 @@ STATEMENT_TIMEOUT_MS: Final = 30_000
 # keep all others from taking its partitions over. The server ends its session, and the transaction with it.
 IDLE_TRANSACTION_TIMEOUT_MS: Final = 3_000
 _PROBE_AFTER_S: Final = 1.0
-# A peer that vanished is noticed within some 10 seconds, while a statement runs and between statements; also by
-# the server, which would keep the locks of a machine that lost its power.
+# A peer that vanished is noticed within some 10 seconds, while a statement runs and between statements. So it
+# is by the server, which would keep the locks of a machine that lost its power.
 _KEEPALIVE: Final[dict[str, Any]] = {
     "keepalives": 1,
     "keepalives_idle": 5,

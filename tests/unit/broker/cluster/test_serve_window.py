@@ -1,0 +1,219 @@
+"""A broker answers only while its lease is known to be valid; the clock is moved by the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from klamm.broker.cluster.serve_window import HOLD_MS, ServeWindow, claims_nothing
+from klamm.clock import ManualClock
+from klamm.protocol.api import ApiKey
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from klamm.protocol.messages.heartbeat import HeartbeatResponse
+from klamm.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from klamm.protocol.messages.offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from klamm.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from klamm.storage.cluster import ClusterStoreError
+from support.requests import a_fetch, a_produce
+from support.shared_jar import SharedJar
+from support.virtual_loop import VirtualLoop
+from unit.broker.several.asking import fetch, produce
+
+WINDOW_MS = 3000
+
+
+class Cluster(SharedJar):
+    """Three brokers with leases; one of them can stand still."""
+
+    def __init__(self) -> None:
+        super().__init__(members=True)
+        self.create_topic()
+
+    def cut_off(self, node_id: int) -> Callable[[], None]:
+        """The broker does not reach the store any more; the result heals that."""
+        node = self[node_id]
+        assert node.services.membership is not None
+        patch = pytest.MonkeyPatch()
+        patch.setattr(node.services.membership._lease, "renew", unreachable)
+        patch.setattr(node.cluster, "changed", lambda: False)
+        return patch.undo
+
+
+def unreachable() -> None:
+    raise ClusterStoreError("connection refused")
+
+
+@pytest.fixture
+def three() -> Iterator[Cluster]:
+    cluster = Cluster()
+    yield cluster
+    cluster.close()
+
+
+def test_answers_are_held_after_the_window_and_sent_after_a_renewal(three: Cluster) -> None:
+    # scenarios 53 and 54: the store cannot be reached, and nobody takes over
+    assert produce(three[1]).base_offset == 0
+    heal = three.cut_off(1)
+    three.pass_ms(WINDOW_MS + 100)
+    client = three[1].connect()
+    sent = [
+        client.send(ApiKey.METADATA, 12, MetadataRequest()),
+        client.send(ApiKey.FETCH, 12, a_fetch(three[1])),
+        client.send(ApiKey.PRODUCE, 9, a_produce(three[1])),
+    ]
+    three.pass_ms(2000)
+    assert client.answers() == []
+    heal()
+    three.pass_ms(1100)
+    answers = client.answers()
+    assert [number for number, _ in answers] == sent, "in their order"
+    assert not client.is_closed
+    assert answers[2][1].responses[0].partition_responses[0].base_offset == 1
+
+
+def test_a_new_client_learns_the_versions_while_everything_else_waits(three: Cluster) -> None:
+    three.cut_off(1)
+    three.pass_ms(WINDOW_MS + 100)
+    assert three[1].ask(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("a", "1")).error_code == 0
+
+
+def test_a_broker_that_was_replaced_sends_nothing_of_what_it_decided_before_it_knew(three: Cluster) -> None:
+    # scenario 49: its memory ends where the next leader went on
+    assert produce(three[1]).base_offset == 0
+    heal = three.cut_off(1)
+    three.pass_ms(12_000)
+    leader_id = three.state("t", 0).leader_id
+    assert leader_id != 1
+    assert produce(three[leader_id]).base_offset == 1
+    assert three[1].services.partitions.get("t", 0) is not None, "it does not know"
+    client = three[1].connect()
+    client.send(ApiKey.FETCH, 12, a_fetch(three[1], offset=1, max_wait_ms=0))
+    three.pass_ms(500)
+    assert client.answers() == []
+    heal()
+    three.pass_ms(1100)
+    assert client.answers() == []
+    assert client.is_closed
+    # Registered again, it sends clients to the leader.
+    line = fetch(three[1], version=12).responses[0].partitions[0]
+    assert line.error_code == ErrorCode.not_leader_or_follower
+
+
+def test_a_client_whose_answer_is_held_for_too_long_is_disconnected(three: Cluster) -> None:
+    three.cut_off(1)
+    three.pass_ms(WINDOW_MS + 100)
+    early, late = three[1].connect(), three[1].connect()
+    early.send(ApiKey.METADATA, 12, MetadataRequest())
+    three.pass_ms(1000)
+    late.send(ApiKey.METADATA, 12, MetadataRequest())
+    three.pass_ms(HOLD_MS - 1100)
+    assert not early.is_closed
+    three.pass_ms(200)
+    assert (early.is_closed, late.is_closed) == (True, False)
+    three.pass_ms(1000)
+    assert late.is_closed
+
+
+class Held:
+    """An answer that notes what becomes of it."""
+
+    def __init__(self, notes: list[str], name: str) -> None:
+        self._notes = notes
+        self._name = name
+
+    def send(self) -> None:
+        self._notes.append(f"{self._name} sent")
+
+    def give_up(self, reason: str) -> None:
+        self._notes.append(f"{self._name} closed: {reason}")
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def window(clock: ManualClock) -> Iterator[ServeWindow]:
+    loop = VirtualLoop(clock)
+    yield ServeWindow(loop, clock.now_ms, WINDOW_MS)
+    loop.close()
+
+
+def test_the_window_begins_when_the_renewal_was_sent(window: ServeWindow, clock: ManualClock) -> None:
+    assert not window.is_open(), "before the first renewal"
+    sent_at_ms = clock.now_ms()
+    clock.advance(2000)  # the store took its time
+    window.renewed(sent_at_ms)
+    assert window.is_open()
+    clock.advance(999)
+    assert window.is_open()
+    clock.advance(1)
+    assert not window.is_open()
+
+
+def test_a_renewal_that_took_longer_than_the_window_proves_nothing(
+    window: ServeWindow, clock: ManualClock
+) -> None:
+    notes: list[str] = []
+    window.hold(Held(notes, "a"))
+    sent_at_ms = clock.now_ms()
+    clock.advance(WINDOW_MS)  # it stood still again, perhaps after the store had answered
+    window.renewed(sent_at_ms)
+    assert notes == []
+    window.renewed(clock.now_ms())
+    assert notes == ["a sent"]
+    assert window.held_count == 0
+
+
+def test_a_fenced_broker_closes_the_window_until_it_is_renewed(
+    window: ServeWindow, clock: ManualClock
+) -> None:
+    window.renewed(clock.now_ms())
+    notes: list[str] = []
+    window.hold(Held(notes, "a"))
+    window.fenced()
+    assert notes == ["a closed: its response may be out of date"]
+    assert not window.is_open()
+
+
+def a_produce_response(*error_codes: int) -> ProduceResponse:
+    lines = [PartitionProduceResponse(index, error_code=code) for index, code in enumerate(error_codes)]
+    return ProduceResponse([TopicProduceResponse(partition_responses=lines)])
+
+
+def a_commit_response(*error_codes: int) -> OffsetCommitResponse:
+    lines = [OffsetCommitResponsePartition(index, code) for index, code in enumerate(error_codes)]
+    return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(partitions=lines)])
+
+
+@pytest.mark.parametrize(
+    ("api_key", "response", "expected"),
+    [
+        (ApiKey.API_VERSIONS, ApiVersionsResponse(), True),
+        (ApiKey.METADATA, MetadataResponse(), False),
+        (ApiKey.PRODUCE, a_produce_response(ErrorCode.request_timed_out), True),
+        (ApiKey.PRODUCE, a_produce_response(ErrorCode.request_timed_out, 0), False),
+        (ApiKey.PRODUCE, a_produce_response(ErrorCode.message_too_large), False),
+        (ApiKey.PRODUCE, a_produce_response(), False),
+        (ApiKey.OFFSET_COMMIT, a_commit_response(ErrorCode.not_coordinator), True),
+        (ApiKey.OFFSET_COMMIT, a_commit_response(0), False),
+        (ApiKey.HEARTBEAT, HeartbeatResponse(error_code=ErrorCode.not_coordinator), True),
+        (ApiKey.HEARTBEAT, HeartbeatResponse(), False),
+        # A member that was not heard while the broker stood still is not unknown.
+        (ApiKey.HEARTBEAT, HeartbeatResponse(error_code=ErrorCode.unknown_member_id), False),
+    ],
+)
+def test_only_an_answer_to_ask_again_needs_no_lease(api_key: ApiKey, response: Any, expected: bool) -> None:
+    assert claims_nothing(api_key, response) is expected
