@@ -138,7 +138,7 @@ class Broker:
             self._threads = Threads(loop)
         run_blocking: RunBlocking = self._run_blocking or self._threads  # type: ignore[assignment]  # one is
         me = await self._join_cluster(run_blocking)
-        image = self._load_image()
+        image = await run_blocking(self._load_image)
         partitions = PartitionRegistry(self._logs, loop)
         follower = ClusterFollower(
             config=self._config,

@@ -10,18 +10,30 @@ from typing import Annotated, Final
 import typer
 
 from klamm.cli.dump_files import DumpError, Fact, facts
-from klamm.cli.failures import FAILED
+from klamm.cli.dump_store import exported, stored_facts
+from klamm.cli.failures import FAILED, MISUSED, fail
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command()
 def dump(
-    files: Annotated[list[Path], typer.Argument(metavar="FILES...", help="Files of one or more logs.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILES...", help="Files of one or more logs; with --store TOPIC-PARTITION."),
+    ],
     records: Annotated[
         bool, typer.Option("--records", "-r", help="Print each record, not only its batch.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", metavar="URL", help="Read partitions from this PostgreSQL database."),
+    ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option("--export", metavar="FOLDER", help="With --store: write segment files, print nothing."),
+    ] = None,
 ) -> None:
     """Print the content of log files: segments, indexes, producer snapshots, checkpoints.
 
@@ -34,13 +46,24 @@ def dump(
       klamm dump --records klamm-data/__transaction_state-*/*.log
       klamm dump klamm-data/orders-0/*.index klamm-data/orders-0/*.timeindex
       klamm dump klamm-data/*checkpoint klamm-data/orders-0/leader-epoch-checkpoint
+      klamm dump --store postgresql://klamm@db/klamm --records orders-0
+      klamm dump --store postgresql://klamm@db/klamm --export kafka-logs orders-0 orders-1
     """
+    if export is not None and store is None:
+        fail("--export needs --store: files are Kafka's already", MISUSED)
     is_whole = True
     for path in files:
-        if len(files) > 1 and not as_json:
+        if len(files) > 1 and not as_json and export is None:
             typer.echo(f"{path}:")
         try:
-            for fact in facts(path, with_records=records):
+            if store is None:
+                found = facts(path, with_records=records)
+            elif export is None:
+                found = stored_facts(store, str(path), with_records=records)
+            else:
+                typer.echo(f"wrote {exported(store, str(path), export)}", err=True)
+                continue
+            for fact in found:
                 typer.echo(json.dumps({"file": str(path), **fact}) if as_json else as_line(fact))
         except DumpError as error:
             is_whole = False

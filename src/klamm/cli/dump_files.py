@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -59,8 +59,14 @@ def _reader(path: Path) -> Callable[[Path, bool], Iterator[Fact]]:
 
 
 def _log(path: Path, with_records: bool) -> Iterator[Fact]:
-    decode = decoder_for(path) if with_records else None
-    for found in walk(OsFiles(), str(path), check_crc=True):
+    topic = path.absolute().parent.name.rpartition("-")[0]
+    return batch_facts(walk(OsFiles(), str(path), check_crc=True), topic, with_records=with_records)
+
+
+def batch_facts(batches: Iterable[FoundBatch], topic: str, *, with_records: bool) -> Iterator[Fact]:
+    """The batches of a topic's log."""
+    decode = decoder_for(topic) if with_records else None
+    for found in batches:
         fact = _batch(found)
         if with_records:
             is_data = not found.header.is_control

@@ -1,13 +1,12 @@
 """Records of the coordinators' topics as `klamm dump` shows them: decoded, not as bytes.
 
-Which topic a file belongs to is known from its folder. A record that cannot be decoded, or is of an unknown
+A record that cannot be decoded, or is of an unknown
 kind, is shown as bytes with the reason.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from klamm.coordinator.group import records as group_records
@@ -29,9 +28,9 @@ Fact: TypeAlias = dict[str, Any]
 Decode: TypeAlias = Callable[[bytes | None, bytes | None], Fact | None]
 
 
-def decoder_for(path: Path) -> Decode | None:
-    """How the records of a segment file are decoded; None when they are a user's own."""
-    return _DECODERS.get(path.absolute().parent.name.rpartition("-")[0])
+def decoder_for(topic: str) -> Decode | None:
+    """How the records of a topic are decoded; None when they are a user's own."""
+    return _DECODERS.get(topic)
 
 
 def _offsets_topic(key: bytes | None, value: bytes | None) -> Fact | None:

@@ -165,7 +165,7 @@ class Membership:
         """Give up the lease: all logs are closed."""
         if self._renewing is not None:
             await self._renewing.stop()
-        self._lease.release()
+        await self._run_blocking(self._lease.release)
 
     # --- following -------------------------------------------------------------------------------------
 

@@ -134,6 +134,24 @@ def prepare_schema(connection: Connection[Any], address: Address, cluster_id: st
         return cast("str", row[0])
 
 
+def require_schema(connection: Connection[Any], address: Address) -> str:
+    """The id of the cluster whose tables are there; changes nothing.
+
+    Raises StoreUnavailableError if there are none, or if they are of another version.
+    """
+    found = _found_version(connection, address)
+    if found is None:
+        raise StoreUnavailableError(f"{address.text} has no tables of klamm: check database and search_path")
+    if found != SCHEMA_VERSION:
+        raise StoreUnavailableError(
+            f"{address.text}: schema version is {found}, this klamm reads {SCHEMA_VERSION}: use the klamm "
+            "that its brokers use"
+        )
+    row = connection.execute("SELECT cluster_id FROM cluster").fetchone()
+    assert row is not None
+    return cast("str", row[0])
+
+
 def _found_version(connection: Connection[Any], address: Address) -> int | None:
     (table,) = connection.execute("SELECT to_regclass('cluster')").fetchone() or (None,)
     if table is None:
