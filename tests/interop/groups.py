@@ -37,6 +37,7 @@ class Member(ClientProcess):
         self.partitions: frozenset[int] = frozenset()
         self.assignments = 0  # how often it was assigned anything, or nothing
         self.records: list[tuple[int, int]] = []
+        self.errors: list[str] = []  # that its library showed to its user
         self.left = False
         self._cooperative = assignor == "cooperative-sticky"
         self._command = {
@@ -74,6 +75,8 @@ class Member(ClientProcess):
                 self.partitions -= self.partitions if revoked is None else frozenset(revoked)
             case "record":
                 self.records.append((event["partition"], event["offset"]))
+            case "error" | "commit_failed":
+                self.errors.append(f"{self.name}: {event['message']}")
             case "left":
                 self.left = True
                 self.partitions = frozenset()
@@ -173,7 +176,7 @@ def shares_all(
 
 
 @contextmanager
-def group_on(bootstrap: str, topic: str, folder: Path) -> Iterator[Watch]:
+def group_on(bootstrap: str, topic: str, folder: Path, group: str | None = None) -> Iterator[Watch]:
     """A group of its own for a topic, watched; whoever still lives at the end is stopped."""
     numbers = itertools.count()
 
@@ -181,7 +184,7 @@ def group_on(bootstrap: str, topic: str, folder: Path) -> Iterator[Watch]:
         return Member(
             name,
             bootstrap,
-            group=f"group-of-{topic}",
+            group=group or f"group-of-{topic}",
             topic=topic,
             stderr_path=folder / f"{name}-{next(numbers)}.log",
             **settings,  # type: ignore[arg-type]  # tests give what Member takes
