@@ -124,8 +124,9 @@ class ApacheKafka:
         self.bootstrap = f"127.0.0.1:{self.port}"
         self.flags = flags
         self.start_to_first_answer_s = 0.0
+        self._launched_at = 0.0
         self._process: subprocess.Popen[bytes] | None = None
-        controller_port = free_port()
+        self.controller_port = controller_port = free_port()
         self._settings: dict[str, str] = {
             "process.roles": "broker,controller",
             "node.id": "1",
@@ -154,8 +155,22 @@ class ApacheKafka:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def node_id(self) -> int:
+        return int(self._settings["node.id"])
+
+    def vote_with(self, nodes: Sequence[ApacheKafka]) -> None:
+        """Be one of several; before any of them starts."""
+        voters = [f"{each.node_id}@127.0.0.1:{each.controller_port}" for each in nodes]
+        self._settings["controller.quorum.voters"] = ",".join(voters)
+
     def start(self) -> None:
         """Format the data folder if it is new, then start and wait for the first answer."""
+        self.launch()
+        self.wait_until_answering()
+
+    def launch(self) -> None:
+        """As `start`, without waiting: one of several answers when most of them run."""
         self.logs_dir.mkdir(parents=True, exist_ok=True)
         properties = self.folder / "server.properties"
         properties.write_text("".join(f"{name}={value}\n" for name, value in self._settings.items()))
@@ -166,11 +181,14 @@ class ApacheKafka:
                 capture_output=True,
             )
         command = java_command("kafka.Kafka", str(properties), flags=self.flags)
-        started_at = time.monotonic()
+        self._launched_at = time.monotonic()
         with (self.folder / "broker.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+
+    def wait_until_answering(self) -> None:
+        assert self._process is not None
         wait_until_answering(("127.0.0.1", self.port), self._process, timeout_s=60)
-        self.start_to_first_answer_s = time.monotonic() - started_at
+        self.start_to_first_answer_s = time.monotonic() - self._launched_at
 
     def kill(self) -> None:
         """SIGKILL; `start` brings it back with the same data on the same port."""
@@ -197,3 +215,32 @@ class ApacheKafka:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+class ApacheKafkaCluster:
+    """Three Kafka nodes, each broker and controller."""
+
+    def __init__(self, folder: Path, *, settings: Mapping[str, str], flags: Sequence[str]) -> None:
+        self.nodes = [
+            ApacheKafka(folder / f"node-{number}", settings={**settings, "node.id": str(number)}, flags=flags)
+            for number in (1, 2, 3)
+        ]
+        for node in self.nodes:
+            node.vote_with(self.nodes)
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(node.bootstrap for node in self.nodes)
+
+    def __enter__(self) -> Self:
+        for node in self.nodes:
+            node.launch()
+        for node in self.nodes:
+            node.wait_until_answering()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for node in self.nodes:
+            node.stop()

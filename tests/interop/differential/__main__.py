@@ -5,13 +5,36 @@ from __future__ import annotations
 import argparse
 import time
 from collections import Counter
+from collections.abc import Callable
+from typing import TypeVar
 
+from interop.differential.cluster_runner import ClusterGroupHistory, ClusterHistory, ClusterTxnHistory
+from interop.differential.cluster_sides import SeveralBrokers, SeveralGroupSide, SeveralTxnSide
 from interop.differential.group_runner import GroupHistory
 from interop.differential.group_sides import GroupSide
 from interop.differential.runner import History
 from interop.differential.sides import Side
 from interop.differential.txn_runner import TxnHistory
 from interop.differential.txn_world import TxnSide
+
+OneSide = TypeVar("OneSide", bound=Side)
+
+
+def begun(options: argparse.Namespace, seed: int) -> History | GroupHistory | TxnHistory:
+    def both(kind: Callable[[str, str], OneSide]) -> tuple[OneSide, OneSide]:
+        return kind("klamm", options.ours), kind("Kafka", options.kafkas)
+
+    if options.transactions and options.cluster:
+        return ClusterTxnHistory(*both(SeveralTxnSide), seed)
+    if options.transactions:
+        return TxnHistory(*both(TxnSide), seed)
+    if options.groups and options.cluster:
+        return ClusterGroupHistory(*both(SeveralGroupSide), seed)
+    if options.groups or options.bursts:
+        return GroupHistory(*both(GroupSide), seed)
+    if options.cluster:
+        return ClusterHistory(*both(SeveralBrokers), seed)
+    return History(*both(Side), seed)
 
 
 def main() -> None:
@@ -24,6 +47,7 @@ def main() -> None:
     parser.add_argument("--groups", action="store_true", help="members of groups in place of data")
     parser.add_argument("--bursts", action="store_true", help="many requests about offsets at once")
     parser.add_argument("--transactions", action="store_true", help="transactions in place of data")
+    parser.add_argument("--cluster", action="store_true", help="three brokers each, all of them given")
     parser.add_argument("--long", action="store_true", help="show request and answers")
     options = parser.parse_args()
     first, _, last = options.seeds.partition("-")
@@ -31,14 +55,7 @@ def main() -> None:
     excused: Counter[str] = Counter()
     started_at_s, differing = time.monotonic(), 0
     for seed in range(int(first), int(last or first) + 1):
-        history: History | GroupHistory | TxnHistory
-        if options.transactions:
-            history = TxnHistory(TxnSide("klamm", options.ours), TxnSide("Kafka", options.kafkas), seed)
-        elif options.groups or options.bursts:
-            sides = GroupSide("klamm", options.ours), GroupSide("Kafka", options.kafkas)
-            history = GroupHistory(*sides, seed)
-        else:
-            history = History(Side("klamm", options.ours), Side("Kafka", options.kafkas), seed)
+        history = begun(options, seed)
         found = 0
         run = history.run
         if options.bursts and isinstance(history, GroupHistory):

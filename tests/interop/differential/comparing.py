@@ -66,7 +66,7 @@ class Plain:
     ) -> None:
         self._side = side
         self._groups = groups  # those that are compared; none: all
-        self._own_values = frozenset({side.log_dirs})
+        self._own_values = side.own_values
         self._rewriting = rewriting  # topics whose batches the broker writes anew: bytes may differ
 
     def of(self, answer: Any) -> Any:
@@ -140,11 +140,11 @@ class Plain:
             if name == "groups" and self._groups is not None:
                 value = [item for item in value if item.group_id in self._groups]
             # Each keeps its own topics behind the scenes, and its own records in them.
-            value = [item for item in value if not str(getattr(item, "name", "")).startswith("__")]
+            value = [item for item in value if not _name(item).startswith("__")]
             items = [
                 self._structure(item, topic) if dataclasses.is_dataclass(item) else item for item in value
             ]
-            return items if is_ordered else sorted(items, key=_place)
+            return items if is_ordered or name == "replica_nodes" else sorted(items, key=_place)
         if dataclasses.is_dataclass(value):
             return self._structure(value, topic)
         if isinstance(value, bytes | bytearray | memoryview):
@@ -199,6 +199,10 @@ class Plain:
         except DecodeError:
             shown["bytes"] = batch[61:].hex()
         return shown
+
+
+def _name(item: Any) -> str:
+    return str(getattr(item, "name", None) or getattr(item, "topic", None))
 
 
 def _own(name: str, value: Any) -> str:

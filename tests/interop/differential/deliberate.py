@@ -20,11 +20,17 @@ Shows = Callable[[Question, str, Any, Any], bool]
 AFTER_REFUSED_BEGINNING: Final = "Batches after one of a lower sequence that could not begin a transaction"
 ANOTHER_LEADER: Final = "The leader leaves, or the vote for an assignor is a tie"
 
+AT_A_FOLLOWER: Final = "Fetch, ListOffsets, OffsetForLeaderEpoch, DescribeProducers at a follower"
+FEWER_REPLICAS: Final = "AlterPartitionReassignments that removes a replica and keeps the leader"
+DELETED_AND_MOVED: Final = "Producers of a partition that moves after DeleteRecords"
+MIXED_FACTORS: Final = "CreatePartitions for a topic whose partitions have different numbers of replicas"
+
 GROUPS: Final = "Consumer groups"
 OFFSETS: Final = "Committed offsets"
 TRANSACTIONS: Final = "Transactions"
 TOPICS: Final = "Topics and records"
 CONFIG: Final = "Configuration"
+SEVERAL: Final = "Several brokers"
 WIRE: Final = "Wire protocol"
 
 
@@ -69,6 +75,10 @@ def _explains_more(step: Question, path: str, ours: Any, kafkas: Any) -> bool:
 
 def _closes(step: Question, path: str, ours: Any, kafkas: Any) -> bool:
     return step.frame_change is not None and ours == CLOSED and step.says in ("flipped", "client id")
+
+
+def _another_controller(step: Question, path: str, ours: Any, kafkas: Any) -> bool:
+    return path == "controller_id" and min(ours, kafkas) > 0
 
 
 DELIBERATE: Final[tuple[Deliberate, ...]] = (
@@ -130,6 +140,7 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
         klamm="COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR",
         kafka="INVALID_SESSION_TIMEOUT",
         why="The coordinator's own limits decide.",
+        shows=_at(ApiKey.JOIN_GROUP, "error_code", (14, 16), (26,)),
     ),
     Deliberate(
         area=OFFSETS,
@@ -292,6 +303,69 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
         klamm="`transaction.version`",
         kafka="also `metadata.version`, `kraft.version`, `group.version` and others",
         why="The others describe Kafka's metadata log and groups of kinds that klamm does not serve.",
+    ),
+    Deliberate(
+        area=SEVERAL,
+        case=AT_A_FOLLOWER,
+        klamm="NOT_LEADER_OR_FOLLOWER; DescribeLogDirs lists what a broker leads",
+        kafka="a follower serves some reads, checks the leader epoch, and lists its replicas",
+        why="Logs are in a store that all brokers share: a partition has a leader, and no followers.",
+        kept_out_by="cluster_runner.choose_broker",
+    ),
+    Deliberate(
+        area=SEVERAL,
+        case="`controller_id` in Metadata and DescribeCluster",
+        klamm="is the broker that was asked",
+        kafka="is any broker, another one in each response",
+        why="Every broker serves administrative requests.",
+        shows=_another_controller,
+    ),
+    Deliberate(
+        area=SEVERAL,
+        case="ListOffsets of the latest offset at a new leader",
+        klamm="the offset",
+        kafka="OFFSET_NOT_AVAILABLE until the followers have fetched",
+        why="All that a leader finds in the log is durable.",
+        kept_out_by="cluster_sides.SeveralBrokers.wait_for_ends",
+    ),
+    Deliberate(
+        area=SEVERAL,
+        case="InitProducerId without a transactional id at a broker that has used up its producer ids",
+        klamm="waits for the next block",
+        kafka="COORDINATOR_LOAD_IN_PROGRESS, and the client asks again",
+        why="The next block is there in a millisecond.",
+        kept_out_by="cluster_sides.SeveralBrokers._has_producer_ids",
+    ),
+    Deliberate(
+        area=SEVERAL,
+        case=FEWER_REPLICAS,
+        klamm="the leader epoch stays",
+        kafka="the leader epoch rises by one",
+        why="Replicas hold no data: nothing has to be fenced, no client has to look for the leader again.",
+        kept_out_by="cluster_sides.SeveralBrokers.removes_followers",
+    ),
+    Deliberate(
+        area=SEVERAL,
+        case=DELETED_AND_MOVED,
+        klamm="the new leader knows all of them",
+        kafka="a new replica knows those whose records are left",
+        why="The new leader opens the log that the old one has closed.",
+        kept_out_by="cluster_runner.ClusterHistory._kept_out",
+    ),
+    Deliberate(
+        area=SEVERAL,
+        case=MIXED_FACTORS,
+        klamm="new partitions have as many as the first one",
+        kafka="new partitions have as many as any of them",
+        why="The same request gives the same result.",
+        kept_out_by="cluster_runner.ClusterHistory._kept_out",
+    ),
+    Deliberate(
+        area=SEVERAL,
+        case="CreateTopics for `__consumer_offsets` and `__transaction_state`",
+        klamm="INVALID_TOPIC_EXCEPTION",
+        kafka="creates them",
+        why="The broker creates them when they are first needed, as they must be.",
     ),
     Deliberate(
         area=WIRE,

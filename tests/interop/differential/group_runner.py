@@ -137,7 +137,8 @@ class GroupHistory:
             until(partial(side.find_coordinator, group_id), 0)
             if group_id:
                 until(partial(side.stranger_beats, group_id), _UNKNOWN_MEMBER)
-        side.ask(ApiKey.DELETE_GROUPS, 1, DeleteGroupsRequest(offset_steps.STRAY_GROUPS))
+        for group_id in offset_steps.STRAY_GROUPS:
+            side.ask(ApiKey.DELETE_GROUPS, 1, DeleteGroupsRequest([group_id]))
 
     def _take(self, asked: Asked) -> Iterator[Difference]:
         if asked.cuts is not None:

@@ -56,7 +56,7 @@ class Side:
         self._sent_ids: set[bytes] = set()
         self._generations: dict[str, int] = {}
         self._sessions: dict[int, int] = {}  # real -> number in order of appearance
-        self.log_dirs = ""
+        self.own_values: set[str | None] = set()  # of settings: each broker has its own
         self._marks = itertools.count(int(time.time() * 1000))
 
     # Asking
@@ -234,9 +234,7 @@ class Side:
             4,
             DescribeConfigsRequest([DescribeConfigsResource(_BROKER, broker, None)]),
         )
-        self.log_dirs = next(
-            (entry.value for entry in answer.results[0].configs if entry.name == "log.dirs"), self.log_dirs
-        )
+        self.own_values |= {entry.value for entry in answer.results[0].configs if entry.name == "log.dirs"}
         dynamic = [entry.name for entry in answer.results[0].configs if entry.config_source in (2, 3)]
         changes = [AlterableConfig(name, 1, None) for name in dynamic if name != "min.insync.replicas"]
         if changes:

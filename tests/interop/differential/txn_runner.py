@@ -110,7 +110,7 @@ class TxnHistory:
         for group_id in GROUPS:
             until(partial(self._found, side, group_id, _GROUP), 0)
             until(partial(self._group_loaded, side, group_id), 0)
-        side.ask(ApiKey.DELETE_GROUPS, 1, DeleteGroupsRequest(list(GROUPS)))
+            side.ask(ApiKey.DELETE_GROUPS, 1, DeleteGroupsRequest([group_id]))
 
     @staticmethod
     def _found(side: TxnSide, key: str, key_type: int) -> Any:
@@ -182,5 +182,10 @@ class TxnHistory:
                     side.learn_producer(self._handed_out, real)
 
     def _is_ending(self, side: TxnSide) -> bool:
-        answer = side.ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, DescribeTransactionsRequest(self._ids))
-        return any(state.transaction_state in _ENDING for state in answer.transaction_states)
+        # One by one: each may have another coordinator.
+        for transactional_id in self._ids:
+            request = DescribeTransactionsRequest([transactional_id])
+            answer = side.ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, request)
+            if any(state.transaction_state in _ENDING for state in answer.transaction_states):
+                return True
+        return False

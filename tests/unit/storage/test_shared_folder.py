@@ -20,8 +20,8 @@ from klamm.storage.engines.segments.partition_checkpoint import (
     encode_checkpoint,
 )
 from klamm.storage.engines.segments.recovery import Recovered, recover
-from klamm.storage.engines.simulated_disk import SimulatedFiles
-from klamm.storage.log import LogError, PartitionLog
+from klamm.storage.engines.simulated_disk import Fault, SimulatedFiles
+from klamm.storage.log import LogError, MustLoadError, PartitionLog
 from klamm.storage.topic_config import TopicConfig
 from unit.storage.log_samples import TOPIC_ID, T, a_batch, append, read_all, sync
 
@@ -58,6 +58,10 @@ class Folder:
 
 
 def led(store: SegmentStore, epoch: int, topic_id: bytes = TOPIC_ID) -> PartitionLog:
+    try:
+        return store.open("t", topic_id, 0, leader_epoch=epoch, config=TopicConfig())
+    except MustLoadError as missing:
+        missing.load()
     return store.open("t", topic_id, 0, leader_epoch=epoch, config=TopicConfig())
 
 
@@ -110,6 +114,37 @@ def test_a_log_of_a_killed_leader_is_recovered() -> None:
     before = read_all(filled(first, 0))
     assert read_all(led(second, 1)) == before
     assert folder.checkpoint().leader_epoch == 1
+
+
+def test_a_log_is_recovered_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Folder()
+    first, second = folder.broker(1), folder.broker(2)
+    before = read_all(filled(first, 0))
+    with pytest.raises(MustLoadError) as raised:
+        second.open("t", TOPIC_ID, 0, leader_epoch=1, config=TopicConfig())
+    raised.value.load()
+
+    def scan(*_: object, **__: object) -> None:
+        raise AssertionError("the log was scanned")
+
+    monkeypatch.setattr("klamm.storage.engines.segments.loading.recover", scan)
+    again = second.open("t", TOPIC_ID, 0, leader_epoch=1, config=TopicConfig())
+    assert read_all(again) == before
+    assert append(again, a_batch()).base_offset == again.log_end_offset - 1
+
+
+def test_a_recovery_that_fails_is_reported_when_the_log_is_opened() -> None:
+    folder = Folder()
+    first, second = folder.broker(1), folder.broker(2)
+    filled(first, 0)
+    with pytest.raises(MustLoadError) as raised:
+        second.open("t", TOPIC_ID, 0, leader_epoch=1, config=TopicConfig())
+    folder.files.faults = [Fault("sync")]
+    raised.value.load()
+    with pytest.raises(LogError, match="recovering t-0 failed"):
+        second.open("t", TOPIC_ID, 0, leader_epoch=1, config=TopicConfig())
+    # The next attempt recovers it
+    assert read_all(led(second, 2))
 
 
 def test_a_clean_mark_of_an_earlier_leader_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:

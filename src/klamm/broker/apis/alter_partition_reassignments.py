@@ -35,6 +35,8 @@ async def handle(
     services: Services, context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     """Store the new replicas of each partition; hand-overs follow after the response."""
+    if request.timeout_ms <= 0:
+        return _timed_out(request)
     responses = []
     accepted: list[tuple[str, int]] = []
     for topic in request.topics:
@@ -56,7 +58,23 @@ async def handle(
     except (ClusterStoreError, FencedError) as error:
         # The new replicas are stored: the balance moves the partitions to them.
         _log.error("announcing moves to new replicas failed: %s", error)
-    return AlterPartitionReassignmentsResponse(responses=responses)
+    return AlterPartitionReassignmentsResponse(
+        responses=responses, allow_replication_factor_change=request.allow_replication_factor_change
+    )
+
+
+def _timed_out(request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
+    code = ErrorCode.request_timed_out
+    return AlterPartitionReassignmentsResponse(
+        error_code=code,
+        responses=[
+            ReassignableTopicResponse(
+                topic.name,
+                [ReassignablePartitionResponse(each.partition_index, code) for each in topic.partitions],
+            )
+            for topic in request.topics
+        ],
+    )
 
 
 def _checked(

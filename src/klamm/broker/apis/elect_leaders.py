@@ -35,17 +35,11 @@ async def handle(
     services: Services, context: RequestContext, request: ElectLeadersRequest
 ) -> ElectLeadersResponse:
     """Elect what needs it, and respond when the new leaders are known here."""
+    if request.timeout_ms <= 0:
+        return _all_refused(request, ErrorCode.request_timed_out)
     if request.election_type not in (_PREFERRED, _UNCLEAN):
-        message = f"Unknown election type {request.election_type}"
-        return ElectLeadersResponse(
-            error_code=ErrorCode.invalid_request,
-            replica_election_results=[
-                ReplicaElectionResult(
-                    asked.topic,
-                    [PartitionResult(each, ErrorCode.invalid_request, message) for each in asked.partitions],
-                )
-                for asked in request.topic_partitions or ()
-            ],
+        return _all_refused(
+            request, ErrorCode.invalid_request, f"Unknown election type {request.election_type}"
         )
     asked = request.topic_partitions
     planned = [
@@ -56,7 +50,10 @@ async def handle(
         for topic in (_all(services.image) if asked is None else asked)
     ]
     moves = [each for _, plans in planned for each in plans if isinstance(each, LeaderChange)]
-    failure = await _move(services, moves, request.timeout_ms)
+    try:
+        failure = await _move(services, moves, request.timeout_ms)
+    except TimeoutError:
+        return _all_refused(request, ErrorCode.request_timed_out)
     results = []
     for topic, plans in planned:
         partitions = [
@@ -69,10 +66,23 @@ async def handle(
     return ElectLeadersResponse(replica_election_results=results)
 
 
+def _all_refused(
+    request: ElectLeadersRequest, code: ErrorCode, message: str | None = None
+) -> ElectLeadersResponse:
+    """The same error for the request and for every partition that it names."""
+    results = [
+        ReplicaElectionResult(
+            each.topic, [PartitionResult(index, code, message) for index in each.partitions]
+        )
+        for each in request.topic_partitions or ()
+    ]
+    return ElectLeadersResponse(error_code=code, replica_election_results=results)
+
+
 async def _move(
     services: Services, moves: Sequence[LeaderChange], timeout_ms: int
 ) -> dict[LeaderChange, PartitionResult]:
-    """Move partitions; the errors of those that could not be moved in time."""
+    """Move partitions; the errors of those that could not be moved. Raises TimeoutError."""
     if not moves:
         return {}
     try:
@@ -83,11 +93,9 @@ async def _move(
         return {
             each: PartitionResult(each.partition, ErrorCode.kafka_storage_error, str(error)) for each in moves
         }
-    return {
-        each: PartitionResult(each.partition, ErrorCode.request_timed_out, "The request timed out.")
-        for each in moves
-        if each not in done
-    }
+    if len(done) < len(moves):
+        raise TimeoutError
+    return {}
 
 
 def _all(image: ClusterImage) -> Sequence[TopicPartitions]:

@@ -43,7 +43,9 @@ def handle(
         find_source(services.image, services.partitions, target, request.uses_topic_ids)
         for target in plan.targets
     ]
-    if request.isolation_level not in ISOLATION_LEVELS and any(source.partition for source in sources):
+    if request.isolation_level not in ISOLATION_LEVELS and any(
+        source.partition is not None or source.ends_wait for source in sources
+    ):
         return _failed(request)
 
     def answer() -> FetchResponse:

@@ -24,7 +24,7 @@ def handle(
         ongoing = [
             OngoingPartitionReassignment(
                 state.partition,
-                replicas=(state.leader_id, *state.replicas),
+                replicas=(*state.replicas, state.leader_id),
                 adding_replicas=state.replicas,
                 removing_replicas=(state.leader_id,),
             )

@@ -86,7 +86,17 @@ def test_a_move_that_its_leader_does_not_carry_out_is_answered_in_time(cluster: 
     client.send(ApiKey.ELECT_LEADERS, 2, request)
     cluster.pass_ms(1_100)
     (answer,) = client.new_answers()
-    assert answer.replica_election_results[0].partition_result[0].error_code == 7
+    (line,) = answer.replica_election_results[0].partition_result
+    assert (answer.error_code, line.error_code, line.error_message) == (7, 7, None)
+
+
+def test_an_election_without_time_is_not_begun(jar: SharedJar) -> None:
+    send_away(jar, 0, 3)
+    answer = jar[2].ask(ApiKey.ELECT_LEADERS, 2, ElectLeadersRequest(0, [TopicPartitions("t", [0, 1])], 0))
+    codes = [each.error_code for each in answer.replica_election_results[0].partition_result]
+    assert (answer.error_code, codes) == (7, [7, 7])
+    jar.pass_ms(200)
+    assert jar.state("t", 0).leader_id == 3
 
 
 def reassign(
@@ -136,6 +146,23 @@ def test_a_reassignment_that_cannot_be_is_refused_as_by_kafka(jar: SharedJar) ->
     assert jar.state("t", 0).replicas == (1, 2, 3)
 
 
+def test_a_reassignment_without_time_is_not_begun(jar: SharedJar) -> None:
+    topics = [ReassignableTopic("t", [ReassignablePartition(0, [3])])]
+    request = AlterPartitionReassignmentsRequest(0, topics=topics, allow_replication_factor_change=False)
+    answer = jar[2].ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, request)
+    (line,) = answer.responses[0].partitions
+    assert (answer.error_code, line.error_code, line.error_message) == (7, 7, None)
+    assert answer.allow_replication_factor_change
+    assert jar.state("t", 0).replicas == (1, 2, 3)
+
+
+def test_the_response_to_a_reassignment_repeats_whether_the_factor_may_change(jar: SharedJar) -> None:
+    topics = [ReassignableTopic("t", [ReassignablePartition(0, [3])])]
+    request = AlterPartitionReassignmentsRequest(topics=topics, allow_replication_factor_change=False)
+    answer = jar[2].ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, request)
+    assert not answer.allow_replication_factor_change
+
+
 def test_a_reassignment_is_listed_until_the_leader_has_handed_the_partition_over(
     cluster: SharedJar,
 ) -> None:
@@ -145,7 +172,7 @@ def test_a_reassignment_is_listed_until_the_leader_has_handed_the_partition_over
     )
     (line,) = answer.topics[0].partitions
     assert (answer.topics[0].name, line.partition_index) == ("t", 0)
-    assert (line.replicas, line.adding_replicas, line.removing_replicas) == ([1, 3, 2], [3, 2], [1])
+    assert (line.replicas, line.adding_replicas, line.removing_replicas) == ([3, 2, 1], [3, 2], [1])
 
 
 def test_28_a_leader_that_dies_before_it_hands_over_is_succeeded(jar: SharedJar) -> None:

@@ -124,6 +124,13 @@ def test_11_fetch_names_the_leader_from_version_16_on_whatever_epoch_is_sent(
             assert endpoints(answer) == [(1, "node1", 9091)]
 
 
+def test_a_fetch_at_an_unknown_isolation_level_fails_as_at_the_leader(cluster: SharedJar) -> None:
+    for node_id in (1, 2):
+        request = a_fetch(cluster[node_id], partition=0)
+        request.isolation_level = 2
+        assert cluster[node_id].ask(ApiKey.FETCH, 12, request).error_code == -1
+
+
 @pytest.mark.parametrize("epoch", [-1, 0, 9])
 def test_12_other_requests_of_the_leader_are_refused(cluster: SharedJar, epoch: int) -> None:
     node = cluster[2]

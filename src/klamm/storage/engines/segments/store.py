@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
@@ -40,6 +41,7 @@ from klamm.storage.engines.segments.partition_checkpoint import (
     checkpoint_of,
     must_save_start,
 )
+from klamm.storage.engines.segments.recoveries import Recoveries
 from klamm.storage.engines.segments.removals import DelayedRemovals
 from klamm.storage.log import LogDirStatus, LogError, PartitionLog, Work
 from klamm.storage.topic_config import TopicConfig
@@ -86,6 +88,7 @@ class SegmentStore:
         self._removals = DelayedRemovals(self.files, clock)
         self._broken: set[TopicPartition] = set()  # logs that could not be opened
         self._run_all = run_all
+        self._recoveries = Recoveries(self.files)
         self._is_closed = False
         if not self.files.exists(self.directory):
             self.files.make_directory(self.directory)
@@ -203,7 +206,8 @@ class SegmentStore:
     ) -> PartitionLog:
         """Load or create a log and lead it at an epoch, which is recorded before the log is used.
 
-        Raises LogError(kafka_storage_error) when this log cannot be read; others are unaffected.
+        Raises LogError(kafka_storage_error) when this log cannot be read; others are unaffected. In a shared
+        directory a log that must be recovered raises MustLoadError first: its broker has others to serve.
         """
         place = TopicPartition(topic, partition)
         assert place not in self._logs, f"{place} is open already"
@@ -248,21 +252,22 @@ class SegmentStore:
             self.files.make_directory(directory)
         left = self._checkpoints.read(place)
         is_closed = left is not None and left.is_clean_for(leader_epoch)
-        is_clean = is_new or is_closed or place in self._clean
-        parts = load_parts(
-            self.files,
-            self._pool,
-            directory,
-            LoadSettings(
-                is_clean=is_clean,
-                expected_end=left.end_offset if left is not None and is_closed else None,
-                recovery_point=left.recovery_point if left is not None else None,
-                log_start_offset=left.log_start_offset if left is not None else 0,
-                config=config,
-                now_ms=self._clock.now_ms(),
-                journaled=() if is_closed else self._left_in_journals(place, topic_id),
-            ),
+        settings = LoadSettings(
+            is_clean=is_new or is_closed or place in self._clean,
+            expected_end=left.end_offset if left is not None and is_closed else None,
+            recovery_point=left.recovery_point if left is not None else None,
+            log_start_offset=left.log_start_offset if left is not None else 0,
+            config=config,
+            now_ms=self._clock.now_ms(),
         )
+        journaled = partial(self._left_in_journals, place, topic_id)
+        if (repaired := self._recoveries.settings_after(place, settings)) is not None:
+            settings = repaired
+        elif not settings.is_clean and not self.is_alone:
+            raise self._recoveries.needed(place, directory, settings, journaled)
+        elif not is_closed:
+            settings = replace(settings, journaled=journaled())
+        parts = load_parts(self.files, self._pool, directory, settings)
         self.journal.replayed(place.topic, topic_id, place.partition)
         if leader_epoch < parts.epochs.latest_epoch:
             raise LogError(
