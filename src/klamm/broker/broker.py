@@ -224,7 +224,7 @@ class Broker:
         assert self._chores is not None
         assert self._metrics is None
         self.services.meter = RequestMeter()
-        self._metrics = Metrics(self.services, self.server, self._chores, self.services.meter)
+        self._metrics = Metrics(self.services, self.server, self.services.meter)
         return self._metrics
 
     async def stop(self) -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from klamm.broker.partitions.verification import TransactionVerifier
     from klamm.broker.routes import RouteTable
     from klamm.broker.security.permissions import Authorizer
+    from klamm.broker.upkeep.cleaning import Cleaning
     from klamm.storage.cluster import ClusterStore
     from klamm.storage.log import LogStore
 
@@ -80,6 +81,7 @@ class Services:
     verification: VerificationStats = field(default_factory=VerificationStats)
     verifier: TransactionVerifier | None = None  # used in place of `remote`, if set
     quotas: Quotas | None = None  # no throttling
+    cleaning: Cleaning | None = None  # compaction, from its first run on
     membership: Membership | None = None  # None: there are no other brokers
     serve_window: ServeWindow | None = None  # None: this broker may always answer
     leader_events: LeaderEvents | None = None  # once the broker has opened its first partitions

@@ -226,9 +226,7 @@ class Membership:
             for move in ready:
                 served = self._services.partitions.get(move.topic, move.partition)
                 if served is not None and served.leader_epoch == move.leader_epoch:
-                    await close_for_move(
-                        served, self._services.logs, self._services.flusher, self._run_blocking
-                    )
+                    await close_for_move(self._services, served)
             # From here on the partitions are closed: the move must be finished. A repetition does no harm.
             while ready and not await self._attempt(self._finish, ready):
                 if self._is_fenced:

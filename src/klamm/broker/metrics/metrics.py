@@ -26,7 +26,6 @@ from klamm.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from klamm.broker.net.server import Server
     from klamm.broker.services import Services
-    from klamm.broker.upkeep.periodic import Chores
 
 _RUNNING: Final = 3
 _LAG_INTERVAL_S: Final = 1.0
@@ -35,10 +34,9 @@ _LAG_INTERVAL_S: Final = 1.0
 class Metrics:
     """Collects the metrics of one broker."""
 
-    def __init__(self, services: Services, server: Server, chores: Chores, meter: RequestMeter) -> None:
+    def __init__(self, services: Services, server: Server, meter: RequestMeter) -> None:
         self._services = services
         self._server = server
-        self._chores = chores
         self._meter = meter
         self._lag = LagMeter(services)
         self._worst_lag_ms = 0
@@ -141,7 +139,7 @@ class Metrics:
         yield flushes.add(flusher.flush_ms, "_sum").add(flusher.flushes, "_count")
         offline = sum(status.is_offline for status in self._services.logs.status())
         yield _one("kafka_log_logmanager_offlinelogdirectorycount", offline, "data folders that fail")
-        cleaning = self._chores.cleaning
+        cleaning = self._services.cleaning
         prefix = "kafka_log_logcleaner_"
         dirt = 100 * cleaning.cleaner.dirtiest_ratio() if cleaning is not None else 0.0
         yield _one(f"{prefix}max_dirty_percent", dirt, "the dirtiest log's share of what is not compacted")

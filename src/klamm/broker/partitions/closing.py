@@ -9,27 +9,27 @@ from typing import TYPE_CHECKING
 
 from klamm.broker.partitions.loading import when_loaded
 from klamm.protocol.errors import ErrorCode
-from klamm.storage.log import LogError, LogStore, PartitionLog
+from klamm.storage.log import LogError, PartitionLog
 
 if TYPE_CHECKING:
-    from klamm.broker.partitions.flusher import Flusher
     from klamm.broker.partitions.registry import Partition
-    from klamm.broker.services import RunBlocking
+    from klamm.broker.services import RunBlocking, Services
 
 _log = logging.getLogger(__name__)
 
 
-async def close_for_move(
-    partition: Partition, logs: LogStore, flusher: Flusher, run_blocking: RunBlocking
-) -> None:
+async def close_for_move(services: Services, partition: Partition) -> None:
     """Close a partition that moves. Appends that were accepted are durable and acknowledged first.
 
     The partition stays registered, and refuses requests. If the disk fails, the log is closed as it is: the
     next leader recovers it.
     """
+    run_blocking, logs = services.run_blocking, services.logs
     log = partition.seal()
     await asyncio.sleep(0)  # requests that wait for the partition are completed
-    await flusher.settled(partition)
+    await services.flusher.settled(partition)
+    if services.cleaning is not None:
+        await services.cleaning.let_go(partition.name)
     try:
         if log is not None:
             await _flush(log, run_blocking)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.types import TopicPartition
 from klamm.storage.cleaner import CleanableLog, Cleaner, CleanerSettings
 from klamm.storage.engines.segments.log import SegmentLog
 
@@ -21,6 +23,7 @@ class Cleaning:
     def __init__(self, services: Services, files: Files) -> None:
         self._services = services
         self._is_called_back = False
+        self._passes: dict[TopicPartition, Future[None]] = {}  # under way
         self.last_round_ms = 0  # longest pass of the last round with any passes
         self.cleaner = Cleaner(
             files,
@@ -36,10 +39,27 @@ class Cleaning:
         clock, passes_ms = self._services.clock, []
         while not self._is_called_back and (job := self.cleaner.plan()) is not None:
             began_at_ms = clock.now_ms()
-            await self._services.run_blocking(job.run)
-            self.cleaner.finish(job)
+            self._passes[job.topic_partition] = ended = self._services.loop.create_future()
+            try:
+                await self._services.run_blocking(job.run)
+                self.cleaner.finish(job)
+            finally:
+                del self._passes[job.topic_partition]
+                ended.set_result(None)
             passes_ms.append(clock.now_ms() - began_at_ms)
         self.last_round_ms = max(passes_ms, default=self.last_round_ms)
+
+    async def let_go(self, name: TopicPartition) -> None:
+        """Wait until no pass writes beside a log that is not served any more; its result is dropped.
+
+        The directory of the log belongs to another broker from then on.
+        """
+        ended = self._passes.get(name)
+        if ended is not None:
+            for job in self.cleaner.running:
+                if job.topic_partition == name:
+                    job.cancel()
+            await ended
 
     def call_back(self) -> None:
         """Cancel the running pass and drop its result."""

@@ -16,7 +16,6 @@ from klamm.storage.log import LogError
 
 if TYPE_CHECKING:
     from klamm.broker.services import Services
-    from klamm.broker.upkeep.cleaning import Cleaning
     from klamm.storage.engines.segments.files import Files
 
 FIRST_RETENTION_AFTER_MS: Final = 30_000
@@ -86,7 +85,6 @@ class Chores:
 
     def __init__(self, services: Services, sweep_ms: int = SWEEP_MS) -> None:
         self._services = services
-        self.cleaning: Cleaning | None = None  # after the first run
         self._is_called_back = False
         loop = services.loop
         self._running = [
@@ -118,12 +116,12 @@ class Chores:
         services = self._services
 
         async def clean() -> None:
-            if self.cleaning is None:
+            if services.cleaning is None:
                 # Imported in the first run, to keep the start of a broker fast.
                 module = await services.run_blocking(import_module, "klamm.broker.upkeep.cleaning")
-                self.cleaning = module.Cleaning(services, files)
-            if not self._is_called_back:
-                await self.cleaning.clean()
+                services.cleaning = module.Cleaning(services, files)
+            if services.cleaning is not None and not self._is_called_back:
+                await services.cleaning.clean()
 
         self._running.append(
             Every(services.loop, "cleaning", lambda: services.config.log_cleaner_backoff_ms, clean)
@@ -132,8 +130,8 @@ class Chores:
     def call_back(self) -> None:
         """Cancel long work: the broker is about to stop."""
         self._is_called_back = True
-        if self.cleaning is not None:
-            self.cleaning.call_back()
+        if self._services.cleaning is not None:
+            self._services.cleaning.call_back()
 
     async def stop(self) -> None:
         """Start no further runs; wait for those that are under way."""
