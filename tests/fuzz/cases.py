@@ -8,7 +8,7 @@ from contextlib import suppress
 from random import Random
 from struct import error as struct_error
 from struct import pack
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, Final
 
 from klamm.protocol.errors import DecodeError
@@ -257,6 +257,15 @@ def encode(core: ModuleType, random: Random) -> None:
     for builder in builders:
         builder.release()
         assert builder.append(0, b"", b"") == -1
+    opened = [module.OpenBatches(module.Place) for module in (core, _pure)]
+    for module, batches in zip((core, _pure), opened, strict=True):
+        batches["t"] = SimpleNamespace(builder=module.BatchBuilder(limit_bytes))
+    for record in made:
+        places = [batches.append("t", record.timestamp_ms, record.key, record.value) for batches in opened]
+        indexes = {None if place is None else place._index for place in places}
+        assert len(indexes) == 1, indexes
+    regions = [batches.get("t").builder.region() for batches in opened]
+    assert regions[0] == regions[1]
 
 
 def tables_of(module: ModuleType) -> dict[bytes, Any]:

@@ -29,15 +29,18 @@ MAX_UNREACHABLE: Final = 64  # addresses of one name that are kept as failed
 class _Forks:
     """How often this process was forked off another: its id would be a system call for every record."""
 
-    count = 0
+    __slots__ = ("count",)
 
-    @classmethod
-    def happened(cls) -> None:
-        cls.count += 1
+    def __init__(self) -> None:
+        self.count = 0
+
+    def happened(self) -> None:
+        self.count += 1
 
 
+forks: Final = _Forks()
 if hasattr(os, "register_at_fork"):  # not where there is no fork
-    os.register_at_fork(after_in_child=_Forks.happened)
+    os.register_at_fork(after_in_child=forks.happened)
 
 
 class Reactor:
@@ -59,7 +62,7 @@ class Reactor:
         self._is_stopping = False
         self._is_over = False
         self._woken = False
-        self._forks = _Forks.count
+        self._forks = forks.count
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.on_time: Callable[[int], None] = lambda _now_ms: None
         self.on_tick: Callable[[int], int | None] = lambda _now_ms: None
@@ -77,7 +80,7 @@ class Reactor:
 
     def check_fork(self) -> None:
         """A forked child has the object but not the thread."""
-        if _Forks.count != self._forks:
+        if forks.count != self._forks:
             raise IllegalStateError("this client was made before fork(); make a new one in the child process")
 
     def submit(self, work: Callable[[], None]) -> None:

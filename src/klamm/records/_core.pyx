@@ -9,7 +9,8 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cpython.object cimport PyTypeObject
+from cpython.dict cimport PyDict_GetItemWithError
+from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
@@ -32,8 +33,12 @@ cdef extern from *:
     static inline PyObject *klamm_new_tuple(PyTypeObject *type, Py_ssize_t size) {
         return type->tp_alloc(type, size);
     }
+    static inline PyObject *klamm_new_object(PyTypeObject *type, PyObject *no_arguments) {
+        return type->tp_new(type, no_arguments, NULL);
+    }
     """
     object klamm_new_tuple(PyTypeObject *of_type, Py_ssize_t size)
+    object klamm_new_object(PyTypeObject *of_type, object no_arguments)
 
 cdef extern from "_crc32c.h":
     int klamm_crc_init()

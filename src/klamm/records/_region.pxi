@@ -151,9 +151,22 @@ cdef int put_record(Out *out, tuple record, int64_t base_offset, int64_t base_ti
     if offset < base_offset or <uint64_t>offset - <uint64_t>base_offset > INT32_MAX:
         raise ValueError(f"offset {offset} does not fit a batch that starts at {base_offset}")
     put_fields(
-        out, PY_SSIZE_T_MAX, delta_ms, offset - base_offset, as_bytes(record[2]), as_bytes(record[3]), record[4]
+        out,
+        PY_SSIZE_T_MAX,
+        delta_ms,
+        offset - base_offset,
+        as_bytes(record[2]),
+        as_bytes(record[3]),
+        named_headers(record[4]),
     )
     return 0
+
+
+cdef list named_headers(object headers):
+    """Headers as pairs of bytes; None if there are none."""
+    if not headers:
+        return None
+    return [((<str?>name).encode(), as_bytes(value)) for name, value in headers]
 
 
 cdef bint put_fields(
@@ -163,16 +176,14 @@ cdef bint put_fields(
     int64_t offset_delta,
     object key,
     object value,
-    object headers,
+    list named,
 ) except -1:
-    """Append one record if it fits `room` bytes; returns whether it did."""
-    cdef list named = None
+    """Append one record if it fits `room` bytes; returns whether it did. Runs no Python code."""
     cdef Py_ssize_t size
     cdef uint8_t *at
     size = 1 + klamm_varint_size(delta_ms) + klamm_varint_size(offset_delta)
     size += field_bytes(key) + field_bytes(value)
-    if headers:
-        named = [((<str?>name).encode(), as_bytes(header_value)) for name, header_value in headers]
+    if named is not None:
         size += klamm_varint_size(len(named))
         for name, header_value in named:
             size += field_bytes(name) + field_bytes(header_value)

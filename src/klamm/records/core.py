@@ -28,6 +28,8 @@ __all__ = [
     "COMPILED",
     "BatchBuilder",
     "OffsetTable",
+    "OpenBatches",
+    "Place",
     "Replaced",
     "TopicCommits",
     "crc32c",
@@ -67,6 +69,8 @@ partition_rows = _chosen.partition_rows
 encode_columns = _chosen.encode_columns
 decode_offset_commits = _chosen.decode_offset_commits
 BatchBuilder = _chosen.BatchBuilder
+OpenBatches = _chosen.OpenBatches
+Place = _chosen.Place
 TopicCommits = _chosen.TopicCommits
 OffsetTable = _chosen.OffsetTable
 Replaced = _chosen.Replaced

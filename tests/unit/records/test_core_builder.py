@@ -18,6 +18,13 @@ from unit.records.strategies import batches_of_records
 NO_LIMIT = 1 << 30
 
 
+class BatchOf:
+    """A batch that has a builder, and nothing else."""
+
+    def __init__(self, core: ModuleType, limit_bytes: int = NO_LIMIT) -> None:
+        self.builder = core.BatchBuilder(limit_bytes)
+
+
 def filled(core: ModuleType, records: list[Record], limit_bytes: int = NO_LIMIT) -> tuple[Any, list[int]]:
     """A builder that was offered these records, and the index each was given."""
     builder = core.BatchBuilder(limit_bytes)
@@ -87,6 +94,64 @@ class TestEachCore:
             builder.append(*arguments)
         assert (builder.region(), builder.record_count, builder.max_timestamp_ms) == (before, 1, 5)
         assert builder.append(6, None, None) == 1
+
+    def test_a_closed_batch_keeps_its_records_and_takes_no_more(self, core: ModuleType) -> None:
+        builder, _ = filled(core, [Record(0, 5, b"a", b"b")])
+        before = bytes(builder.region())
+        builder.close()
+        assert builder.is_closed
+        assert builder.append(6, None, None) == -1
+        assert (builder.region(), builder.record_count) == (before, 1)
+
+    def test_an_open_batch_is_found_by_its_name_and_answers_with_the_place(self, core: ModuleType) -> None:
+        places = core.OpenBatches(core.Place)
+        first, second = BatchOf(core), BatchOf(core)
+        places["t"] = first
+        places["t", 3] = second
+        assert places.append("t", 7, None, b"x")._batch is first
+        found = places.append(("t", 3), 8, b"k", None)
+        again = places.append(("t", 3), 9, b"k", None)
+        assert [(item._batch, item._index) for item in (found, again)] == [(second, 0), (second, 1)]
+        assert [second.builder.timestamp_of(index) for index in (0, 1)] == [8, 9]
+        assert (places.get("t"), places.pop("t"), places.get("t"), places.pop("t")) == (
+            first,
+            first,
+            None,
+            None,
+        )
+
+    def test_without_an_open_batch_or_room_there_is_no_place(self, core: ModuleType) -> None:
+        places = core.OpenBatches(core.Place)
+        assert places.append("t", 7, None, b"x") is None
+        places["t"] = batch = BatchOf(core, limit_bytes=50)
+        assert places.append("t", 7, None, b"x" * 100) is not None
+        assert places.append("t", 7, None, b"x") is None  # full
+        places["t"] = batch = BatchOf(core)
+        batch.builder.close()
+        assert places.append("t", 7, None, b"x") is None
+
+    def test_places_are_of_the_kind_that_was_asked_for(self, core: ModuleType) -> None:
+        class Own(core.Place):  # type: ignore[name-defined,misc]  # whichever core it is
+            """A place that knows more."""
+
+        places = core.OpenBatches(Own)
+        places["t"] = batch = BatchOf(core)
+        place = places.append("t", 7, None, b"x")
+        assert type(place) is Own
+        assert (place._batch, place._index) == (batch, 0)
+        made = Own(batch, 5)
+        assert (made._batch, made._index) == (batch, 5)
+        with pytest.raises(TypeError):
+            core.OpenBatches(dict)
+
+    def test_what_is_no_record_is_refused_by_an_open_batch_too(self, core: ModuleType) -> None:
+        places = core.OpenBatches(core.Place)
+        places["t"] = batch = BatchOf(core)
+        with pytest.raises(TypeError):
+            places.append("t", 7, None, "text")
+        with pytest.raises(ValueError, match="64 bits"):
+            places.append("t", 2**63, None, b"x")
+        assert batch.builder.record_count == 0
 
 
 class TestBothCores:

@@ -15,8 +15,10 @@ from klamm.clock import Clock, condition_on, patience_of
 from klamm.errors import BufferExhaustedError, IllegalStateError, RecordTooLargeError
 from klamm.net.cluster import TopicInfo
 from klamm.protocol.types import TopicPartition
+from klamm.records.core import COMPILED, OpenBatches
 
 Headers = tuple[tuple[str, bytes | None], ...]
+AppendToOpen = Callable[[str | tuple[str, int], int, bytes | None, bytes | None], Delivery | None]
 
 KEPT_FAILURES: Final = 1000  # batches that failed before a flush
 
@@ -24,8 +26,9 @@ KEPT_FAILURES: Final = 1000  # batches that failed before a flush
 class Accumulator:
     """Batches by partition, oldest first, within `buffer.memory`. One lock, held shortly.
 
-    Most records fit into an open batch: that path is short. Memory is reserved when a batch is
-    opened and what it did not need is given back when it is closed, so a record need not be counted.
+    Most records fit into an open batch: that path is short, and without the lock on the compiled core. Memory
+    is reserved when a batch is opened and what it did not need is given back when it is closed, so a record
+    need not be counted.
     """
 
     def __init__(
@@ -41,8 +44,13 @@ class Accumulator:
         self._memory_came = condition_on(clock, self._lock)
         self._new_event: Callable[[], threading.Event] | None = getattr(clock, "new_event", None)
         self._queues: dict[TopicPartition, deque[Batch]] = {}
-        self._open: dict[tuple[str, int], Batch] = {}
-        self._stays: dict[str, Batch] = {}  # where records without a key go, by topic
+        self._open: OpenBatches[Batch, Delivery] = OpenBatches(Delivery)  # by topic and partition
+        self._stays: OpenBatches[Batch, Delivery] = OpenBatches(
+            Delivery
+        )  # of records without a key, by topic
+        # Most records end here: added to an open batch, if there is one with room. The names are as above.
+        self.append_keyless = self._stays.append if COMPILED else self._locked(self._stays.append)
+        self.append_keyed = self._open.append if COMPILED else self._locked(self._open.append)
         self._used_bytes = 0
         largest = min(max(settings.max_request_size, self._limit_bytes), settings.buffer_memory)
         self._roomy_bytes = settings.buffer_memory - largest  # with no more in use, any record finds room
@@ -52,6 +60,15 @@ class Accumulator:
         self._failed: deque[Batch] = deque()
         self._dropped_failures: Counter[str] = Counter()  # records of failed batches not kept, by topic
         self.is_closed = False
+
+    def _locked(self, append: AppendToOpen) -> AppendToOpen:
+        def locked(
+            name: str | tuple[str, int], timestamp_ms: int, key: bytes | None, value: bytes | None
+        ) -> Delivery | None:
+            with self._lock:
+                return append(name, timestamp_ms, key, value)
+
+        return locked
 
     def append(
         self,
@@ -67,7 +84,7 @@ class Accumulator:
         name = topic.name
         with self._lock:
             batch = self._stays.get(name) if partition is None else self._open.get((name, partition))
-            if batch is not None and not batch.is_closed:
+            if batch is not None:
                 index = batch.builder.append(timestamp_ms, key, value, headers)
                 if index >= 0:
                     return Delivery(batch, index)
@@ -95,7 +112,7 @@ class Accumulator:
 
     def _move(self, topic: TopicInfo) -> int:
         """Where records without a key go next: the same partition, until it had its share."""
-        stay = self._stays.pop(topic.name, None)
+        stay = self._stays.pop(topic.name)
         if stay is not None:
             # Once closed, its reservation is its size; its bytes may be released already.
             size_bytes = stay.reserved_bytes if stay.is_closed else stay.size_bytes
@@ -125,9 +142,9 @@ class Accumulator:
 
     def _close_open(self, partition: TopicPartition) -> None:
         """Close the open batch of a partition, and release the memory it does not need."""
-        batch = self._open.pop(partition, None)
+        batch = self._open.pop(partition)
         if batch is not None:
-            batch.is_closed = True
+            batch.close()  # before its size is read: records are added without the lock
             self._give_back(batch.reserved_bytes - batch.size_bytes)
             batch.reserved_bytes = batch.size_bytes
 
@@ -228,13 +245,17 @@ class Accumulator:
                 return 0
             return batch.created_at_ms + self._settings.linger_ms
 
+    def close_head(self, partition: TopicPartition) -> None:
+        """Close the first batch of a partition, so that its records can be counted."""
+        with self._lock:
+            if self._open.get(partition) is self._queues[partition][0]:
+                self._close_open(partition)
+
     def take(self, partition: TopicPartition) -> Batch:
         """Remove the first batch of a partition, closed for good."""
+        self.close_head(partition)
         with self._lock:
-            batch = self._queues[partition].popleft()
-            if self._open.get(partition) is batch:
-                self._close_open(partition)
-            return batch
+            return self._queues[partition].popleft()
 
     def waiting_to_retry(self, partition: TopicPartition) -> list[Batch]:
         """Batches to be sent again."""

@@ -85,6 +85,11 @@ class Batch:
         self.parts: list[Batch] = []
         self._settlement = Settlement()
 
+    def close(self) -> None:
+        """Accept no more records."""
+        self.is_closed = True
+        self.builder.close()
+
     def wait_with(self, new_event: Callable[[], threading.Event]) -> None:
         """Wait with such events: those of a virtual clock."""
         self._settlement.new_event = new_event
@@ -135,7 +140,8 @@ class Batch:
         sequence = self.base_sequence
         for part in parts:
             part.whole = self
-            part.is_closed = part.was_sent = True
+            part.close()
+            part.was_sent = True
             part.attempts = self.attempts
             part.is_transactional = self.is_transactional
             part.producer_id, part.producer_epoch = self.producer_id, self.producer_epoch

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from klamm.errors import KlammTimeoutError
 from klamm.protocol.types import TopicPartition
+from klamm.records.core import Place
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -33,24 +34,21 @@ class RecordMetadata(NamedTuple):
     timestamp_ms: int
 
 
-class Delivery(Future[RecordMetadata]):
+class Delivery(Place, Future[RecordMetadata]):
     """The future of one record. Looking at it counts as having seen its failure.
 
-    It shares its batch's outcome and keeps no state of its own. Code that looks inside a future, as
-    `concurrent.futures.wait` does, makes it have that state then.
+    It shares its batch's outcome and keeps no state of its own: a lock and two lists for each record would
+    cost more than the record. Code that looks inside a future, as `concurrent.futures.wait` does, makes it
+    have that state then.
     """
 
-    __slots__ = ("_batch", "_index")
-
-    def __init__(self, batch: Batch, index: int) -> None:
-        # Without the base's: a lock and two lists for each record would cost more than the record.
-        self._batch = batch
-        self._index = index
+    __slots__ = ()
+    _batch: Batch
 
     def __getattr__(self, name: str) -> Any:
         if name not in _STATE_OF_A_FUTURE:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        super().__init__()
+        Future.__init__(self)
         self._batch.examined.add(self._index)
         self._batch.when_settled(self._index, self._settle_base)
         return self.__dict__[name]

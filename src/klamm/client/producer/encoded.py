@@ -25,7 +25,7 @@ class EncodedBatch(Batch):
     def __init__(self, partition: TopicPartition, created_at_ms: int, region: EncodedRegion) -> None:
         super().__init__(partition, created_at_ms, 0)
         self.region = region
-        self.is_closed = True
+        self.close()
 
     @property
     def record_count(self) -> int:

@@ -38,6 +38,7 @@ from klamm.errors import (
     broker_error,
 )
 from klamm.net.cluster import TopicInfo
+from klamm.net.reactor import forks
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.types import TopicPartition
 from klamm.records.murmur2 import murmur2
@@ -98,6 +99,8 @@ class Producer(TransactionMethods):
             self._transactions.manager.on_state = self._on_transaction_state
         self._metadata = core.metadata
         self._check_fork = self._thread.reactor.check_fork
+        self._forks = forks.count
+        self._timestamp_ms = self._clock.timestamp_ms
         self._metadata_changed = condition_on(self._clock)
         self._thread.reactor.on_failure = self._on_thread_failure
         core.components.append(self._sender)
@@ -168,14 +171,16 @@ class Producer(TransactionMethods):
         """Send one record; its future returns the record's partition and offset, or raises."""
         if self._is_closed or self._sender.refuses:
             self._refuse()
-        self._check_fork()
+        if forks.count != self._forks:
+            self._check_fork()
         if self._interceptors:
             record = ProducerRecord(topic, value, key, headers, partition, timestamp_ms)
             topic, value, key, headers, partition, timestamp_ms = passed(
                 self._interceptors, "on_send", record
             )
         settings = self._settings
-        info = self._metadata.cluster.topics.get(topic)
+        topics = self._metadata.cluster.topics
+        info = topics[topic] if topic in topics else None  # noqa: SIM401 - a proxy's `get` is slow
         due_at_ms = None  # reckoned from now only if something has to be waited for
         if info is None or (partition is not None and partition not in info.partitions):
             due_at_ms = self._patience.now_ms() + settings.max_block_ms
@@ -190,15 +195,17 @@ class Producer(TransactionMethods):
             elif key is not None and not settings.ignores_keys:
                 partition = (murmur2(key) & 0x7FFFFFFF) % len(info.partitions)
         report = None if on_delivery is None else of_delivery(on_delivery, key, value, headers)
-        delivery = self._accumulator.append(
-            info,
-            partition,
-            self._clock.timestamp_ms() if timestamp_ms is None else timestamp_ms,
-            key,
-            value,
-            _pairs(headers) if headers else (),
-            due_at_ms,
-        )
+        if timestamp_ms is None:
+            timestamp_ms = self._timestamp_ms()
+        delivery = None
+        if not headers:
+            if partition is None:
+                delivery = self._accumulator.append_keyless(topic, timestamp_ms, key, value)
+            else:
+                delivery = self._accumulator.append_keyed((topic, partition), timestamp_ms, key, value)
+        if delivery is None:
+            pairs = _pairs(headers) if headers else ()
+            delivery = self._accumulator.append(info, partition, timestamp_ms, key, value, pairs, due_at_ms)
         if report is not None:
             delivery.add_done_callback(report)
         if self._interceptors:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klamm.records._pure.builder import BatchBuilder
+from klamm.records._pure.builder import BatchBuilder, OpenBatches, Place
 from klamm.records._pure.columns_in import decode_columns
 from klamm.records._pure.columns_out import encode_columns, partition_rows
 from klamm.records._pure.commit_wire import read_commits, write_commit_answers
@@ -22,6 +22,8 @@ from klamm.records._pure.walk import find_batch, last_whole_batch_end, parse_hea
 __all__ = [
     "BatchBuilder",
     "OffsetTable",
+    "OpenBatches",
+    "Place",
     "Replaced",
     "TopicCommits",
     "crc32c",

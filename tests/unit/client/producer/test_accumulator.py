@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 
 import pytest
@@ -16,6 +17,13 @@ from unit.client.producer.world import T0, World, values
 def keyless(world: World, value: bytes) -> Delivery:
     topic = world.core.metadata.cluster.topics["t"]
     return world.accumulator.append(topic, None, 1000, None, value, ())
+
+
+def quickly(world: World, key: bytes | None) -> Delivery | None:
+    """A record on the short path: into an open batch, or nowhere."""
+    if key is None:
+        return world.accumulator.append_keyless("t", 1000, None, b"x")
+    return world.accumulator.append_keyed(("t", 0), 1000, key, b"x")
 
 
 def partition_of(delivery: Delivery) -> TopicPartition:
@@ -121,3 +129,35 @@ def test_a_future_keeps_no_bytes_of_its_record() -> None:
     assert delivery._batch.builder.size_bytes == 0
     assert delivery.result(0) == ("t", 0, 7, 1000)
     assert partition_of(delivery) == T0
+
+
+@pytest.mark.parametrize("key", [None, b"key"])
+def test_the_short_path_ends_with_the_batch(key: bytes | None) -> None:
+    world = World(linger_ms=1000)
+    assert quickly(world, key) is None  # nothing is open
+    topic = world.core.metadata.cluster.topics["t"]
+    first = world.accumulator.append(topic, None if key is None else 0, 1000, key, b"x", ())
+    second = quickly(world, key)
+    assert second is not None
+    assert (second._batch, second._index) == (first._batch, 1)
+    world.accumulator.take(first.partition)
+    assert quickly(world, key) is None
+    assert first._batch.record_count == 2
+
+
+def test_records_of_several_threads_each_have_their_own_place() -> None:
+    world = World(linger_ms=1000, batch_size=1_000_000)
+    first = keyless(world, b"x")
+    places: list[int] = []
+
+    def add() -> None:
+        found = [quickly(world, None) for _ in range(2000)]
+        places.extend(item._index for item in found if item is not None)
+
+    threads = [threading.Thread(target=add) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(places) == list(range(1, 8001))
+    assert first._batch.record_count == 8001
