@@ -112,7 +112,7 @@ class Metadata:
     def request_update(self) -> int:
         """Request metadata soon; returns the lowest version that its response will have.
 
-        A request in flight may have been answered before what the caller has just learned, so it does not count.
+        A request in flight may have been answered before what the caller has just learned: it does not count.
         """
         self._is_wanted = True
         return self._sent + 1

@@ -178,6 +178,7 @@ class Sender:
                 if batches and size_bytes + head.size_bytes > self._settings.max_request_size:
                     rest.append(partition)
                     continue
+                self._accumulator.close_head(partition)  # what is numbered must not grow
                 if not self._number(head):
                     continue
                 batches.append(self._accumulator.take(partition))

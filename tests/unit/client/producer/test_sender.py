@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from klamm.client.producer.batch import Batch
 from klamm.client.producer.delivery import Delivery
 from klamm.errors import BrokerError, BufferExhaustedError, KlammTimeoutError, RecordTooLargeError
 from klamm.protocol.errors import ErrorCode
@@ -229,3 +230,24 @@ def test_a_producer_id_is_asked_for_only_when_there_is_something_to_send() -> No
     assert world.next_producer_id == 4001
     world.send("a")
     assert world.next_producer_id == 4002
+
+
+def test_a_record_that_arrives_while_its_batch_is_numbered_goes_into_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Else the batch would be longer than its sequence says, and the next one's would be refused.
+    world = World(batch_size=1_000_000)
+    number = world.sender._sequences.number
+    arrivals = ["b"]
+
+    def with_an_arrival(batch: Batch, *, has_in_flight: bool) -> bool:
+        numbered = number(batch, has_in_flight=has_in_flight)
+        while arrivals:
+            world.send(arrivals.pop(), run=False)
+        return numbered
+
+    monkeypatch.setattr(world.sender._sequences, "number", with_an_arrival)
+    world.send("a")
+    world.send("c")
+    sent = [(header(item).base_sequence, values(item)) for item in world.requests]
+    assert sent == [(0, ["a"]), (1, ["b"]), (2, ["c"])]
