@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
 
+from klamm.aio.sending import Sending
 from klamm.client.assignors.base import GroupMetadata
 from klamm.client.consumer.offsets.positions import Committed
 from klamm.client.producer.delivery import Delivery, RecordMetadata
@@ -63,7 +64,7 @@ class Producer:
             return await asyncio.to_thread(self._producer.send, *arguments)
         return self._producer.send(*arguments)
 
-    async def send_and_wait(
+    def send_and_wait(
         self,
         topic: str,
         value: Any = None,
@@ -71,13 +72,29 @@ class Producer:
         headers: Headers | Mapping[str, HeaderValue] | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
-    ) -> RecordMetadata:
-        """Send one record and wait until it is delivered; returns its partition and offset."""
-        # As `send`, without a coroutine of its own: many of these run at once, in asyncio.gather.
+    ) -> Coroutine[Any, Any, RecordMetadata]:
+        """Send one record and wait until it is delivered; returns its partition and offset.
+
+        Called in a running event loop, the record is sent at once, before the first `await`.
+        """
         producer = self._producer
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # asyncio.run(producer.send_and_wait(...))
+            return self._send_and_wait(topic, value, key, headers, partition, timestamp_ms)
+        sending = Sending(loop=loop)
         if producer.would_wait(topic, partition):
-            return await (await self.send(topic, value, key, headers, partition, timestamp_ms))
-        return await producer.send(topic, value, key, headers, partition, timestamp_ms)
+            waiting = self._send_and_wait(topic, value, key, headers, partition, timestamp_ms)
+            sending.follow_task(loop.create_task(waiting))
+            return sending
+        try:
+            sending.follow(producer.send(topic, value, key, headers, partition, timestamp_ms))
+        except Exception as error:  # raised where it is awaited
+            sending.set_exception(error)
+        return sending
+
+    async def _send_and_wait(self, topic: str, *rest: Any) -> RecordMetadata:
+        return await (await self.send(topic, *rest))
 
     async def init_transactions(self, *, keep_prepared: bool = False, timeout: float | None = None) -> None:
         """Get this `transactional.id` for this producer, before its first transaction; fences older ones."""

@@ -13,7 +13,7 @@ from klamm.records.record import Record, encode_region_into_batch
 
 if TYPE_CHECKING:
     import threading
-    from asyncio import AbstractEventLoop, Future
+    from asyncio import AbstractEventLoop
 
 BATCH_OVERHEAD_BYTES: Final = 61
 RECORD_OVERHEAD_BYTES: Final = 21  # length, attributes, deltas and the four lengths, at their longest
@@ -169,8 +169,8 @@ class Batch:
     def when_settled(self, index: int, callback: Callable[[], object]) -> None:
         self._settlement.when_settled(index, callback)
 
-    def wake_when_settled(self, loop: AbstractEventLoop, waiter: Future[None]) -> bool:
-        return self._settlement.wake_when_settled(loop, waiter)
+    def call_when_settled(self, loop: AbstractEventLoop, callback: Callable[[], object]) -> bool:
+        return self._settlement.call_when_settled(loop, callback)
 
     def succeed(self, base_offset: int, log_append_time_ms: int) -> list[Callable[[], object]]:
         self.base_offset = base_offset

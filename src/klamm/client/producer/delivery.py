@@ -152,6 +152,11 @@ class Delivery(Place, Future[RecordMetadata]):
     def _metadata(self) -> RecordMetadata:
         return self._batch.metadata_of(self._index)
 
+    def call_when_settled(self, loop: AbstractEventLoop, callback: Callable[[], object]) -> bool:
+        """Call back in a loop, whose thread this is, at the end; False when that is past."""
+        self._batch.examined.add(self._index)
+        return self._batch.call_when_settled(loop, callback)
+
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         batch, index = self._batch, self._index
         batch.examined.add(index)
@@ -161,7 +166,7 @@ class Delivery(Place, Future[RecordMetadata]):
 
             loop = asyncio.get_running_loop()
             waiter: asyncio.Future[None] = loop.create_future()
-            if batch.wake_when_settled(loop, waiter):
+            if batch.call_when_settled(loop, partial(_resolve, waiter)):
                 yield from waiter
         error = batch.error_of(index)
         if error is not None:
@@ -172,7 +177,7 @@ class Delivery(Place, Future[RecordMetadata]):
 class Settlement:
     """The end of a batch, for its futures: one event for all threads, one call into each event loop."""
 
-    __slots__ = ("_callbacks", "_event", "_lock", "_waiters", "is_settled", "new_event")
+    __slots__ = ("_callbacks", "_event", "_in_loops", "_lock", "is_settled", "new_event")
 
     def __init__(self) -> None:
         self.is_settled = False
@@ -180,7 +185,7 @@ class Settlement:
         self._lock = threading.Lock()
         self._event: threading.Event | None = None
         self._callbacks: list[tuple[int, Callable[[], object]]] = []
-        self._waiters: dict[AbstractEventLoop, list[LoopFuture[None]]] = {}
+        self._in_loops: dict[AbstractEventLoop, list[Callable[[], object]]] = {}
 
     def wait(self, timeout: float | None) -> bool:
         with self._lock:
@@ -198,35 +203,43 @@ class Settlement:
                 return
         callback()
 
-    def wake_when_settled(self, loop: AbstractEventLoop, waiter: LoopFuture[None]) -> bool:
-        """Resolve a waiter of a loop at the end; False when that is past."""
-        with self._lock:
-            if not self.is_settled:
-                self._waiters.setdefault(loop, []).append(waiter)
-            return not self.is_settled
+    def call_when_settled(self, loop: AbstractEventLoop, callback: Callable[[], object]) -> bool:
+        """Call back in a loop, whose thread this is, at the end; False when that is past."""
+        waiting = self._in_loops.get(loop)
+        if waiting is None:
+            with self._lock:
+                waiting = self._in_loops.setdefault(loop, [])
+        waiting.append(callback)
+        # Without the lock: added first, checked then. `settle` does it the other way round, so none is
+        # forgotten; one that is added meanwhile may be called although the answer is False.
+        return not self.is_settled
 
     def settle(self) -> list[Callable[[], object]]:
         """End it; the callbacks to run, in the order of the records."""
         with self._lock:
             self.is_settled = True
             callbacks, self._callbacks = self._callbacks, []
-            waiters, self._waiters = self._waiters, {}
+            in_loops, self._in_loops = self._in_loops, {}
             if self._event is not None:
                 self._event.set()
         ordered = [callback for _, callback in sorted(callbacks, key=lambda item: item[0])]
-        return ordered + [partial(_wake, loop, waiting) for loop, waiting in waiters.items()]
+        return ordered + [partial(_call_in, loop, waiting) for loop, waiting in in_loops.items()]
 
 
-def _wake(loop: AbstractEventLoop, waiters: list[LoopFuture[None]]) -> None:
+def _call_in(loop: AbstractEventLoop, callbacks: list[Callable[[], object]]) -> None:
     # Each call into a loop is a system call: one for a thousand records is plenty.
     with suppress(RuntimeError):  # the loop is closed: no task waits
-        loop.call_soon_threadsafe(_resolve, waiters)
+        loop.call_soon_threadsafe(_call_all, callbacks)
 
 
-def _resolve(waiters: list[LoopFuture[None]]) -> None:
-    for waiter in waiters:
-        if not waiter.done():
-            waiter.set_result(None)
+def _call_all(callbacks: list[Callable[[], object]]) -> None:
+    for callback in callbacks:
+        callback()
+
+
+def _resolve(waiter: LoopFuture[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 def describe(partition: TopicPartition, count: int) -> str:
