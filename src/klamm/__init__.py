@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from klamm.version import __version__
+
+TYPE_CHECKING = False  # type checkers know the name; importing typing would take longer than all the rest
 
 if TYPE_CHECKING:
     from klamm import aio as aio

@@ -10,17 +10,23 @@ import importlib
 import os
 import sys
 
-from klamm.cli.quick import parse_up
 from klamm.version import __version__
 
 
 def main() -> None:
     """Run the command line of this process."""
-    if sys.argv[1:] == ["--version"]:
-        # Without the command line library, whose import takes longer than everything else here.
+    arguments = sys.argv[1:]
+    # Some commands are done without the command line library, whose import takes longer than they do.
+    if arguments == ["--version"]:
         sys.stdout.write(f"klamm {__version__}\n")
         return
-    options = parse_up(sys.argv[1:], os.environ)
-    if options is not None:
-        sys.exit(importlib.import_module("klamm.cli.start").start(options))
+    if arguments[:1] == ["up"]:
+        options = importlib.import_module("klamm.cli.quick").parse_up(arguments, os.environ)
+        if options is not None:
+            sys.exit(importlib.import_module("klamm.cli.start").start(options))
+    if arguments[:2] == ["topics", "list"]:
+        quick = importlib.import_module("klamm.cli.quick_topics")
+        wanted = quick.parse_list(arguments[2:], os.environ)
+        if wanted is not None and quick.list_topics(wanted):
+            return
     importlib.import_module("klamm.cli.app").run()

@@ -11,6 +11,7 @@ import typer
 
 from klamm.cli.failures import FAILED, MISUSED, fail
 from klamm.cli.profiles import profile_settings
+from klamm.cli.tables import table_lines
 from klamm.client.admin.admin import Admin
 from klamm.config import ConfigError, from_flags
 from klamm.errors import KlammError
@@ -66,26 +67,8 @@ def print_json(value: Any) -> None:
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A plain table: columns as wide as their longest cell, numbers aligned right, no wrapping."""
-    texts = [[str(cell) for cell in row] for row in rows]
-    if not texts:
-        return
-    numeric = [all(_is_number(row[index]) for row in texts) for index in range(len(columns))]
-    widths = [max(len(columns[i]), *(len(row[i]) for row in texts)) for i in range(len(columns))]
-
-    def line(cells: Sequence[str]) -> str:
-        padded = (
-            cell.rjust(width) if is_number else cell.ljust(width)
-            for cell, width, is_number in zip(cells, widths, numeric, strict=True)
-        )
-        return "  ".join(padded).rstrip()
-
-    typer.echo(line([column.upper() for column in columns]))
-    for row in texts:
-        typer.echo(line(row))
-
-
-def _is_number(text: str) -> bool:
-    return text == "-" or text.lstrip("-").replace(".", "", 1).isdigit()
+    for line in table_lines(columns, rows):
+        typer.echo(line)
 
 
 def pairs(values: Sequence[str], what: str) -> dict[str, str]:

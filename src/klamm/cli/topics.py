@@ -21,6 +21,7 @@ from klamm.cli.cluster import (
 from klamm.cli.completion import complete_topics
 from klamm.cli.failures import MISUSED, fail
 from klamm.cli.offset_plans import chosen_partitions
+from klamm.cli.quick_topics import lines
 from klamm.cli.start_points import StartPoint, parse_start
 from klamm.client.admin.admin import Admin
 from klamm.client.admin.model import (
@@ -116,15 +117,9 @@ def list_topics(
     with an_admin(bootstrap, timeout) as admin:
         found = admin.describe_topics(raise_errors=False)
     topics = [item for _, item in sorted(found.successes.items()) if internal or not item.is_internal]
-    if as_json:
-        print_json(
-            [
-                {"topic": item.name, "partitions": len(item.partitions), "is_internal": item.is_internal}
-                for item in topics
-            ]
-        )
-    else:
-        print_table(("topic", "partitions"), [(item.name, len(item.partitions)) for item in topics])
+    shown = [(item.name, len(item.partitions), item.is_internal) for item in topics]
+    for line in lines(shown, as_json):
+        typer.echo(line)
     finish(found.errors)
 
 

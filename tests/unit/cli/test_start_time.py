@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+import klamm
+
 
 def imported(*arguments: str) -> tuple[str, set[str]]:
     """The output of a command, and the modules that it imported."""
@@ -26,9 +28,24 @@ def test_the_version_is_printed_without_importing_anything_large() -> None:
     output, modules = imported("--version")
     assert output.startswith("klamm ")
     assert not {"typer", "asyncio", "klamm.client.admin.admin", "klamm.broker.broker"} & modules
+    # Each of these takes as long to import as all of klamm that is needed here.
+    assert not {"typing", "re", "dataclasses", "inspect"} & modules
 
 
-@pytest.mark.parametrize("command", [("topics", "list"), ("groups", "list"), ("health",)])
+def test_topics_are_listed_without_the_command_line_library_and_a_client() -> None:
+    with klamm.Broker() as broker:
+        with klamm.Admin(bootstrap_servers=broker.bootstrap) as admin:
+            admin.create_topics([klamm.NewTopic("orders", 3)])
+        output, modules = imported("topics", "list", "-b", broker.bootstrap)
+    assert output == "TOPIC   PARTITIONS\norders           3\n"
+    unneeded = {"typer", "rich", "asyncio", "json", "threading", "klamm.client.runtime", "klamm.net.reactor"}
+    assert not unneeded & modules
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("topics", "list"), ("groups", "list"), ("health",)],
+)
 def test_a_command_imports_only_what_it_uses(command: tuple[str, ...]) -> None:
     _, modules = imported(*command, "-b", "127.0.0.1:1", "--timeout", "0.1")
     assert "klamm.client.admin.admin" in modules
