@@ -13,7 +13,7 @@ _UNITS_NS: Final = {
     "h": 3_600_000_000_000,
     "d": 86_400_000_000_000,
 }
-_PART: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*")
+_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d)\s*")
 _LONGEST_NS: Final = 100 * 365 * _UNITS_NS["d"]  # beyond that, timestamps leave the range of clients
 
 
@@ -34,6 +34,8 @@ def nanoseconds(duration: str | timedelta) -> int:
 
 def _parsed(text: str) -> int:
     stripped = text.strip().lower()
+    if stripped.startswith("-"):
+        raise ValueError(f"invalid duration {text!r}: expected zero or more")
     position, total = 0, 0
     while position < len(stripped) and (part := _PART.match(stripped, position)):
         if len(part[1]) > 20:

@@ -26,7 +26,7 @@ def test_a_duration_is_read(written: Any, expected_ms: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "written", ["", "5", "h", "-5s", "5 parsecs", "1h30", "5s5", "9" * 400 + "s", "40000d"]
+    "written", ["", "5", "h", "-5s", "5 parsecs", "1h30", "5s5", "٣s", "9" * 400 + "s", "40000d"]
 )
 def test_text_that_is_no_duration_is_refused(written: str) -> None:
     with pytest.raises(ValueError, match="invalid duration"):

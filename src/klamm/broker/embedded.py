@@ -23,7 +23,7 @@ from klamm.broker.services import Arguments, Result
 from klamm.broker.storage import Storage, open_storage
 from klamm.broker.upkeep.periodic import SWEEP_MS
 from klamm.clock import Clock, SystemClock, publish, withdraw
-from klamm.config import RawValue
+from klamm.config import ConfigError, RawValue
 
 if TYPE_CHECKING:
     from klamm.broker.embedded_nodes import Nodes
@@ -64,6 +64,16 @@ def _clock_of(clock: Clock | str) -> Clock:
     return SystemClock()
 
 
+def _refuse_settings_of_up(config: BrokerConfig) -> None:
+    if config.klamm_clock != "system":
+        raise ConfigError("klamm.clock", 'klamm.clock is for `klamm up`: in a program, use clock="virtual"')
+    if config.klamm_control_listener is not None:
+        raise ConfigError(
+            "klamm.control.listener",
+            "klamm.control.listener is for `klamm up`: in a program, use klamm.testing.Broker",
+        )
+
+
 class RunInLoop:
     """Runs blocking functions in the event loop: no thread has work that a virtual clock cannot see."""
 
@@ -96,6 +106,8 @@ class Broker:
     With `brokers=3` it is a cluster of brokers 1, 2 and 3 in memory. `stop_node(2)` hands the partitions of
     broker 2 over and stops it, `kill_node(2)` ends it as a crash does, `restart_node(2)` starts it again.
     """
+
+    _has_control_port = False
 
     def __init__(
         self,
@@ -131,6 +143,8 @@ class Broker:
             given["log.dirs"] = str(data)
         self._given = given
         self._config = BrokerConfig.from_settings(given)
+        if not self._has_control_port:
+            _refuse_settings_of_up(self._config)
         self._is_in_memory = data is None and self._config.klamm_store is None
         self._bootstrap = ""
         self._forget_run()
@@ -155,6 +169,11 @@ class Broker:
         if not self._bootstrap:
             raise RuntimeError("the broker has not started: use it as `with klamm.Broker() as broker`")
         return self._bootstrap
+
+    @property
+    def is_on_virtual_time(self) -> bool:
+        """Whether its clock can be moved."""
+        return self._is_virtual
 
     @property
     def clock(self) -> VirtualClock:

@@ -22,6 +22,8 @@ class UpOptions:
     settings: list[str] = field(default_factory=list)
     node_id: int | None = None
     brokers: int = 1
+    control: str | None = None
+    clock: str | None = None
 
 
 def parse_up(arguments: Sequence[str], environ: Mapping[str, str]) -> UpOptions | None:
@@ -48,6 +50,10 @@ def parse_up(arguments: Sequence[str], environ: Mapping[str, str]) -> UpOptions 
                 options.store = value
             case "--config":
                 options.config = value
+            case "--control":
+                options.control = value
+            case "--clock":
+                options.clock = value
             case "--set":
                 options.settings.append(value)
             case "--node-id" if _is_number(value):

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from klamm.client.consumer.record_json import record_as_json
 from klamm.client.consumer.records import ConsumerRecord
 
 FIELDS: Final = frozenset(
@@ -40,27 +41,8 @@ class NewRecord:
 
 
 def to_line(record: ConsumerRecord) -> str:
-    """One record as a line of JSON. Bytes that are not UTF-8 are in base64, under a name that says so."""
-    fact: dict[str, Any] = {
-        "topic": record.topic,
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp_ms": record.timestamp_ms,
-        **_field("key", record.key),
-        **_field("value", record.value),
-    }
-    if record.headers:
-        fact["headers"] = [{"name": name, **_field("value", value)} for name, value in record.headers]
-    return json.dumps(fact, ensure_ascii=False, separators=(",", ":"))
-
-
-def _field(name: str, content: bytes | None) -> dict[str, str | None]:
-    if content is None:
-        return {name: None}
-    try:
-        return {name: content.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(content).decode()}
+    """One record as a line of JSON."""
+    return json.dumps(record_as_json(record), ensure_ascii=False, separators=(",", ":"))
 
 
 def from_line(line: str | bytes) -> NewRecord:

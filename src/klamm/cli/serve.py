@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import sys
+import threading
 import time
 from random import SystemRandom
 from typing import Final
@@ -29,8 +30,8 @@ _KILLED: Final = 1
 
 def serve(config: BrokerConfig, *, in_memory: bool) -> str | None:
     """Serve until SIGTERM or SIGINT; the error when the broker cannot start."""
-    _raise_file_limit()
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=_LOG_FORMAT)
+    raise_file_limit()
+    log_to_stderr()
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(_serve(config, in_memory=in_memory))
@@ -39,7 +40,18 @@ def serve(config: BrokerConfig, *, in_memory: bool) -> str | None:
     return None
 
 
-def _raise_file_limit() -> None:
+def log_to_stderr() -> None:
+    """The log of a process."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=_LOG_FORMAT)
+
+
+def announce(addresses: str, rest: str) -> None:
+    """One line on standard output: the broker serves. Programs read it."""
+    sys.stdout.write(f"klamm {__version__} listening on {addresses}, {rest}\n")
+    sys.stdout.flush()
+
+
+def raise_file_limit() -> None:
     """Raise the limit of open files to the maximum: logs and connections need many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
@@ -65,27 +77,32 @@ async def _serve(config: BrokerConfig, *, in_memory: bool) -> None:
         _spare_the_collector()
         addresses = ", ".join(bound.address for bound in broker.listeners)
         kept = "in memory" if in_memory else f"in {storage.place or config.log_dirs[0]}"
-        sys.stdout.write(f"klamm {__version__} listening on {addresses}, data {kept}\n")
-        sys.stdout.flush()
+        announce(addresses, f"data {kept}")
         await stop.wait()
     finally:
         await broker.stop()
 
 
 def _told_to_stop() -> asyncio.Event:
-    """Set by the first signal; a second one ends the process without a clean shutdown."""
     stop = asyncio.Event()
-    log = logging.getLogger(__name__)
-
-    def on_signal(number: int) -> None:
-        name = signal.Signals(number).name
-        if stop.is_set():
-            log.warning("second %s: exiting without a clean shutdown", name)
-            os._exit(_KILLED)
-        log.info("received %s: shutting down", name)
-        stop.set()
-
     loop = asyncio.get_running_loop()
     for number in _STOP_SIGNALS:
-        loop.add_signal_handler(number, on_signal, number)
+        loop.add_signal_handler(number, _on_signal, stop, number)
     return stop
+
+
+def stop_on_signals(stop: threading.Event) -> None:
+    """As for a broker on the main thread, for one on another thread."""
+    for each in _STOP_SIGNALS:
+        signal.signal(each, lambda number, _frame: _on_signal(stop, number))
+
+
+def _on_signal(stop: asyncio.Event | threading.Event, number: int) -> None:
+    """The first one stops the broker; a second one ends the process without a clean shutdown."""
+    log = logging.getLogger(__name__)
+    name = signal.Signals(number).name
+    if stop.is_set():
+        log.warning("second %s: exiting without a clean shutdown", name)
+        os._exit(_KILLED)
+    log.info("received %s: shutting down", name)
+    stop.set()

@@ -28,7 +28,13 @@ def start(options: UpOptions) -> int:
         config = BrokerConfig.from_settings(settings, hostname=socket.gethostname())
     except ConfigError as error:
         return complain(error, MISUSED)
-    problem = serve(config, in_memory=options.memory)
+    if config.klamm_control_listener is None:
+        problem = serve(config, in_memory=options.memory)
+    else:
+        # Imported here: a broker without a control port starts without klamm.testing.
+        from klamm.cli.serve_controlled import serve_controlled  # noqa: PLC0415
+
+        problem = serve_controlled(config, in_memory=options.memory)
     return 0 if problem is None else complain(problem, FAILED)
 
 
@@ -39,6 +45,8 @@ def _start_several(options: UpOptions, settings: Mapping[str, str]) -> int:
 
     if options.memory:
         raise ConfigError("log.dirs", "--memory and --brokers cannot be combined: processes share a folder")
+    if "klamm.control.listener" in settings:
+        raise ConfigError("klamm.control.listener", "--control is for one broker: remove --brokers")
     first_id = BrokerConfig.from_settings(settings, hostname=socket.gethostname()).node_id
     for own in settings_of(settings, first_id, options.brokers):
         BrokerConfig.from_settings(own, hostname=socket.gethostname())  # errors are reported once, and here
@@ -70,6 +78,11 @@ def broker_settings(options: UpOptions, environ: Mapping[str, str]) -> dict[str,
         given["listeners"] = _listener(options.listen)
     elif "listeners" not in given:
         given["listeners"] = _listener(DEFAULT_LISTEN)
+    if options.control is not None:
+        given["klamm.control.listener"] = options.control
+    if options.clock is not None:
+        given["klamm.clock"] = options.clock
+    _check_control(given)
     if options.node_id is not None:
         given["node.id"] = str(options.node_id)
         given.pop("broker.id", None)
@@ -78,6 +91,18 @@ def broker_settings(options: UpOptions, environ: Mapping[str, str]) -> dict[str,
     elif "log.dirs" not in given and "log.dir" not in given:
         given["log.dirs"] = DEFAULT_DATA
     return given
+
+
+def _check_control(given: Mapping[str, str]) -> None:
+    if "klamm.control.listener" not in given:
+        if given.get("klamm.clock") == "virtual":
+            raise ConfigError(
+                "klamm.clock", "virtual time is moved by the control port: add --control 127.0.0.1:0"
+            )
+    elif "klamm.store" in given:
+        raise ConfigError(
+            "klamm.control.listener", "a control port and a store cannot be combined: use --memory or --data"
+        )
 
 
 def _listener(address: str) -> str:

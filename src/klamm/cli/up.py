@@ -68,10 +68,26 @@ def up(
             help="Start so many broker processes on the folder. Their ports follow that of the first one.",
         ),
     ] = 1,
+    control: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="For tests: a control port for `klamm ctl` and for tests in any language, with faults and a "
+            "look at topics and groups. A loopback address; port 0 chooses a free port.",
+        ),
+    ] = None,
+    clock: Annotated[
+        str | None,
+        typer.Option(
+            metavar="virtual|system",
+            help="For tests: with `virtual`, the control port moves the time.  [default: system]",
+        ),
+    ] = None,
 ) -> None:
     """Start a broker, or several, and serve until Ctrl-C or SIGTERM.
 
-    When a broker is ready, one line on standard output says where it listens; logs go to standard error.
+    When a broker is ready, one line on standard output says where it listens, and where its control port is;
+    logs go to standard error.
 
     \b
       klamm up --listen 0.0.0.0:9092 --set advertised.listeners=PLAINTEXT://myhost:9092
@@ -79,6 +95,7 @@ def up(
       klamm up --brokers 4
       klamm up --data /srv/klamm --set num.partitions=4 --set log.retention.hours=24
       klamm up --store postgresql://klamm@db/klamm --node-id 2
+      klamm up --memory --listen 127.0.0.1:0 --control 127.0.0.1:0 --clock virtual
     """
-    options = UpOptions(listen, data, store, memory, config, settings or [], node_id, brokers)
+    options = UpOptions(listen, data, store, memory, config, settings or [], node_id, brokers, control, clock)
     raise typer.Exit(start(options))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -53,7 +54,7 @@ class Broker(embedded.Broker):
         super().__init__(data, {**_SETTINGS, **(settings or {}), **named}, host=host, port=port, clock=clock)
         self._disk: SimulatedFiles | None = None
         self._cluster: MemoryCluster | None = None
-        if data is None:
+        if self._is_in_memory:
             self._disk = SimulatedFiles(Random(seed), self._clock)
             self._cluster = MemoryCluster(random=Random(seed))
             self._disk.make_directory(_FOLDER)
@@ -72,6 +73,14 @@ class Broker(embedded.Broker):
     ) -> list[ConsumerRecord[bytes | None, bytes | None]]:
         """All records of a topic, by timestamp; `committed=False` includes those of other transactions."""
         return self._look().records(topic, "read_committed" if committed else "read_uncommitted")
+
+    def topics(self) -> dict[str, int]:
+        """The topics, except internal ones, with their numbers of partitions."""
+        return self._look().topics()
+
+    def create_topic(self, name: str, partitions: int = -1, configs: Mapping[str, str] | None = None) -> None:
+        """Create a topic, with the broker's number of partitions if none is given. Raises KlammError."""
+        self._look().create_topic(name, partitions, configs or {})
 
     def group(self, group_id: str) -> Group:
         """State, members, assignment, committed offsets and lag of a group."""
@@ -111,10 +120,11 @@ class Broker(embedded.Broker):
     def restart(self) -> Self:
         """Start again at the same address, with what is on the disk; stops it first if it runs."""
         self.stop()
-        name, _, rest = str(self._given["listeners"]).partition("://")
-        host = rest.rpartition(":")[0]
-        port = self.bootstrap.rpartition(":")[2]
-        self._given["listeners"] = f"{name}://{host}:{port}"
+        ports = [int(address.rpartition(":")[2]) for address in self.bootstrap.split(",")]
+        self._given["listeners"] = [
+            str(replace(listener, port=port))
+            for listener, port in zip(self._config.listeners, ports, strict=True)
+        ]
         self._config = BrokerConfig.from_settings(self._given)
         self._forget_run()
         return self.start()
@@ -132,7 +142,8 @@ class Broker(embedded.Broker):
     def _end(self, how: str) -> SimulatedFiles:
         if self._disk is None:
             raise RuntimeError(
-                f"a {how} needs a broker in memory: with data=..., run `klamm up` as a process"
+                f"a {how} needs a broker in memory: with a data folder, kill the process of `klamm up` "
+                "and start it again"
             )
         if not self.is_running:
             raise RuntimeError("the broker is not running")

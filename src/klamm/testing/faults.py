@@ -131,6 +131,11 @@ class Fault:
             return f"{self.kind.value} {self.delay_s:g} s"
         return str(self.kind.value)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it was lifted, or has happened as often as ordered."""
+        return self.is_lifted or (self.times_left == 0 and self.kind is not Kind.HANG)
+
     def lift(self) -> None:
         """End it. Requests that it keeps waiting go on."""
         self.is_lifted = True
@@ -163,6 +168,11 @@ class DiskTrouble:
     def __init__(self, files: SimulatedFiles, fault: DiskFault) -> None:
         self._files = files
         self._fault = fault
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was lifted, or has happened as often as ordered."""
+        return self._fault not in self._files.faults
 
     def __enter__(self) -> Self:
         return self
@@ -282,7 +292,7 @@ class Faults:
 
     def _trouble(self, fault: DiskFault) -> DiskTrouble:
         if self._files is None:
-            raise RuntimeError("disk faults need a broker in memory: make it without data=...")
+            raise RuntimeError("disk faults need a broker in memory: start it without a data folder")
         self._files.faults.append(fault)
         return DiskTrouble(self._files, fault)
 

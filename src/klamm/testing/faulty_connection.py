@@ -52,8 +52,9 @@ class FaultyConnection(Connection):
         return found
 
     def _handle(self, endpoint: Endpoint, services: Services, context: RequestContext, request: Any) -> Any:
-        if context.client_id != CLIENT_ID:
-            services.loop.call_soon(self._has_acted)  # tests that wait look again when this is decided
+        if context.client_id == CLIENT_ID:  # a fault without selectors must not end the look at its effects
+            return endpoint.handle(services, context, request)
+        services.loop.call_soon(self._has_acted)  # tests that wait look again when this is decided
         fault = self._faults.pick(services, endpoint, context, request)
         if fault is None:
             return endpoint.handle(services, context, request)

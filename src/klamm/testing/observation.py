@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from klamm.client.admin.admin import Admin
+from klamm.client.admin.model import NewTopic
 from klamm.client.consumer.consumer import Consumer
 from klamm.client.consumer.records import ConsumerRecord
 from klamm.clock import Clock, SystemClock, event_on
@@ -81,6 +82,13 @@ class Observer:
             found += reader.poll(10)
         reader.assign([])
         return sorted(found, key=lambda record: (record.timestamp_ms, record.partition, record.offset))
+
+    def topics(self) -> dict[str, int]:
+        described = self._admin.describe_topics(self._admin.list_topics(), raise_errors=False).successes
+        return {name: len(topic.partitions) for name, topic in described.items()}
+
+    def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
+        self._admin.create_topics([NewTopic(name, partitions, configs=configs)])
 
     def group(self, group_id: str) -> Group:
         try:

@@ -22,6 +22,10 @@ from klamm.config import ConfigError
         (["up", "--set", "a=-1"], UpOptions(settings=["a=-1"])),
         (["up", "--config", "f"], UpOptions(config="f")),
         (["up", "--store", "postgresql://h/d"], UpOptions(store="postgresql://h/d")),
+        (
+            ["up", "--control", "127.0.0.1:0", "--clock=virtual"],
+            UpOptions(control="127.0.0.1:0", clock="virtual"),
+        ),
     ],
 )
 def test_a_plain_command_is_read_at_once(arguments: list[str], expected: UpOptions) -> None:
@@ -97,6 +101,12 @@ def test_a_folder_and_memory_exclude_each_other() -> None:
         (UpOptions(listen="nowhere"), "expected HOST:PORT"),
         (UpOptions(listen="127.0.0.1:99999"), "expected NAME://host:port"),
         (UpOptions(listen="0.0.0.0:9092"), "advertised.listeners"),
+        (UpOptions(control="0.0.0.0:0"), "this machine only"),
+        (UpOptions(control="nowhere"), "expected host:port"),
+        (UpOptions(control="127.0.0.1:0", clock="sundial"), "one of system, virtual"),
+        (UpOptions(clock="virtual"), "add --control 127.0.0.1:0"),
+        (UpOptions(control="127.0.0.1:0", brokers=2), "remove --brokers"),
+        (UpOptions(control="127.0.0.1:0", store="postgresql://h/d"), "cannot be combined"),
     ],
 )
 def test_what_cannot_be_ends_in_one_line_and_exit_code_2(

@@ -13,6 +13,7 @@ from klamm.broker.net.listeners import (
     advertised_listeners,
     bound_listeners,
     check_protocols,
+    control_listener,
     inter_broker_listener,
     metrics_listener,
 )
@@ -81,6 +82,8 @@ class BrokerConfig:
     klamm_record_validation: str = "header"
     klamm_decompress_max_bytes: int = 64 * MIB
     klamm_metrics_listener: Listener | None = None
+    klamm_control_listener: Listener | None = None
+    klamm_clock: str = "system"
 
     broker_heartbeat_interval_ms: int = 1000
     broker_session_timeout_ms: int = 9000
@@ -167,7 +170,7 @@ class BrokerConfig:
         controllers = values.words("controller.listener.names")
         bound = bound_listeners(values.words("listeners"), controllers)
         check_protocols(values.text("listener.security.protocol.map"), bound)
-        advertised, metrics = values["advertised.listeners"], values["klamm.metrics.listener"]
+        advertised = values["advertised.listeners"]
         between = values["inter.broker.listener.name"]
         config = cls(
             **plain,
@@ -185,7 +188,8 @@ class BrokerConfig:
             inter_broker_listener_name=inter_broker_listener(
                 None if between is None else str(between), bound
             ),
-            klamm_metrics_listener=metrics_listener(None if metrics is None else str(metrics)),
+            klamm_metrics_listener=metrics_listener(values.optional_text("klamm.metrics.listener")),
+            klamm_control_listener=control_listener(values.optional_text("klamm.control.listener")),
         )
         config.topic_config({})  # the defaults of topics must be consistent too
         return config
@@ -215,6 +219,7 @@ _COMPOSED: Final = frozenset(
         "log_dirs",
         "inter_broker_listener_name",
         "klamm_metrics_listener",
+        "klamm_control_listener",
     }
 )
 _NAMES_BY_FIELD: Final[Mapping[str, str]] = {

@@ -86,6 +86,10 @@ _SERVER: Final = (
             "What one batch may decompress to."),
     _broker("klamm.metrics.listener", Kind.STRING, None, not_empty(),
             "Where Prometheus reads /metrics, host:port; nowhere when it is not set."),
+    _broker("klamm.control.listener", Kind.STRING, None, not_empty(),
+            "The control port of a broker for tests, a loopback address; set it with `klamm up --control`."),
+    _broker("klamm.clock", Kind.STRING, "system", one_of("system", "virtual"),
+            "virtual: time that the control port moves; set it with `klamm up --clock virtual`."),
 )  # fmt: skip
 
 _CLUSTER: Final = (

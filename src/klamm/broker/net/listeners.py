@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from ipaddress import ip_address
 from typing import Final
 
 from klamm.config import ConfigError
@@ -47,9 +48,33 @@ def _parse_listener(setting: str, text: str) -> Listener:
 
 def metrics_listener(text: str | None) -> Listener | None:
     """The listener for metrics, if there is one."""
-    setting = "klamm.metrics.listener"
+    return _http_listener("klamm.metrics.listener", text)
+
+
+def control_listener(text: str | None) -> Listener | None:
+    """The control port, if there is one: for programs on this machine only."""
+    setting = "klamm.control.listener"
+    listener = _http_listener(setting, text)
+    if listener is not None and not is_loopback(listener.host):
+        raise ConfigError(
+            setting,
+            f"invalid value {text} for {setting}: the control port has no password and listens on "
+            "this machine only; expected 127.0.0.1:PORT or localhost:PORT",
+        )
+    return listener
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, and cannot be reached from another one."""
     try:
-        return None if text is None else _parse_listener(setting, f"METRICS://{text}")
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _http_listener(setting: str, text: str | None) -> Listener | None:
+    try:
+        return None if text is None else _parse_listener(setting, f"HTTP://{text}")
     except ConfigError:
         raise ConfigError(setting, f"invalid value {text} for {setting}: expected host:port") from None
 

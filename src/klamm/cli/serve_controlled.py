@@ -1,0 +1,45 @@
+"""`klamm up --control`: a broker for tests, with a control port for its clock and its faults."""
+
+from __future__ import annotations
+
+import threading
+from typing import Final
+
+from klamm.broker.config.broker_config import BrokerConfig
+from klamm.broker.net.server import StartError
+from klamm.cli.serve import announce, log_to_stderr, raise_file_limit, stop_on_signals
+from klamm.config import ConfigError
+from klamm.testing.broker import Broker
+from klamm.testing.control_http import ControlServer
+
+# Clients in other processes do not see the virtual clock: their records get its time from the broker.
+_VIRTUAL_SETTINGS: Final = {"log.message.timestamp.type": "LogAppendTime"}
+
+
+class _ControlledBroker(Broker):
+    _has_control_port = True
+
+
+def serve_controlled(config: BrokerConfig, *, in_memory: bool) -> str | None:
+    """Serve until SIGTERM or SIGINT; the error when the broker cannot start."""
+    listener = config.klamm_control_listener
+    assert listener is not None
+    raise_file_limit()
+    log_to_stderr()
+    is_virtual = config.klamm_clock == "virtual"
+    stop = threading.Event()
+    stop_on_signals(stop)
+    try:
+        broker = _ControlledBroker(
+            None if in_memory else ",".join(config.log_dirs),
+            {**(_VIRTUAL_SETTINGS if is_virtual else {}), **config.layers.static},
+            clock="virtual" if is_virtual else "system",
+        )
+        with ControlServer(broker, listener) as control, broker:
+            control.start()
+            kept = "in memory" if in_memory else f"in {config.log_dirs[0]}"
+            announce(broker.bootstrap.replace(",", ", "), f"control on {control.address}, data {kept}")
+            stop.wait()
+    except (StartError, ConfigError) as error:
+        return str(error)
+    return None
