@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "dump": "dump",
     "pipe": "pipe",
     "audit": "audit",
+    "ctl": "ctl",
     "demo": "demo.command",
 }
 
@@ -46,6 +47,7 @@ A Kafka-protocol broker, and tools for any Kafka cluster.
   klamm dump FILE...          print the content of log files
   klamm audit                 history of groups and transactions, as tables and a report
   klamm txns list             transactions, open and ended
+  klamm ctl clock advance 2h  move the time of a broker for tests
 
 See `klamm COMMAND --help` for options and examples.
 """
