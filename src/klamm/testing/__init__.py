@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from klamm.testing.faults import Faults as Faults
     from klamm.testing.observation import Group as Group
     from klamm.testing.observation import assert_consumed_exactly_once as assert_consumed_exactly_once
+    from klamm.testing.rebalances.group import ScriptedGroup as ScriptedGroup
+    from klamm.testing.rebalances.scripts import check_rebalances as check_rebalances
+    from klamm.testing.rebalances.scripts import random_script as random_script
     from klamm.testing.test_case import BrokerTestCase as BrokerTestCase
 
 # Imported on first use: pytest imports this package in every project where klamm is installed.
@@ -20,9 +23,22 @@ _HOMES = {
     "Fault": "klamm.testing.faults",
     "Faults": "klamm.testing.faults",
     "Group": "klamm.testing.observation",
+    "ScriptedGroup": "klamm.testing.rebalances.group",
     "assert_consumed_exactly_once": "klamm.testing.observation",
+    "check_rebalances": "klamm.testing.rebalances.scripts",
+    "random_script": "klamm.testing.rebalances.scripts",
 }
-__all__ = ["Broker", "BrokerTestCase", "Fault", "Faults", "Group", "assert_consumed_exactly_once"]
+__all__ = [
+    "Broker",
+    "BrokerTestCase",
+    "Fault",
+    "Faults",
+    "Group",
+    "ScriptedGroup",
+    "assert_consumed_exactly_once",
+    "check_rebalances",
+    "random_script",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -2,46 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import count
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from klamm.clock import ManualClock
 from klamm.coordinator.group.classic.membership import ClassicMembership, classic_of
 from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.config import GroupConfig
-from klamm.coordinator.group.coordinator import GroupCoordinator
 from klamm.coordinator.group.events import GroupEvent
 from klamm.coordinator.group.machine import GroupMachine
 from klamm.coordinator.group.records import encode_end
 from klamm.coordinator.group.remembered import TransactionEnded
-from klamm.coordinator.group.state import Group, GroupState
-from klamm.coordinator.group.topics import KnownTopic
+from klamm.coordinator.group.state import Group
 from klamm.coordinator.runtime.events import Event
-from klamm.coordinator.runtime.outcome import Context
-from klamm.coordinator.runtime.shard import Shard
 from klamm.protocol.errors import ErrorCode
+from klamm.testing.rebalances.coordinator import CoordinatorInMemory, Topics
 from unit.coordinator.asking import DELAY_MS, Asking, Call, assignment
 from unit.coordinator.memory_log import MemoryLog
 
 
-class Topics:
-    """Topics that exist: all of them with eight partitions, unless said otherwise."""
-
-    def __init__(self, names: Iterable[str] = ("t", "t1", "t2", "t3")) -> None:
-        self.known = {
-            name: KnownTopic(name, bytes(15) + bytes([number]), 8) for number, name in enumerate(names, 1)
-        }
-
-    def by_name(self, name: str) -> KnownTopic | None:
-        return self.known.get(name)
-
-    def by_id(self, topic_id: bytes) -> KnownTopic | None:
-        return next((topic for topic in self.known.values() if topic.topic_id == topic_id), None)
-
-
-class World(Asking):
-    """A broker's group coordinator and everything around it."""
+class World(Asking, CoordinatorInMemory[MemoryLog]):
+    """A broker's group coordinator, whose log obeys the test. Topics have eight partitions each."""
 
     def __init__(
         self,
@@ -51,99 +32,27 @@ class World(Asking):
         elect: bool = True,
         make_machine: Callable[[GroupConfig], GroupMachine] = GroupMachine,
     ) -> None:
-        self.clock = ManualClock()
-        self.config = config or GroupConfig()
-        self.topics = Topics()
-        self.partition_count = partition_count
-        self.logs = {partition: MemoryLog() for partition in range(partition_count)}
-        self.epochs = dict.fromkeys(range(partition_count), 0)
+        super().__init__(
+            ManualClock(),
+            config or GroupConfig(),
+            Topics(dict.fromkeys(("t", "t1", "t2", "t3"), 8)),
+            MemoryLog,
+            partition_count=partition_count,
+            make_machine=make_machine,
+        )
         self.events: list[GroupEvent] = []
-        self.loading: list[Shard[Any, Any]] = []
-        self.fresh = count(1)
-        self.make_machine = make_machine
-        self.coordinator = self._coordinator()
         if elect:
             self.elect_all()
-
-    def _coordinator(self) -> GroupCoordinator:
-        return GroupCoordinator(
-            self.config,
-            partition_count=self.partition_count,
-            topics=self.topics,
-            host=self,
-            make_machine=self.make_machine,
-        )
-
-    # --- what the coordinator asks of its host -------------------------------------------------------
-
-    def send(self, token: Any, response: object) -> None:
-        token.keep(response)
 
     def tell(self, event: Event) -> None:
         assert isinstance(event, GroupEvent)
         self.events.append(event)
-
-    def act(self, shard: Shard[Any, Any], action: object) -> None:
-        raise AssertionError(f"groups do nothing outside their shard: {action!r}")
-
-    def wake(self, at_ms: int) -> None:
-        assert at_ms >= self.clock.now_ms()
-
-    def load(self, shard: Shard[Any, Any]) -> None:
-        self.loading.append(shard)
 
     # --- time, disk and leadership -------------------------------------------------------------------
 
     @property
     def log(self) -> MemoryLog:
         return self.logs[0]
-
-    @property
-    def shard(self) -> Shard[Any, Any]:
-        shard = self.coordinator.shards.by_partition.get(0)
-        assert shard is not None
-        return shard
-
-    @property
-    def state(self) -> GroupState:
-        machine = self.shard.machine
-        assert isinstance(machine, GroupMachine)
-        return machine.state
-
-    def context(self, token: object = None, client_id: str = "") -> Context:
-        return Context(
-            now_ms=self.clock.now_ms(),
-            timestamp_ms=self.clock.timestamp_ms(),
-            client_id=client_id,
-            client_host="/127.0.0.1",
-            fresh_id="" if token is None else f"id{next(self.fresh)}",
-            token=token,
-        )
-
-    def elect_all(self) -> None:
-        for partition in range(self.partition_count):
-            self.elect(partition)
-        self.load_all()
-
-    def elect(self, partition: int, epoch: int | None = None) -> bool:
-        if epoch is None:
-            self.epochs[partition] += 1
-            epoch = self.epochs[partition]
-        return self.coordinator.shards.elect(partition, epoch, lambda: self.logs[partition])
-
-    def load_all(self, max_bytes: int = 1 << 20) -> None:
-        while self.loading:
-            shard = self.loading.pop()
-            while not shard.load_some(self.context(), max_bytes):
-                pass
-
-    def restart(self) -> None:
-        """Everything that is not in the log is gone."""
-        for log in self.logs.values():
-            log.cut_back()
-        self.coordinator = self._coordinator()
-        self.loading.clear()
-        self.elect_all()
 
     def flush(self) -> None:
         for partition, log in self.logs.items():
@@ -161,17 +70,6 @@ class World(Asking):
 
     def fail_flush(self) -> None:
         self.shard.on_flush_failed()
-
-    def pass_ms(self, duration_ms: int) -> None:
-        """Let time pass, firing every timer at its own instant."""
-        until_ms = self.clock.now_ms() + duration_ms
-        while True:
-            look_ms = self.coordinator.shards.next_look_ms()
-            if look_ms is None or look_ms > until_ms:
-                break
-            self.clock.advance(max(look_ms - self.clock.now_ms(), 0))
-            self.coordinator.shards.tick(self.context())
-        self.clock.advance(until_ms - self.clock.now_ms())
 
     def jump_ms(self, duration_ms: int) -> None:
         """Let time pass at once, as if the broker had been asleep."""

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import klamm.testing.rebalances.coordinator
 from klamm.coordinator.group.records import decode_record
 from klamm.coordinator.runtime.log import AppendRefusedError, LogUnavailableError
 from klamm.protocol.errors import ErrorCode
-from klamm.records.batch import parse_header, stamp
+from klamm.records.batch import parse_header
 from klamm.records.record import Record, decode_records, encode_batch
 
 
-class MemoryLog:
+class MemoryLog(klamm.testing.rebalances.coordinator.MemoryLog):
     """A log that can hold back its flush, refuse an append and lose what was not flushed."""
 
     def __init__(self) -> None:
-        self.batches: list[bytes] = []
+        super().__init__()
         self._durable_offset = 0
         self.is_holding = False
         self.flushes_asked = 0
@@ -28,11 +29,7 @@ class MemoryLog:
     @property
     def start_offset(self) -> int:
         self._check()
-        return parse_header(self.batches[0]).base_offset if self.batches else 0
-
-    @property
-    def end_offset(self) -> int:
-        return parse_header(self.batches[-1]).next_offset if self.batches else 0
+        return super().start_offset
 
     @property
     def durable_offset(self) -> int:
@@ -48,23 +45,14 @@ class MemoryLog:
             raise AppendRefusedError(self.refuse_with)
         if self.max_batch_bytes is not None and len(batch) > self.max_batch_bytes:
             raise AppendRefusedError(ErrorCode.message_too_large)
-        stamped = bytearray(batch)
-        base_offset = self.end_offset
-        stamp(stamped, base_offset, 0)
-        self.batches.append(bytes(stamped))
+        base_offset = super().append(batch, now_ms=now_ms, timestamp_ms=timestamp_ms)
         if not self.is_holding:
             self.durable_offset = self.end_offset
         return base_offset
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         self._check()
-        found = b""
-        for batch in self.batches:
-            if offset < parse_header(batch).next_offset <= self.durable_offset:
-                if found and len(found) + len(batch) > max_bytes:
-                    break
-                found += batch
-        return found
+        return super().read(offset, max_bytes)
 
     def flush(self) -> None:
         self.flushes_asked += 1

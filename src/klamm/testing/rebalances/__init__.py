@@ -1,0 +1,1 @@
+"""Groups by script: the real coordinator, the real client, no sockets, virtual time."""

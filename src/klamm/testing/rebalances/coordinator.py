@@ -1,0 +1,209 @@
+"""A group coordinator on a clock that a test moves, with its log in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import Any, Final, Generic, TypeVar
+
+from klamm.clock import ManualClock
+from klamm.coordinator.group.config import GroupConfig
+from klamm.coordinator.group.coordinator import GroupCoordinator
+from klamm.coordinator.group.machine import GroupMachine
+from klamm.coordinator.group.state import GroupState
+from klamm.coordinator.group.topics import KnownTopic
+from klamm.coordinator.runtime.events import Event
+from klamm.coordinator.runtime.log import CoordinatorLog
+from klamm.coordinator.runtime.outcome import Context
+from klamm.coordinator.runtime.shard import Shard
+from klamm.records.batch import parse_header, stamp
+
+_LOAD_BYTES: Final = 1 << 20
+
+
+class MemoryLog:
+    """The log of one shard. What is appended is durable at once."""
+
+    def __init__(self) -> None:
+        self.batches: list[bytes] = []
+
+    @property
+    def start_offset(self) -> int:
+        return parse_header(self.batches[0]).base_offset if self.batches else 0
+
+    @property
+    def end_offset(self) -> int:
+        return parse_header(self.batches[-1]).next_offset if self.batches else 0
+
+    @property
+    def durable_offset(self) -> int:
+        return self.end_offset
+
+    def append(self, batch: bytes, *, now_ms: int, timestamp_ms: int) -> int:
+        stamped = bytearray(batch)
+        base_offset = self.end_offset
+        stamp(stamped, base_offset, 0)
+        self.batches.append(bytes(stamped))
+        return base_offset
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        found: list[bytes] = []
+        size = 0
+        for batch in self.batches:
+            if offset < parse_header(batch).next_offset <= self.durable_offset:
+                if found and size + len(batch) > max_bytes:
+                    break
+                found.append(batch)
+                size += len(batch)
+        return b"".join(found)
+
+    def flush(self) -> None:
+        """Everything is durable."""
+
+    def cut_back(self) -> None:
+        """Nothing is not durable."""
+
+
+class Topics:
+    """The topics that exist, with the number of their partitions."""
+
+    def __init__(self, partitions: Mapping[str, int]) -> None:
+        self.known: dict[str, KnownTopic] = {}
+        self._numbers = count(1)
+        for name, partition_count in partitions.items():
+            self.create(name, partition_count)
+
+    def create(self, name: str, partition_count: int) -> None:
+        topic_id = next(self._numbers).to_bytes(16, "big")
+        self.known[name] = KnownTopic(name, topic_id, partition_count)
+
+    def by_name(self, name: str) -> KnownTopic | None:
+        return self.known.get(name)
+
+    def by_id(self, topic_id: bytes) -> KnownTopic | None:
+        return next((topic for topic in self.known.values() if topic.topic_id == topic_id), None)
+
+
+Log = TypeVar("Log", bound=CoordinatorLog)
+
+
+class CoordinatorInMemory(Generic[Log]):
+    """A broker's group coordinator and what surrounds it: clock, topics, logs, leadership."""
+
+    def __init__(
+        self,
+        clock: ManualClock,
+        config: GroupConfig,
+        topics: Topics,
+        make_log: Callable[[], Log],
+        *,
+        partition_count: int = 1,
+        make_machine: Callable[[GroupConfig], GroupMachine] = GroupMachine,
+    ) -> None:
+        self.clock = clock
+        self.config = config
+        self.topics = topics
+        self.partition_count = partition_count
+        self.logs = {partition: make_log() for partition in range(partition_count)}
+        self.epochs = dict.fromkeys(range(partition_count), 0)
+        self.on_event: Callable[[Event], object] = lambda _event: None
+        self.loading: list[Shard[Any, Any]] = []
+        self.fresh = count(1)
+        self.make_machine = make_machine
+        self.coordinator = self._coordinator()
+
+    def _coordinator(self) -> GroupCoordinator:
+        return GroupCoordinator(
+            self.config,
+            partition_count=self.partition_count,
+            topics=self.topics,
+            host=self,
+            make_machine=self.make_machine,
+        )
+
+    # --- what the coordinator asks of its host -------------------------------------------------------
+
+    def send(self, token: Any, response: object) -> None:
+        token.keep(response)
+
+    def tell(self, event: Event) -> None:
+        self.on_event(event)
+
+    def act(self, shard: Shard[Any, Any], action: object) -> None:
+        raise AssertionError(f"groups do nothing outside their shard: {action!r}")
+
+    def wake(self, at_ms: int) -> None:
+        assert at_ms >= self.clock.now_ms()
+
+    def load(self, shard: Shard[Any, Any]) -> None:
+        self.loading.append(shard)
+
+    # --- time, disk and leadership -------------------------------------------------------------------
+
+    @property
+    def shard(self) -> Shard[Any, Any]:
+        """The first one."""
+        shard = self.coordinator.shards.by_partition.get(0)
+        assert shard is not None
+        return shard
+
+    @property
+    def state(self) -> GroupState:
+        """The groups of the first shard."""
+        machine = self.shard.machine
+        assert isinstance(machine, GroupMachine)
+        return machine.state
+
+    def context(self, token: object = None, client_id: str = "") -> Context:
+        return Context(
+            now_ms=self.clock.now_ms(),
+            timestamp_ms=self.clock.timestamp_ms(),
+            client_id=client_id,
+            client_host="/127.0.0.1",
+            fresh_id="" if token is None else f"id{next(self.fresh)}",
+            token=token,
+        )
+
+    def elect_all(self) -> None:
+        for partition in range(self.partition_count):
+            self.elect(partition)
+        self.load_all()
+
+    def elect(self, partition: int, epoch: int | None = None) -> bool:
+        if epoch is None:
+            self.epochs[partition] += 1
+            epoch = self.epochs[partition]
+        return self.coordinator.shards.elect(partition, epoch, lambda: self.logs[partition])
+
+    def load_all(self, max_bytes: int = _LOAD_BYTES) -> None:
+        while self.loading:
+            shard = self.loading.pop()
+            while not shard.load_some(self.context(), max_bytes):
+                pass
+
+    def restart(self) -> None:
+        """Everything that is not in the log is gone."""
+        for log in self.logs.values():
+            log.cut_back()
+        self.coordinator = self._coordinator()
+        self.loading.clear()
+        self.elect_all()
+
+    def next_due_ms(self) -> int | None:
+        """When `tick` is to be called."""
+        return self.coordinator.shards.next_look_ms()
+
+    def tick(self) -> None:
+        """Fire the timers that are due."""
+        self.coordinator.shards.tick(self.context())
+
+    def pass_ms(self, duration_ms: int) -> None:
+        """Let time pass, firing every timer at its own instant."""
+        until_ms = self.clock.now_ms() + duration_ms
+        while True:
+            look_ms = self.next_due_ms()
+            if look_ms is None or look_ms > until_ms:
+                break
+            self.clock.advance(max(look_ms - self.clock.now_ms(), 0))
+            self.tick()
+        self.clock.advance(until_ms - self.clock.now_ms())

@@ -1,0 +1,408 @@
+"""A consumer group that a script drives: members come, go, die and stall, on virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Any, Final, Literal
+
+from klamm.client.assignors.base import Assignor
+from klamm.client.assignors.registry import Strategy
+from klamm.client.consumer.consumer import Consumer
+from klamm.client.consumer.group.listener import RebalanceListener
+from klamm.client.consumer.settings import parse
+from klamm.coordinator.group.config import GroupConfig
+from klamm.durations import nanoseconds
+from klamm.protocol.types import TopicPartition
+from klamm.testing.rebalances.coordinator import Topics
+from klamm.testing.rebalances.history import Callback, Generation
+from klamm.testing.rebalances.member import ListenerMaker, Member, Status
+from klamm.testing.rebalances.network import ADDRESS
+from klamm.testing.rebalances.world import GROUP_ID, World
+
+_COORDINATOR_SETTINGS: Final = frozenset(each.name for each in fields(GroupConfig))
+_MS_NS: Final = 1_000_000
+_MOST_LINES: Final = 200  # of the story, in an error
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """How a member joined, to join again in the same way."""
+
+    topics: tuple[str, ...] | None
+    pattern: str | None
+    is_static: bool
+    assignor: Strategy | Sequence[Strategy] | None
+    listener: ListenerMaker | None
+    settings: Mapping[str, Any]
+
+
+class ScriptedGroup:
+    """One group: klamm's coordinator, its consumers, your assignor and your listener; no sockets, no threads.
+
+    Each step (`join`, `leave`, `die`, ...) happens at the present instant of a virtual clock. `settle` lets
+    time pass until the group is at rest, `advance` for as long as you say. Heartbeats, sessions and
+    rebalances take the time that they take on a broker.
+
+    `partitions` has the topics. `assignor` is as `partition.assignment.strategy` of a consumer. `listener`
+    makes the rebalance listener of a member; it may take the member's `klamm.Consumer`, which can commit.
+    `settings` are those of the consumers, `coordinator` those of the broker. With a `seed`, messages of
+    different members overtake each other, the same way in each run.
+
+    Errors that a consumer's `poll` raises end the step; `errors="keep"` lets the members go on, see
+    `poll_errors`. Checked all the time: no partition is given to a member while another one has it
+    (`exclusive`), and at rest every partition has an owner (`complete`).
+    """
+
+    def __init__(
+        self,
+        partitions: Mapping[str, int],
+        assignor: Strategy | Sequence[Strategy] | None = None,
+        *,
+        listener: ListenerMaker | None = None,
+        settings: Mapping[str, Any] | None = None,
+        coordinator: Mapping[str, int] | None = None,
+        racks: Sequence[str] = (),
+        seed: int | None = None,
+        errors: Literal["raise", "keep"] = "raise",
+        exclusive: bool = True,
+        complete: bool = True,
+    ) -> None:
+        if errors not in ("raise", "keep"):
+            raise ValueError(f"invalid errors {errors!r}: expected 'raise' or 'keep'")
+        self._assignor = assignor
+        self._listener = listener
+        self._settings = {name.replace(".", "_"): value for name, value in (settings or {}).items()}
+        self._is_complete = complete
+        self._raises = errors == "raise"
+        self._world = World(
+            Topics(partitions),
+            _coordinator_config(coordinator or {}),
+            racks=racks,
+            seed=seed,
+            is_exclusive=exclusive,
+        )
+        self._world.is_over = self._has_failed
+        self._joined: dict[str, _Joined] = {}
+        self._reported_errors = 0
+        self.seed = seed
+        self.step_count = 0
+
+    # --- members -------------------------------------------------------------------------------------------
+
+    def join(
+        self,
+        *names: str,
+        topics: Iterable[str] | None = None,
+        pattern: str | None = None,
+        static: bool = False,
+        assignor: Strategy | Sequence[Strategy] | None = None,
+        listener: ListenerMaker | None = None,
+        **settings: Any,
+    ) -> None:
+        """Start consumers of these names. They subscribe to all topics, to these, or to a pattern.
+
+        `static=True` makes the name the member's `group.instance.id`.
+        """
+        chosen = None if topics is None else tuple(topics)
+        for name in names:
+            if name in self._world.members:
+                raise ValueError(f"{name} is running: end it with leave() or die(), or use restart()")
+            how = _Joined(chosen, pattern, static, assignor, listener, settings)
+            with self._step("join", name, *(["static"] if static else [])):
+                self._start(name, how)
+
+    def _start(self, name: str, how: _Joined) -> None:
+        given = how.assignor if how.assignor is not None else self._assignor
+        keywords: dict[str, Any] = {
+            "enable_auto_commit": False,
+            **self._settings,
+            **{key.replace(".", "_"): value for key, value in how.settings.items()},
+            "bootstrap_servers": "{}:{}".format(*ADDRESS),
+            "group_id": GROUP_ID,
+            "client_id": name,
+        }
+        if given is not None:
+            keywords["partition_assignment_strategy"] = _of_one_member(given)
+        if how.is_static:
+            keywords["group_instance_id"] = name
+        config, parsed = parse(None, keywords, 1)
+        member = Member(self._world, name, config, parsed, how.listener or self._listener)
+        self._world.members[name] = member
+        self._joined[name] = how
+        if how.pattern is not None:
+            member.consumer.subscribe(pattern=how.pattern, listener=member.recorder)
+        else:
+            topics = tuple(self._world.topics.known) if how.topics is None else how.topics
+            member.consumer.subscribe(topics, listener=member.recorder)
+        member.turn()
+
+    def leave(self, *names: str) -> None:
+        """Close consumers. A static member says nothing: the coordinator notices when its session ends."""
+        for name in names:
+            member = self._member(name)
+            with self._step("leave", name):
+                try:
+                    member.close()
+                except Exception as error:  # of the listener: the consumer is closed all the same
+                    self._world.poll_failed(member, error)
+                finally:
+                    del self._world.members[name]
+
+    def die(self, *names: str) -> None:
+        """End processes at once. The coordinator notices when the session ends."""
+        for name in names:
+            member = self._member(name)
+            with self._step("die", name):
+                member.end()
+                del self._world.members[name]
+
+    def restart(self, *names: str) -> None:
+        """Start a consumer again in the same way as before; if it runs, its process ends first."""
+        for name in names:
+            if name not in self._joined:
+                raise ValueError(f"{name} has never joined")
+            running = self._world.members.pop(name, None)
+            with self._step("restart", name):
+                if running is not None:
+                    running.end()
+                self._start(name, self._joined[name])
+
+    def stall(self, *names: str) -> None:
+        """Stop processes, as a long pause of the garbage collector does: no heartbeats. See `resume`."""
+        for name in names:
+            member = self._member(name)
+            with self._step("stall", name):
+                member.stall()
+
+    def stop_polling(self, *names: str) -> None:
+        """The application is busy and does not poll; heartbeats go on for `max.poll.interval.ms`."""
+        for name in names:
+            member = self._member(name)
+            with self._step("stop_polling", name):
+                member.stop_polling()
+
+    def resume(self, *names: str) -> None:
+        """Go on after `stall` or `stop_polling`."""
+        for name in names:
+            member = self._member(name)
+            with self._step("resume", name):
+                member.resume()
+
+    def subscribe(self, name: str, *topics: str) -> None:
+        """Subscribe to other topics."""
+        member = self._member(name)
+        with self._step("subscribe", name, *topics):
+            member.consumer.subscribe(topics, listener=member.recorder)
+            member.turn()
+
+    def _member(self, name: str) -> Member:
+        member = self._world.members.get(name)
+        if member is None:
+            running = ", ".join(self._world.members) or "none"
+            raise ValueError(f"{name} is not running; running are: {running}")
+        return member
+
+    # --- cluster -------------------------------------------------------------------------------------------
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        """Let a topic have more partitions. The leader sees them after at most `metadata.max.age.ms`."""
+        known = self._world.topics.by_name(topic)
+        if known is None or count <= known.partition_count:
+            present = "does not exist" if known is None else f"has {known.partition_count}"
+            raise ValueError(f"{topic} cannot have {count} partitions: it {present}")
+        with self._step("add_partitions", topic, count):
+            self._world.topics.known[topic] = known._replace(partition_count=count)
+            self._world.topics_changed += 1
+
+    def create_topic(self, topic: str, count: int) -> None:
+        """Create a topic. Members that subscribed to it, or to a pattern, see it as in `add_partitions`."""
+        if self._world.topics.by_name(topic) is not None:
+            raise ValueError(f"{topic} exists")
+        with self._step("create_topic", topic, count):
+            self._world.topics.create(topic, count)
+            self._world.topics_changed += 1
+
+    def restart_coordinator(self) -> None:
+        """Restart the broker: connections break, the group is loaded from the coordinator's log."""
+        with self._step("restart_coordinator"):
+            self._world.restart_coordinator()
+
+    # --- time ----------------------------------------------------------------------------------------------
+
+    def advance(self, duration: str | timedelta) -> None:
+        """Let time pass."""
+        duration_ms = nanoseconds(duration) // _MS_NS
+        with self._step("advance", str(duration)):
+            self._world.run_until(lambda: False, self._world.now_ms + duration_ms)
+
+    def settle(self, timeout: str | timedelta = "1h") -> None:
+        """Let time pass until the group is at rest: all members in one generation, the others removed."""
+        limit_ms = nanoseconds(timeout) // _MS_NS
+        with self._step("settle"):
+            if not self._world.run_until(self._is_settled_or_failed, self._world.now_ms + limit_ms):
+                raise AssertionError(f"the group is not at rest after {timeout}: {self._unrest()}")
+        self.check()
+
+    def _is_settled_or_failed(self) -> bool:
+        return self._has_failed() or self._world.is_settled()
+
+    def _unrest(self) -> str:
+        group = self._world.group
+        phase = "no group" if group is None else f"{group.state_name}, generation {group.generation}"
+        states = ", ".join(
+            f"{each.name} {each.engine.membership.state.value} in {each.generation}"
+            for each in self._world.members.values()
+        )
+        return f"coordinator: {phase}; members: {states or 'none'}"
+
+    @property
+    def now(self) -> timedelta:
+        """The time since the group began."""
+        return timedelta(milliseconds=self._world.at_ms)
+
+    # --- what is ------------------------------------------------------------------------------------------
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The consumers whose processes run, also those that stall."""
+        return tuple(self._world.members)
+
+    @property
+    def running(self) -> tuple[str, ...]:
+        """The consumers that poll."""
+        members = self._world.members.values()
+        return tuple(each.name for each in members if each.status is Status.RUNNING)
+
+    @property
+    def joined(self) -> tuple[str, ...]:
+        """The names that have ever joined."""
+        return tuple(self._joined)
+
+    @property
+    def partitions(self) -> dict[str, int]:
+        """The topics, with the number of their partitions."""
+        return {name: known.partition_count for name, known in self._world.topics.known.items()}
+
+    @property
+    def assignment(self) -> dict[str, tuple[TopicPartition, ...]]:
+        """What each consumer has, as it knows."""
+        return {name: member.assignment for name, member in self._world.members.items()}
+
+    @property
+    def generation(self) -> int:
+        """The coordinator's; 0 before the first."""
+        return 0 if self._world.group is None else self._world.group.generation
+
+    def consumer(self, name: str) -> Consumer[Any, Any]:
+        """A member's consumer. It can commit and be asked; it has no records."""
+        return self._member(name).consumer
+
+    def listener(self, name: str) -> RebalanceListener:
+        """A member's listener, as your function made it."""
+        return self._member(name).listener
+
+    # --- what was ------------------------------------------------------------------------------------------
+
+    @property
+    def history(self) -> list[Generation]:
+        """The generations so far."""
+        return self._world.history.generations
+
+    def callbacks(self, name: str | None = None) -> list[Callback]:
+        """The calls of listeners so far, of one member or of all."""
+        found = self._world.history.callbacks
+        return [each for each in found if name is None or each.member == name]
+
+    @property
+    def poll_errors(self) -> list[tuple[str, Exception]]:
+        """What polls raised, with the member's name."""
+        return self._world.poll_errors
+
+    @property
+    def moved(self) -> int:
+        """How many partitions went from one member of the group to another."""
+        return sum(len(each.moved) for each in self.history)
+
+    @property
+    def stickiness(self) -> float:
+        """The share of partitions that stayed with their owner, over all generations."""
+        kept = sum(each.kept for each in self.history)
+        return kept / (kept + self.moved) if kept + self.moved else 1.0
+
+    def story(self) -> str:
+        """Steps, generations, callbacks and events, in order."""
+        return self._world.history.story()
+
+    # --- checks --------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """AssertionError, with the story, if a promise is broken."""
+        problem = self._world.violation
+        if not problem and self._is_complete and self._world.is_settled():
+            problem = self._orphans()
+        if problem:
+            raise AssertionError(f"{problem}\n\n{self._told()}")
+
+    def _orphans(self) -> str:
+        running = [each for each in self._world.members.values() if each.status is Status.RUNNING]
+        topics = {topic for each in running for topic in each.engine.state.topics}
+        known = self._world.topics.known
+        wanted = {
+            TopicPartition(topic, number)
+            for topic in topics & known.keys()
+            for number in range(known[topic].partition_count)
+        }
+        orphans = sorted(wanted.difference(*(each.engine.state.partitions for each in running)))
+        return f"no member has {', '.join(map(str, orphans))}, and the group is at rest" if orphans else ""
+
+    def _told(self) -> str:
+        seed = "" if self.seed is None else f"seed {self.seed}\n"
+        return seed + self._world.history.story(_MOST_LINES)
+
+    def _has_failed(self) -> bool:
+        return bool(self._world.violation) or (
+            self._raises and len(self._world.poll_errors) > self._reported_errors
+        )
+
+    @contextmanager
+    def _step(self, name: str, *arguments: object) -> Iterator[None]:
+        """One step of the script: note it, let happen what follows at once, raise what went wrong."""
+        world = self._world
+        self.step_count += 1
+        world.history.note(world.at_ms, f"{name} {' '.join(map(str, arguments))}".rstrip())
+        try:
+            yield
+            # With a seed, some of what follows happens after the next step.
+            world.exchange(None if world.random is None else world.random.randrange(20))
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n\n{self._told()}") from error
+        if self._raises and len(world.poll_errors) > self._reported_errors:
+            member, failure = world.poll_errors[self._reported_errors]
+            self._reported_errors = len(world.poll_errors)
+            failure.add_note(f"raised by the poll of {member}\n\n{self._told()}")
+            raise failure
+        if world.violation:
+            self.check()
+
+
+def _of_one_member(given: Strategy | Sequence[Strategy]) -> Any:
+    """Assignors for one member: each has its own, because an assignor may have a memory."""
+    if isinstance(given, Assignor):
+        return deepcopy(given)
+    if isinstance(given, str | type):
+        return given
+    return [deepcopy(each) if isinstance(each, Assignor) else each for each in given]
+
+
+def _coordinator_config(given: Mapping[str, int]) -> GroupConfig:
+    named = {name.replace(".", "_"): value for name, value in given.items()}
+    unknown = sorted(named.keys() - _COORDINATOR_SETTINGS)
+    if unknown:
+        known = ", ".join(sorted(each.replace("_", ".") for each in _COORDINATOR_SETTINGS))
+        raise ValueError(f"unknown setting {unknown[0]!r} of the coordinator: expected one of {known}")
+    # As in klamm.Broker: the first rebalance does not wait for more members.
+    return GroupConfig(**{"group_initial_rebalance_delay_ms": 0, **named})

@@ -1,0 +1,294 @@
+"""A member of a scripted group: klamm's own consumer, without its thread and its sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from klamm.client.callables import takes
+from klamm.client.config import ClientConfig
+from klamm.client.consumer.consumer import Consumer
+from klamm.client.consumer.consumer_operations import ConsumerOperations
+from klamm.client.consumer.group.generation import MemberState
+from klamm.client.consumer.group.listener import RebalanceListener
+from klamm.client.consumer.polling.hosts import run_blocking
+from klamm.client.consumer.polling.inbox import Signal
+from klamm.client.consumer.settings import ConsumerSettings
+from klamm.client.consumer.state import SubscriptionType
+from klamm.client.runtime import Core
+from klamm.clock import Clock
+from klamm.errors import DisconnectedError
+from klamm.net.wire import Call
+from klamm.protocol.types import TopicPartition
+from klamm.testing.rebalances.history import Callback, CallbackKind
+from klamm.testing.rebalances.network import DirectCore, Exchange, Pipe
+
+if TYPE_CHECKING:
+    from klamm.testing.rebalances.world import World
+
+ListenerMaker = Callable[..., RebalanceListener]
+
+PAUSE_AFTER_ERROR_MS: Final = 1_000  # of an application that catches what poll raises, before it polls again
+
+
+class Status(Enum):
+    """What a member's process does."""
+
+    RUNNING = "running"
+    NOT_POLLING = "not polling"  # heartbeats go on
+    STALLED = "stalled"  # as in a long pause of the garbage collector: it does nothing at all
+    GONE = "gone"
+
+
+class Member:
+    """One consumer. Its application does nothing but poll."""
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        config: ClientConfig,
+        settings: ConsumerSettings,
+        make_listener: ListenerMaker | None,
+    ) -> None:
+        self._world = world
+        self.name = name
+        self.status = Status.RUNNING
+        self.due_ms: int | None = 0  # when it has something to do
+        self.topics_seen = -1  # how many changes of topics its metadata has
+        self.is_in_callback = False
+        self.is_closing = False
+        self._polls_again_ms = 0
+        self._under_way: dict[Exchange, None] = {}  # requests without an answer
+        self._decided: Exchange | None = None  # the one that the coordinator has read and not answered
+        self._core = core = DirectCore(
+            config.network(settings.client_id),
+            config.metadata(allow_auto_topic_creation=False),
+            random=Random(world.seed),
+            now_ms=world.now_ms,
+        )
+        core.network.post = self._post
+        core.network.on_disconnect = self.disconnect
+        self.to_coordinator = Pipe(self._arrive)
+        self.to_client = Pipe(self._receive)
+        operations = ConsumerOperations(_Host(world, core), settings)
+        self._poller = operations.poller
+        self.engine = operations.engine
+        self.engine.is_waiting = True  # in a poll
+        self.consumer: Consumer[Any, Any] = Consumer.__new__(Consumer)
+        self.consumer._begin(operations)
+        self.listener = _made(make_listener, self.consumer)
+        self.recorder = _Recorder(self, self.listener)
+
+    def __repr__(self) -> str:
+        return f"<{self.name} {self.status.value}>"
+
+    # --- what it holds -----------------------------------------------------------------------------------
+
+    @property
+    def generation(self) -> int:
+        return self.engine.membership.generation.generation_id
+
+    @property
+    def member_id(self) -> str:
+        return self.engine.membership.generation.member_id
+
+    @property
+    def assignment(self) -> tuple[TopicPartition, ...]:
+        return tuple(sorted(self.engine.state.partitions))
+
+    def is_settled(self, generation: int) -> bool:
+        """Whether it is a member in this generation and has nothing to do."""
+        membership, inbox = self.engine.membership, self.engine.inbox
+        return (
+            membership.state is MemberState.STABLE
+            and not membership.needs_rejoin
+            and self.generation == generation
+            and not inbox.errands
+        )
+
+    def watches_topics(self, leader_id: str | None) -> bool:
+        """Whether it rejoins when topics change: the leader does, and who subscribed by a pattern."""
+        return self.member_id == leader_id or self.engine.state.type is SubscriptionType.AUTO_PATTERN
+
+    # --- requests and answers ----------------------------------------------------------------------------
+
+    def _post(self, call: Call, request: Any) -> None:
+        exchange = Exchange(call, request, self._answered)
+        self._under_way[exchange] = None
+        self._world.request(self, exchange)
+
+    def _arrive(self, exchange: Exchange) -> None:
+        # Nothing behind a request is decided before it is answered, as on a connection to a broker.
+        self.to_coordinator.is_held = True
+        self._decided = exchange
+        self._world.decide(self, exchange)
+
+    def _answered(self, exchange: Exchange, response: object) -> None:
+        """The coordinator has answered."""
+        if exchange is self._decided:  # else it came by a connection that is broken
+            self._decided = None
+            self._world.traffic.release(self.to_coordinator)
+            self.reply(exchange, response)
+
+    def reply(self, exchange: Exchange, response: object) -> None:
+        if self.status is not Status.GONE and exchange in self._under_way:
+            self._world.traffic.send(self.to_client, (exchange, response))
+
+    def _receive(self, answer: tuple[Exchange, object]) -> None:
+        exchange, response = answer
+        if exchange in self._under_way and self.status is not Status.GONE:
+            del self._under_way[exchange]
+            self._core.on_time(self._world.now_ms)
+            exchange.call.finish(response, None)
+            self.turn()
+
+    def disconnect(self, error: DisconnectedError) -> None:
+        """Its connection breaks: what is under way fails, what the coordinator has not read is lost."""
+        self.to_coordinator.items.clear()
+        self.to_client.items.clear()
+        self.to_coordinator.is_held = False
+        self._decided = None
+        lost, self._under_way = self._under_way, {}
+        for exchange in lost:
+            exchange.call.finish(None, error)
+
+    # --- its process -------------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """Do what is due: first the application that polls, then the client."""
+        if self.status in (Status.GONE, Status.STALLED):
+            return
+        now_ms = self._world.now_ms
+        self._core.on_time(now_ms)
+        self._poll(now_ms)
+        self.due_ms = self._core.tick(now_ms)
+        self._poll(now_ms)
+        if self._polls_again_ms > now_ms:
+            self.due_ms = min(self.due_ms or self._polls_again_ms, self._polls_again_ms)
+
+    def _poll(self, now_ms: int) -> None:
+        if self.status is not Status.RUNNING or self.is_in_callback or self.is_closing:
+            return
+        if now_ms < self._polls_again_ms:
+            return
+        engine = self.engine
+        inbox = engine.inbox
+        if engine.state.is_auto:
+            engine.joining.on_poll()
+        while inbox.errands or inbox.failures or inbox.callbacks:
+            self.is_in_callback = True
+            try:
+                run_blocking(self._poller.run_errands())
+            except Exception as error:  # what the application's poll would raise
+                self._world.poll_failed(self, error)
+                self._polls_again_ms = now_ms + PAUSE_AFTER_ERROR_MS
+                return
+            finally:
+                self.is_in_callback = False
+            if engine.state.is_auto:
+                engine.joining.on_poll()
+
+    def close(self) -> None:
+        """Leave the group as a consumer that is closed does."""
+        self.is_closing = True
+        self.engine.is_waiting = False
+        try:
+            self.consumer.close()
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """The process ends. Requests that it has sent arrive all the same."""
+        self.status = Status.GONE
+        self.due_ms = None
+        self._under_way.clear()
+
+    def stop_polling(self) -> None:
+        self.status = Status.NOT_POLLING
+        self.engine.is_waiting = False
+        self.engine.last_poll_ms = self._world.now_ms
+
+    def stall(self) -> None:
+        self.status = Status.STALLED
+        self.to_client.is_held = True
+        self.due_ms = None
+
+    def resume(self) -> None:
+        self.status = Status.RUNNING
+        self.engine.is_waiting = True
+        self._world.traffic.release(self.to_client)
+        self.turn()
+
+
+class _Recorder(RebalanceListener):
+    """Notes each callback, then calls the listener under test."""
+
+    def __init__(self, member: Member, inner: RebalanceListener) -> None:
+        self._member = member
+        self._inner = inner
+
+    def on_revoked(self, partitions: list[TopicPartition]) -> Any:
+        self._note("revoked", partitions)
+        return self._inner.on_revoked(partitions)
+
+    def on_assigned(self, partitions: list[TopicPartition]) -> Any:
+        self._note("assigned", partitions)
+        return self._inner.on_assigned(partitions)
+
+    def on_lost(self, partitions: list[TopicPartition]) -> Any:
+        self._note("lost", partitions)
+        return self._inner.on_lost(partitions)
+
+    def _note(self, kind: CallbackKind, partitions: list[TopicPartition]) -> None:
+        member = self._member
+        member._world.called(
+            member, Callback(member.name, kind, tuple(partitions), member.generation, member._world.at_ms)
+        )
+
+
+def _made(make: ListenerMaker | None, consumer: Consumer[Any, Any]) -> RebalanceListener:
+    if make is None:
+        return RebalanceListener()
+    found = make(consumer) if takes(make, 1) else make()
+    if not isinstance(found, RebalanceListener):
+        raise TypeError(f"listener={make!r}: expected a function or class that makes a RebalanceListener")
+    return found
+
+
+class _Signal:
+    """A bell. To wait for it is to let the world go on."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._is_set = False
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def clear(self) -> None:
+        self._is_set = False
+
+    async def wait(self, due_at_ms: int | None) -> None:
+        self._world.run_until(lambda: self._is_set, due_at_ms)
+
+
+class _Host:
+    """In place of the client's thread: what is submitted runs at once."""
+
+    def __init__(self, world: World, core: Core) -> None:
+        self.clock: Clock = world.clock
+        self.patience: Clock = world.clock
+        self.core = core
+        self.signal: Signal = _Signal(world)
+
+    def submit(self, work: Callable[[], None]) -> None:
+        work()
+
+    def check(self) -> None:
+        """There is no thread that could have stopped."""
+
+    def stop(self) -> None:
+        """There is no thread."""

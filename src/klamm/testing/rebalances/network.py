@@ -1,0 +1,147 @@
+"""From a client to the coordinator without sockets and without bytes: messages wait in pipes.
+
+Everything above the network is the client's own: joining, heartbeats, metadata, listeners.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import cache
+from random import Random
+from typing import Any, Final
+
+from klamm.client.runtime import Core
+from klamm.errors import DisconnectedError
+from klamm.net.metadata import Metadata, MetadataConfig
+from klamm.net.network import Address, Link, LinkEvents, Network, NetworkConfig, Node
+from klamm.net.tasks import Tasks
+from klamm.net.wire import Call
+from klamm.protocol.api import ApiKey
+from klamm.protocol.implied import IMPLIED
+from klamm.protocol.schema import schema_versions
+
+ADDRESS: Final[Address] = ("scripted", 9092)
+COORDINATOR_ID: Final = 1
+_BROKER: Final = Node("broker", COORDINATOR_ID)
+
+
+class Pipe:
+    """One direction of a connection: what is sent arrives in order, unless it is held."""
+
+    __slots__ = ("is_held", "items", "receive")
+
+    def __init__(self, receive: Callable[[Any], None]) -> None:
+        self.receive = receive
+        self.items: deque[Any] = deque()
+        self.is_held = False
+
+
+class Traffic:
+    """All pipes. With a random number generator, which of them delivers next is random."""
+
+    def __init__(self, random: Random | None) -> None:
+        self._random = random
+        self._busy: deque[Pipe] = deque()  # once for each message that can be delivered
+
+    def send(self, pipe: Pipe, item: Any) -> None:
+        pipe.items.append(item)
+        if not pipe.is_held:
+            self._busy.append(pipe)
+
+    def release(self, pipe: Pipe) -> None:
+        """What was held can be delivered."""
+        if pipe.is_held:
+            pipe.is_held = False
+            self._busy.extend([pipe] * len(pipe.items))
+
+    @property
+    def is_quiet(self) -> bool:
+        return not self._busy
+
+    def deliver_one(self) -> None:
+        """Let one message arrive."""
+        if self._random is not None and len(self._busy) > 1:
+            self._busy.rotate(self._random.randrange(len(self._busy)))
+        pipe = self._busy.popleft()
+        if pipe.items and not pipe.is_held:
+            pipe.receive(pipe.items.popleft())
+
+
+class Exchange:
+    """A request on its way, and its answer. The coordinator identifies the request by it."""
+
+    __slots__ = ("call", "keep", "request")
+
+    def __init__(self, call: Call, request: Any, keep: Callable[[Exchange, object], None]) -> None:
+        self.call = call
+        self.request = request
+        self.keep: Callable[[object], None] = lambda response: keep(self, response)
+
+
+class DirectNetwork(Network):
+    """One broker, always connected. A request is passed on as the message that it is."""
+
+    def __init__(self, config: NetworkConfig, random: Random, now_ms: int) -> None:
+        super().__init__(config, _NoTransport(), random, now_ms)
+        self.post: Callable[[Call, Any], None] = lambda _call, _request: None
+        self.on_disconnect: Callable[[DisconnectedError], None] = lambda _error: None
+
+    def call(self, node: Node, call: Call) -> None:
+        self.stir()
+        call.version = min(_newest(call.api_key), call.max_version)
+        request = call.request(call.version) if callable(call.request) else call.request
+        for name, value in _implied(type(request).__name__, call.version):
+            setattr(request, name, value)
+        self.post(call, request)
+
+    def address_of(self, node: Node) -> Address:
+        return ADDRESS
+
+    def least_loaded(self) -> Node:
+        return _BROKER
+
+    def disconnect(self, node: Node, reason: str) -> None:
+        self.on_disconnect(DisconnectedError(reason))
+
+    def tick(self) -> None:
+        """Nothing times out here: every request is answered, or its connection breaks."""
+
+
+class DirectCore(Core):
+    """A client's core on a direct network."""
+
+    network: DirectNetwork
+
+    def __init__(
+        self, network: NetworkConfig, metadata: MetadataConfig, *, random: Random, now_ms: int
+    ) -> None:
+        self.random = random
+        self.network = DirectNetwork(network, random, now_ms)
+        self.metadata = Metadata(self.network, metadata)
+        self.tasks = Tasks(self.network)
+        self.components = [self.tasks]
+
+
+@cache
+def _newest(api_key: ApiKey) -> int:
+    return schema_versions(api_key)[-1]
+
+
+@cache
+def _implied(message: str, version: int) -> tuple[tuple[str, bool], ...]:
+    """What a request's version implies, as the decoder of a broker sets it."""
+    return tuple((name, implies(version)) for name, implies in IMPLIED.get(message, {}).items())
+
+
+class _NoTransport:
+    def connect(self, address: Address, events: LinkEvents) -> Link:
+        raise AssertionError(f"a direct network does not connect to {address}")
+
+
+COORDINATOR_APIS: Final = frozenset(
+    {
+        ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP,
+        ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH,
+    }
+)  # fmt: skip

@@ -1,0 +1,233 @@
+"""The coordinator, the members and the clock of a scripted group, and what makes them go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Final
+
+from klamm.clock import ManualClock
+from klamm.coordinator.group.classic.membership import ClassicMembership, classic_of
+from klamm.coordinator.group.classic.phases import Phase
+from klamm.coordinator.group.config import GroupConfig
+from klamm.coordinator.runtime.events import Event
+from klamm.errors import DisconnectedError
+from klamm.protocol.api import ApiKey
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from klamm.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from klamm.protocol.types import TopicPartition
+from klamm.testing.rebalances.coordinator import CoordinatorInMemory, MemoryLog, Topics
+from klamm.testing.rebalances.history import Callback, History
+from klamm.testing.rebalances.member import Member, Status
+from klamm.testing.rebalances.network import ADDRESS, COORDINATOR_APIS, COORDINATOR_ID, Exchange, Traffic
+
+GROUP_ID: Final = "scripted"
+_MOST_MESSAGES: Final = 5_000  # in one instant, and a few hundred for each member: more are a loop
+_NEVER_MS: Final = 2**62
+
+
+class World:
+    """Everything happens in the thread of the test, in the order of the clock."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        config: GroupConfig,
+        *,
+        racks: Sequence[str] = (),
+        seed: int | None = None,
+        is_exclusive: bool = True,
+    ) -> None:
+        self.seed = seed or 0
+        self.random = None if seed is None else Random(seed)
+        self.clock = ManualClock()
+        self.topics = topics
+        self.topics_changed = 0  # how often
+        self.history = History()
+        self.traffic = Traffic(self.random)
+        self.coordinator = CoordinatorInMemory(self.clock, config, topics, MemoryLog)
+        self.coordinator.on_event = self._happened
+        self.coordinator.elect_all()
+        self.members: dict[str, Member] = {}  # those whose process has not ended
+        self.poll_errors: list[tuple[str, Exception]] = []
+        self.is_over: Callable[[], bool] = lambda: False  # whether something failed that ends the step
+        self._racks = racks
+        self._is_exclusive = is_exclusive
+        self.violation = ""  # the first one of a promise that holds at all times
+
+    @property
+    def now_ms(self) -> int:
+        return self.clock.now_ms()
+
+    @property
+    def at_ms(self) -> int:
+        """Since the group began."""
+        return self.clock.now_ms()
+
+    @property
+    def group(self) -> ClassicMembership | None:
+        """The group, as the coordinator has it."""
+        found = self.coordinator.state.groups.get(GROUP_ID)
+        return None if found is None else classic_of(found)
+
+    # --- what members send ---------------------------------------------------------------------------------
+
+    def request(self, member: Member, exchange: Exchange) -> None:
+        """Pass a request on. Metadata and the coordinator's address come from another connection."""
+        match exchange.call.api_key:
+            case key if key in COORDINATOR_APIS:
+                self.traffic.send(member.to_coordinator, exchange)
+            case ApiKey.METADATA:
+                member.topics_seen = self.topics_changed
+                member.reply(exchange, self._metadata(exchange.request))
+            case ApiKey.FIND_COORDINATOR:
+                found = Coordinator(GROUP_ID, COORDINATOR_ID, *ADDRESS)
+                member.reply(exchange, FindCoordinatorResponse(coordinators=[found]))
+            case key:
+                raise NotImplementedError(
+                    f"{key.name}: a scripted group has no records; use klamm.testing.Broker to read and write"
+                )
+
+    def decide(self, member: Member, exchange: Exchange) -> None:
+        """Have the coordinator decide a request."""
+        context = self.coordinator.context(exchange, member.name)
+        self.coordinator.coordinator.handle(exchange.request, context)
+
+    def _metadata(self, request: MetadataRequest) -> MetadataResponse:
+        names = self.topics.known if request.topics is None else [each.name or "" for each in request.topics]
+        racks = self._racks or (None,)
+        return MetadataResponse(
+            brokers=[MetadataResponseBroker(number, *ADDRESS, rack) for number, rack in enumerate(racks, 1)],
+            cluster_id="scripted",
+            controller_id=COORDINATOR_ID,
+            topics=[self._topic(name) for name in names],
+        )
+
+    def _topic(self, name: str) -> MetadataResponseTopic:
+        known = self.topics.by_name(name)
+        if known is None:
+            return MetadataResponseTopic(error_code=ErrorCode.unknown_topic_or_partition, name=name)
+        brokers = len(self._racks) or 1
+        return MetadataResponseTopic(
+            name=name,
+            topic_id=known.topic_id,
+            partitions=[
+                MetadataResponsePartition(
+                    partition_index=number,
+                    leader_id=(leader := number % brokers + 1),
+                    leader_epoch=0,
+                    replica_nodes=(leader,),
+                    isr_nodes=(leader,),
+                )
+                for number in range(known.partition_count)
+            ],
+        )
+
+    # --- what happens --------------------------------------------------------------------------------------
+
+    def _happened(self, event: Event) -> None:
+        self.history.happened(event, self.at_ms)
+
+    def called(self, member: Member, callback: Callback) -> None:
+        """A listener is about to be called."""
+        self.history.called(callback)
+        if callback.kind == "assigned" and self._is_exclusive and not self.violation:
+            self.violation = self._owned_twice(member, callback.partitions)
+
+    def _owned_twice(self, member: Member, partitions: Sequence[TopicPartition]) -> str:
+        """Partitions that another member has in the same generation, in words."""
+        for other in self.members.values():
+            if other is member or other.generation != member.generation:
+                continue
+            for partition in partitions:
+                if partition in other.engine.state.partitions:
+                    return (
+                        f"{partition} is given to {member.name} while {other.name} has it, "
+                        f"in generation {member.generation}"
+                    )
+        return ""
+
+    def poll_failed(self, member: Member, error: Exception) -> None:
+        """The application's poll has raised an error."""
+        self.poll_errors.append((member.name, error))
+        self.history.note(self.at_ms, f"  {member.name}: poll raised {error!r}")
+
+    def restart_coordinator(self) -> None:
+        """The broker is restarted: its connections break, and it knows what its log has."""
+        self.coordinator.restart()
+        for member in list(self.members.values()):
+            member.disconnect(DisconnectedError("the broker was restarted"))
+            member.turn()
+
+    # --- time ----------------------------------------------------------------------------------------------
+
+    def exchange(self, most: int | None = None) -> None:
+        """Deliver what is under way, and what that causes, at this instant; or that many messages."""
+        traffic = self.traffic
+        limit = _MOST_MESSAGES + 200 * len(self.members) if most is None else most
+        for _ in range(limit):
+            if traffic.is_quiet or self.is_over():
+                return
+            traffic.deliver_one()
+        if most is None:
+            raise AssertionError(f"{limit} messages in one instant, and no end: the group is in a loop")
+
+    def run_until(self, is_done: Callable[[], bool], until_ms: int | None) -> bool:
+        """Let time pass until something is so, or up to an instant; whether it is so."""
+        clock, coordinator = self.clock, self.coordinator
+        limit_ms = _NEVER_MS if until_ms is None else until_ms
+        while True:
+            self.exchange()
+            if is_done():
+                return True
+            next_ms = self._next_ms()
+            if next_ms is None or next_ms > limit_ms:
+                if until_ms is None:
+                    raise AssertionError("nothing will happen any more, and a member waits")
+                clock.advance(max(0, until_ms - clock.now_ms()))
+                return False
+            clock.advance(max(0, next_ms - clock.now_ms()))
+            now_ms = clock.now_ms()
+            due_ms = coordinator.next_due_ms()
+            if due_ms is not None and due_ms <= now_ms:
+                coordinator.tick()
+            due = [
+                each for each in self.members.values() if each.due_ms is not None and each.due_ms <= now_ms
+            ]
+            if self.random is not None:
+                self.random.shuffle(due)
+            for member in due:
+                member.turn()
+                if member.due_ms is not None and member.due_ms <= now_ms:
+                    member.due_ms = now_ms + 1  # it waits for something that happens in this instant
+
+    def _next_ms(self) -> int | None:
+        next_ms = self.coordinator.next_due_ms()
+        for member in self.members.values():
+            due_ms = member.due_ms
+            if due_ms is not None and (next_ms is None or due_ms < next_ms):
+                next_ms = due_ms
+        return next_ms
+
+    def is_settled(self) -> bool:
+        """Whether nothing will happen to the group before the next step of the script."""
+        group = self.group
+        running = [each for each in self.members.values() if each.status is Status.RUNNING]
+        if group is None:
+            return not running
+        if group.phase not in (Phase.STABLE, Phase.EMPTY) or group.pending:
+            return False
+        if {each.member_id for each in running} != group.members.keys():
+            return False
+        return all(
+            each.is_settled(group.generation)
+            and (each.topics_seen == self.topics_changed or not each.watches_topics(group.leader_id))
+            for each in running
+        )
