@@ -6,7 +6,7 @@ that the partition is part of it, or has added it (KIP-890).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -161,7 +161,7 @@ def _verify_and_append(
             name = TopicPartition(each.item.topic, each.item.response.index)
             error_code = error_codes.get(name, ErrorCode.unknown_server_error)
             if error_code is not NO_ERROR:
-                _refuse_unverified(request, each, error_code)
+                _refuse_unverified(request, each.item, error_code)
         return _append_all(services, context, request, response, items)
 
     def end() -> None:
@@ -171,7 +171,7 @@ def _verify_and_append(
     return verification.then(append, end)
 
 
-def _refuse_unverified(request: ProduceRequest, unverified: Unverified, cause: ErrorCode) -> None:
+def _refuse_unverified(request: ProduceRequest, item: Item, cause: ErrorCode) -> None:
     error_code = verification_error(
         cause,
         knows_abortable=request.knows_transaction_abortable,
@@ -185,7 +185,7 @@ def _refuse_unverified(request: ProduceRequest, unverified: Unverified, cause: E
             "Unable to verify the partition has been added to the transaction. "
             f"Underlying error: {cause.name.upper()}"
         )
-    unverified.item.refuse(error_code, message)
+    item.refuse(error_code, message)
 
 
 def _append_all(
@@ -199,7 +199,7 @@ def _append_all(
     waiting: list[Appended] = []
     for item in items:
         if not item.response.error_code:
-            appended = _append(services, context, item)
+            appended = _append(services, context, item, write_later=acks == -1)
             if appended is not None and _waits(acks, appended.partition) and not appended.settle():
                 waiting.append(appended)
         if item.response.error_code and item.partition is not None:
@@ -224,10 +224,12 @@ def _handle_one(
     request: ProduceRequest,
     topic: TopicProduceData,
     data: PartitionProduceData,
-) -> ProduceResponse | SingleWait | None:
+    guard: int | None = None,
+) -> HandlerResult[ProduceResponse]:
     """The fast path for a request of one ordinary batch, as most are.
 
-    None when it is not one: then nothing has been done, and the general path decides.
+    None when it is not one: then nothing has been done, and the general path decides. A batch that begins a
+    transaction is verified first, and comes here again with its guard.
     """
     name = topic.name
     if request.uses_topic_ids:
@@ -259,12 +261,13 @@ def _handle_one(
             batch,
             now_ms=now_ms,
             timestamp_ms=timestamp_ms,
+            guard=guard,
             header=header,
             write_later=request.acks == -1,
-            must_continue=is_transactional,
+            must_continue=is_transactional and guard is None,
         )
     except NotContinuedError:
-        return None
+        return _begin_one(services, context, request, topic, data, partition, header)
     except LogError as error:
         _tell_refusal(line, partition, error)
         partition.counters.refused(line.error_code, len(batch))
@@ -282,6 +285,51 @@ def _handle_one(
         return response
     timeout_ms = _flush_timeout_ms(request)
     return SingleWait(services, context, response, line, partition, last_offset, timeout_ms)
+
+
+def _begin_one(
+    services: Services,
+    context: RequestContext,
+    request: ProduceRequest,
+    topic: TopicProduceData,
+    data: PartitionProduceData,
+    partition: Partition,
+    header: BatchHeader,
+) -> HandlerResult[ProduceResponse]:
+    """Append the one batch of a request when the coordinator has confirmed the transaction that it begins.
+
+    None when it begins none: then nothing has been done.
+    """
+    is_checked = services.config.transaction_partition_verification_enable or request.adds_partitions
+    log, producer_id = partition.log, header.producer_id
+    if not is_checked or log.has_open_transaction(producer_id, header.producer_epoch):
+        return None
+    guard = log.begin_verification(
+        producer_id, header.producer_epoch, header.base_sequence, begins_at_zero=request.adds_partitions
+    )
+    verification = Verification(
+        services,
+        request.transactional_id or "",
+        (producer_id, header.producer_epoch),
+        [partition.name],
+        add=request.adds_partitions,
+        retry=request.adds_partitions,
+    )
+
+    def append(error_codes: ErrorCodes) -> ProduceResponse | HeldResponse[ProduceResponse] | None:
+        error_code = error_codes.get(partition.name, ErrorCode.unknown_server_error)
+        if error_code is NO_ERROR:
+            answer = _handle_one(services, context, request, topic, data, guard)
+            if answer is not None:
+                assert not isinstance(answer, Awaitable)  # with its guard, it is not verified again
+                return answer
+        response, (item,) = _items(services, request)
+        item.guard = guard
+        if error_code is not NO_ERROR:
+            _refuse_unverified(request, item, error_code)
+        return _append_all(services, context, request, response, (item,))
+
+    return verification.then(append, lambda: log.end_verification(producer_id, guard))
 
 
 def _waits(acks: int, partition: Partition) -> bool:
@@ -390,7 +438,7 @@ def _refuse_all(items: Iterable[Item], error_code: ErrorCode, message: str | Non
         item.refuse(error_code, message)
 
 
-def _append(services: Services, context: RequestContext, item: Item) -> Appended | None:
+def _append(services: Services, context: RequestContext, item: Item, *, write_later: bool) -> Appended | None:
     answer, partition = item.response, item.partition
     if item.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
         item.refuse(ErrorCode.invalid_topic_exception)
@@ -407,7 +455,9 @@ def _append(services: Services, context: RequestContext, item: Item) -> Appended
     log = partition.log
     try:
         batch = checked_batch(item.batch, item.header, log.config, services.validation, timestamp_ms)
-        result = log.append(batch, now_ms=now_ms, timestamp_ms=timestamp_ms, guard=item.guard)
+        result = log.append(
+            batch, now_ms=now_ms, timestamp_ms=timestamp_ms, guard=item.guard, write_later=write_later
+        )
     except LogError as error:
         _tell_refusal(answer, partition, error)
         return None

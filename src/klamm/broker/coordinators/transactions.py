@@ -93,6 +93,9 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
     ) -> HeldResponse[ErrorCodes]:
         """Whether the partitions are part of the ongoing transaction; with `add` they become part of it."""
         promise = _Verified()
+        if not add and self.coordinator.confirms(transactional_id, producer_id, producer_epoch, partitions):
+            promise.keep(PartitionErrors(dict.fromkeys(partitions, NO_ERROR)))
+            return promise
         request = AddPartitions(
             transactional_id=transactional_id,
             producer_id=producer_id,

@@ -364,7 +364,7 @@ class Shard(Generic[Record, Note]):
         renewed = outcome.renewed
         if renewed is not None and self._timers.renew(renewed, context.now_ms):
             self._host.wake(context.now_ms + renewed.period_ms)
-        is_durable = seen_offset <= self._durable_offset or self._has_become_durable(seen_offset)
+        is_durable = self.is_durable(seen_offset)
         if is_durable:
             for token, response in outcome.replies:
                 self._host.send(token, response)
@@ -413,9 +413,11 @@ class Shard(Generic[Record, Note]):
                 count,
             )
 
-    def _has_become_durable(self, offset: int) -> bool:
-        """Read it again: a shard is not notified of a flush that nothing waited for."""
-        self._look_what_is_durable()
+    def is_durable(self, offset: int) -> bool:
+        """Whether everything below an offset of its log is durable."""
+        if offset <= self._durable_offset:
+            return True
+        self._look_what_is_durable()  # a shard is not notified of a flush that nothing waited for
         return offset <= self._durable_offset
 
     def _look_what_is_durable(self) -> None:

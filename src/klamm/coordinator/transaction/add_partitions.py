@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.coordinator.transaction.ending import answered, client_identity
 from klamm.coordinator.transaction.remembered import EPOCH_BUMP_VERSION, TransactionStored
@@ -14,6 +16,7 @@ from klamm.coordinator.transaction.state import (
 )
 from klamm.coordinator.transaction.states import IDLE, PREPARED, State
 from klamm.protocol.errors import NO_ERROR, ErrorCode
+from klamm.protocol.types import TopicPartition
 
 
 def add_partitions(state: TransactionState, request: AddPartitions, context: Context) -> TransactionOutcome:
@@ -60,6 +63,19 @@ def _refusal(state: TransactionState, transaction: Transaction, request: AddPart
     if request.producer_epoch != stored.producer_epoch or stored.is_kept:
         return ErrorCode.producer_fenced
     return NO_ERROR
+
+
+def verifies(
+    stored: TransactionStored, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
+) -> bool:
+    """Whether all of them are part of a producer's ongoing transaction."""
+    return (
+        stored.state is State.ONGOING
+        and producer_id == stored.producer_id
+        and producer_epoch == stored.producer_epoch
+        and not stored.is_kept
+        and stored.partitions.issuperset(partitions)
+    )
 
 
 def _verified(stored: TransactionStored, request: AddPartitions) -> PartitionErrors:

@@ -8,8 +8,10 @@ from functools import partial
 from typing import Final, Protocol
 
 from klamm.coordinator.runtime.coordinator import ShardedCoordinator
+from klamm.coordinator.runtime.log import LogUnavailableError
 from klamm.coordinator.runtime.outcome import Context
 from klamm.coordinator.runtime.shard import ACTIVE, Shard, ShardHost
+from klamm.coordinator.transaction.add_partitions import verifies
 from klamm.coordinator.transaction.config import TransactionConfig
 from klamm.coordinator.transaction.machine import TransactionMachine
 from klamm.coordinator.transaction.patterns import compile_pattern
@@ -97,6 +99,32 @@ class TransactionCoordinator(ShardedCoordinator[TransactionRecord, Note]):
         for shard in self.shards:
             if shard.status is ACTIVE and isinstance(shard.machine, TransactionMachine):
                 yield from shard.machine.state.transactions.values()
+
+    def confirms(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+    ) -> bool:
+        """Whether partitions are part of the ongoing transaction, durably; if not, a request tells why.
+
+        The first batch of each transaction in each partition asks. A request that is decided, and answered
+        at once, costs ten times as much.
+        """
+        shard = self.shards.by_partition.get(self.partition_for(transactional_id))
+        if shard is None or shard.status is not ACTIVE:
+            return False
+        assert isinstance(shard.machine, TransactionMachine)
+        transaction = shard.machine.state.transactions.get(transactional_id)
+        try:
+            return (
+                transaction is not None
+                and verifies(transaction.stored, producer_id, producer_epoch, partitions)
+                and shard.is_durable(transaction.stored_until)
+            )
+        except LogUnavailableError:
+            return False
 
     # --- one transactional id ------------------------------------------------------------------------
 

@@ -226,3 +226,34 @@ def test_a_transaction_too_large_for_the_log_is_an_error_and_stays_as_it_was() -
     world.log.max_batch_bytes = None
     assert world.stored().partitions == {OUT_0}
     assert world.end(identity).error is NONE
+
+
+def test_a_durable_ongoing_transaction_confirms_its_partitions_without_a_request() -> None:
+    world = World()
+    producer_id, epoch = world.init().identity
+    world.log.is_holding = True
+    world.add_later((producer_id, epoch), OUT_0)
+
+    def confirms(*partitions: TopicPartition, epoch: int = epoch) -> bool:
+        return world.coordinator.confirms(T, producer_id, epoch, partitions)
+
+    assert not confirms(OUT_0)  # a crash could lose it
+    world.flush()
+    assert confirms(OUT_0)
+    assert not confirms(OUT_0, OUT_1)
+    assert not confirms(OUT_0, epoch=epoch + 1)
+    assert not world.coordinator.confirms("other", producer_id, epoch, [OUT_0])
+    world.log.is_holding = False
+    world.end((producer_id, epoch))
+    assert not confirms(OUT_0)
+
+
+def test_a_coordinator_whose_log_is_gone_confirms_nothing() -> None:
+    world = World()
+    producer_id, epoch = world.init().identity
+    world.log.is_holding = True
+    world.add_later((producer_id, epoch), OUT_0)
+    world.log.is_readable = False
+    assert not world.coordinator.confirms(T, producer_id, epoch, [OUT_0])
+    world.coordinator.shards.resign(0, 1)
+    assert not world.coordinator.confirms(T, producer_id, epoch, [OUT_0])

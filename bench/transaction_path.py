@@ -1,0 +1,214 @@
+"""What does one transaction cost inside the broker, from the bytes that came to the bytes that leave?
+
+No sockets: requests as librdkafka sends them are handed to connections, responses only wake their producer.
+A transaction is AddPartitionsToTxn, a Produce to each of two partitions, and EndTxn. The CPU time of the
+broker's thread counts, which does not include waiting for the disk; the best of many bursts is what the code
+costs, the median shows what the machine was busy with besides.
+
+    python bench/transaction_path.py [--producers 10] [--bursts 200] [--folder DIRECTORY]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import tempfile
+import time
+from random import Random
+from typing import Any
+
+from klamm.broker.broker import Broker
+from klamm.broker.config.broker_config import BrokerConfig
+from klamm.broker.embedded import new_event_loop
+from klamm.broker.net.connection import Connection
+from klamm.broker.storage import open_storage
+from klamm.clock import SystemClock
+from klamm.protocol.api import ApiKey
+from klamm.protocol.codec import request_encoder, response_decoder
+from klamm.protocol.headers import request_frame
+from klamm.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from klamm.protocol.messages.create_topics import CreatableTopic
+from klamm.protocol.messages.end_txn import EndTxnRequest
+from klamm.protocol.messages.init_producer_id import InitProducerIdRequest
+from klamm.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from klamm.records.record import Record, encode_batch
+
+RECORDS = 5  # in each of two partitions
+TRANSACTIONS = 10  # of each producer in a burst
+HEAD_BYTES = 8  # size and correlation id
+
+
+class Answers(asyncio.Transport):
+    """Collects responses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arrived: asyncio.Queue[bytes] = asyncio.Queue()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return ("127.0.0.1", 1) if name == "peername" else default
+
+    def write(self, data: Any) -> None:
+        position = 0
+        while position < len(data):
+            end = position + 4 + int.from_bytes(data[position : position + 4], "big")
+            self.arrived.put_nowait(data[position:end])
+            position = end
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.write(b"".join(list_of_data))
+
+
+class Channel:
+    """A connection of a client."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._connection: Connection = broker.server.connection("PLAINTEXT")
+        self._answers = Answers()
+        self._connection.connection_made(self._answers)
+
+    async def ask(self, frames: bytes, count: int = 1) -> list[bytes]:
+        """Send requests together, and wait for their responses."""
+        self._connection.data_received(frames)
+        return [await self._answers.arrived.get() for _ in range(count)]
+
+    def close(self) -> None:
+        self._connection.connection_lost(None)
+
+
+class TransactionalProducer:
+    """A producer of one transaction after the other."""
+
+    def __init__(self, broker: Broker, name: str) -> None:
+        self._name = name
+        self._coordinator, self._leader = Channel(broker), Channel(broker)
+        self._producer_id = -1
+        self._sequence = 0
+        self._next: list[list[bytes]] = []  # requests of the next transactions
+        self._responses: list[list[bytes]] = []
+
+    async def init(self) -> None:
+        """Get a producer id."""
+        frame = a_frame(ApiKey.INIT_PRODUCER_ID, 1, InitProducerIdRequest(self._name, 60_000))
+        while self._producer_id < 0:  # the coordinator's topic is being created, or loaded
+            (body,) = await self._coordinator.ask(frame)
+            self._producer_id = response_decoder(ApiKey.INIT_PRODUCER_ID, 1)(body, HEAD_BYTES).producer_id
+            await asyncio.sleep(0.01)
+
+    def prepare(self, count: int, timestamp_ms: int) -> None:
+        """Encode the requests of as many transactions."""
+        identity = (self._name, self._producer_id, 0)
+        topics = [AddPartitionsToTxnTopic("t", [0, 1])]
+        added = a_frame(ApiKey.ADD_PARTITIONS_TO_TXN, 0, AddPartitionsToTxnRequest([], *identity, topics))
+        ended = a_frame(ApiKey.END_TXN, 1, EndTxnRequest(*identity, committed=True))
+        for _ in range(count):
+            records = [Record(number, timestamp_ms, None, bytes(100)) for number in range(RECORDS)]
+            batch = encode_batch(
+                records,
+                producer_id=self._producer_id,
+                producer_epoch=0,
+                base_sequence=self._sequence,
+                transactional=True,
+            )
+            self._sequence += RECORDS
+            produced = b"".join(
+                a_frame(
+                    ApiKey.PRODUCE,
+                    10,
+                    ProduceRequest(
+                        self._name,
+                        -1,
+                        30_000,
+                        [TopicProduceData(name="t", partition_data=[PartitionProduceData(number, batch)])],
+                    ),
+                )
+                for number in range(2)
+            )
+            self._next.append([added, produced, ended])
+
+    async def run(self) -> None:
+        """Run the transactions that are prepared."""
+        for added, produced, ended in self._next:
+            while any(errors_of_added(*(await self._coordinator.ask(added)))):
+                pass  # the markers of the last transaction are late
+            self._responses.append(
+                [*await self._leader.ask(produced, 2), *await self._coordinator.ask(ended)]
+            )
+        self._next.clear()
+
+    def check(self) -> None:
+        """Every response was without error."""
+        for *produced, ended in self._responses:
+            errors = []
+            for body in produced:
+                (topic,) = response_decoder(ApiKey.PRODUCE, 10)(body, HEAD_BYTES + 1).responses
+                errors += [each.error_code for each in topic.partition_responses]
+            errors.append(response_decoder(ApiKey.END_TXN, 1)(ended, HEAD_BYTES).error_code)
+            assert not any(errors), errors
+        self._responses.clear()
+
+    def close(self) -> None:
+        self._coordinator.close()
+        self._leader.close()
+
+
+def errors_of_added(body: bytes) -> list[int]:
+    """The error codes of a response to AddPartitionsToTxn."""
+    decoded = response_decoder(ApiKey.ADD_PARTITIONS_TO_TXN, 0)(body, HEAD_BYTES)
+    return [
+        each.partition_error_code
+        for topic in decoded.results_by_topic_v3_and_below
+        for each in topic.results_by_partition
+    ]
+
+
+def a_frame(key: ApiKey, version: int, request: Any) -> bytes:
+    return b"".join(request_frame(key, version, 1, "bench", request_encoder(key, version)(request)))
+
+
+async def measure(folder: str, producers: int, bursts: int) -> list[float]:
+    """Microseconds of CPU per transaction in each burst."""
+    clock = SystemClock()
+    config = BrokerConfig.from_settings({"log.dirs": folder})
+    storage = open_storage(config, clock=clock, random=Random(1), sleep=time.sleep)
+    broker = Broker(config, clock=clock, random=Random(1), storage=storage, sleep=time.sleep)
+    await broker.start(listen=False)
+    await broker.services.topics.create([CreatableTopic("t", 2, 1)])
+    broker.services.transactions.topic.create()
+    everyone = [TransactionalProducer(broker, f"bench-{number}") for number in range(producers)]
+    for producer in everyone:
+        await producer.init()
+    took_us = []
+    for _ in range(bursts):
+        for producer in everyone:
+            producer.prepare(TRANSACTIONS, clock.timestamp_ms())
+        start = time.thread_time()
+        await asyncio.gather(*(producer.run() for producer in everyone))
+        took_us.append((time.thread_time() - start) / (TRANSACTIONS * producers) * 1e6)
+        for producer in everyone:
+            producer.check()
+    for producer in everyone:
+        producer.close()
+    await broker.stop()
+    return took_us
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--producers", type=int, default=10)
+    parser.add_argument("--bursts", type=int, default=200)
+    parser.add_argument("--folder", help="where the broker's data is; a temporary one if absent")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+        loop = new_event_loop()
+        took_us = sorted(loop.run_until_complete(measure(folder, given.producers, given.bursts)))
+    print(
+        f"{given.producers} producers: best {took_us[0]:.0f} us of CPU per transaction, "
+        f"a tenth of the bursts below {took_us[len(took_us) // 10]:.0f} us, "
+        f"median {statistics.median(took_us):.0f} us"
+    )
+
+
+if __name__ == "__main__":
+    main()
