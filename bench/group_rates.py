@@ -12,6 +12,7 @@ from random import Random
 
 from bench.brokers import cpu_s
 from bench.group_load import Address, Crowd, Group, ask, connect, exactly, frame
+from bench.warming import WINDOWS, warm_up
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -109,17 +110,25 @@ def pipelined(
             raise RuntimeError(f"an error: {lane.answer.hex()}")
         selector.register(lane.connection, selectors.EVENT_READ, lane)
         lane.start()
-    answered = 0
-    cpu_before_s = 0.0
-    starts_at = time.perf_counter() + warm_up_s
-    ends_at = starts_at + measure_s
-    is_warm = False
-    try:
-        while (now := time.perf_counter()) < ends_at:
-            if not is_warm and now >= starts_at:
-                is_warm, answered, cpu_before_s, starts_at = True, 0, cpu_s(pid), now
+
+    def answered_for(seconds: float) -> tuple[int, float]:
+        """Answers of about so many seconds, and how many these were."""
+        answered = 0
+        started_at = now = time.perf_counter()
+        while now < started_at + seconds:
             for key, _ in selector.select(1):
                 answered += key.data.go_on()
+            now = time.perf_counter()
+        return answered, now - started_at
+
+    def rate_of_a_moment() -> float:
+        answered, took_s = answered_for(warm_up_s / WINDOWS)
+        return answered / took_s
+
+    try:
+        warm_up(rate_of_a_moment, warm_up_s)
+        cpu_before_s = cpu_s(pid)
+        answered, took_s = answered_for(measure_s)
         used_s = cpu_s(pid) - cpu_before_s
     finally:
         for key in list(selector.get_map().values()):
@@ -127,7 +136,7 @@ def pipelined(
             assert isinstance(connection, socket.socket)
             connection.close()
         selector.close()
-    return Rate(answered / (now - starts_at), used_s / answered * 1e6)
+    return Rate(answered / took_s, used_s / answered * 1e6)
 
 
 def heartbeats(

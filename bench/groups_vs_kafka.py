@@ -10,6 +10,8 @@ members, always 96 in flight: does one cost more when there are many? Rebalances
 JoinGroup to the last assignment, members on a connection each, without initial delay; then with one more
 member, which the others notice by heartbeats that they send at once. Last a restart on 1,000,000 offset
 records. The 100,000 members and the restart have a broker of their own each, which nothing else has used.
+Before each of these but the restart, a broker has the same load for half a minute and until its figure stands
+still: a Java broker takes that long to compile itself.
 Kafka acknowledges what is in the page cache, klamm what is on the disk.
 """
 
@@ -21,6 +23,7 @@ import shutil
 import tempfile
 import time
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from statistics import median
 
@@ -29,6 +32,7 @@ from bench.brokers import SUBJECTS, Running, cpu_s, resident_mb
 from bench.group_load import TOPIC, Address, Crowd, wait_for_coordinator
 from bench.group_rates import commits, fill, heartbeats, served, spread_heartbeats
 from bench.report import Figure, Report, circumstances
+from bench.warming import warm_up
 
 LANES = 8
 MEMBERS = 1_000
@@ -68,7 +72,7 @@ class Amounts:
     groups: int  # of 100 members
 
 
-FULL = Amounts(6, 6, {10: 15, 100: 9, 1_000: 5, 5_000: 3}, 1_000_000, 1_000)
+FULL = Amounts(30, 6, {10: 15, 100: 9, 1_000: 5, 5_000: 3}, 1_000_000, 1_000)
 QUICK = Amounts(0.5, 0.5, {10: 2, 100: 2}, 20_000, 3)
 
 
@@ -105,11 +109,19 @@ def measure_rates(report: Report, name: str, broker: Running, amounts: Amounts, 
 def measure_rebalances(report: Report, name: str, address: Address, amounts: Amounts) -> None:
     """Groups of several sizes, each several times, the median counts."""
     crowd = Crowd(address, max(amounts.rebalances) + 1)
-    # To warm up; after this even the first small group meets code that has run before.
-    for turn, size in enumerate(sorted(amounts.rebalances, reverse=True)):
-        group = crowd.settle(f"warming-{turn}", size)
-        crowd.one_more(group)
-        group.leave(address)
+    turns = count()
+
+    def rebalances_per_second() -> float:
+        took_s = 0.0
+        for size in sorted(amounts.rebalances, reverse=True):
+            group = crowd.settle(f"warming-{next(turns)}", size)
+            took_s += group.took_s
+            crowd.one_more(group)
+            took_s += group.took_s
+            group.leave(address)
+        return 2 * len(amounts.rebalances) / took_s
+
+    warm_up(rebalances_per_second, amounts.warm_up_s)
     for size, repeats in amounts.rebalances.items():
         fresh_ms: list[float] = []
         one_more_ms: list[float] = []
