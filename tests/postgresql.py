@@ -57,6 +57,12 @@ class PostgresServer:
         assert self._process is not None
         return self._process.pid
 
+    def stall(self, number: signal.Signals) -> None:
+        """SIGSTOP all its processes, or SIGCONT them."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text(encoding="ascii").split()
+        for pid in (self.pid, *map(int, children)):
+            os.kill(pid, number)
+
     def start(self) -> None:
         """Start the server and wait until it accepts connections."""
         arguments = ["-D", self.data, "-p", str(self.port), "-k", "", "-c", "listen_addresses=127.0.0.1"]

@@ -60,11 +60,12 @@ class PostgresBrokers:
         ).values():
             created.result(30)
 
-    def start(self, node_id: int) -> None:
+    def start(self, node_id: int, *, port: int | None = None) -> None:
+        """Start a broker, on the address that it had before or another one."""
         self.running[node_id] = KlammProcess(
             None,
             store=self.postgres.url,
-            port=self._ports[node_id],
+            port=self._ports[node_id] if port is None else port,
             stderr_path=self._folder / f"broker-{node_id}-{next(self._starts)}.log",
             settings={**self._settings, "node.id": str(node_id)},
         )
@@ -87,6 +88,17 @@ class PostgresBrokers:
     def leads_nothing(self, node_id: int) -> bool:
         led = self.postgres.execute(f"SELECT count(*) FROM partition WHERE leader_id = {node_id}")
         return led == [(0,)]
+
+    def leaders(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """(leader, epoch) of each partition of the topics here, as the database has it."""
+        rows = self.postgres.execute(
+            "SELECT name, partition, leader_id, leader_epoch FROM partition JOIN topic USING (topic_id) "
+            f"WHERE name IN ('{TOPIC}', '{PAIRS}')"
+        )
+        return {(str(name), int(str(number))): (int(str(a)), int(str(b))) for name, number, a, b in rows}
+
+    def logs(self) -> str:
+        return "".join(path.read_text(errors="replace") for path in sorted(self._folder.glob("broker-*.log")))
 
     def close(self) -> None:
         for broker in self.running.values():
