@@ -4,6 +4,10 @@ PostgreSQL, pgbench and one broker on this machine, in the same run, case by cas
 update (-N) is the anchor, because its transactions per second depend on the machine as the broker's do.
 
     PYTHONPATH=src:tests python -m bench.postgresql [--repeats 3] [--seconds 2]
+
+And how soon after kill -9 of a coordinator is a commit answered? Three brokers with the default leases:
+
+    PYTHONPATH=src:tests python -m bench.postgresql --kills 5
 """
 
 from __future__ import annotations
@@ -16,7 +20,11 @@ import time
 from pathlib import Path
 from random import Random
 
+from bench.folder_cluster import DEFAULTS, commit, committed_at, found_coordinator, prepare
+from bench.group_load import connect
+from bench.group_rates import commits
 from bench.raw_load import paced_produce, pipelined_produce, wait_until_writable
+from faults.postgresql_cluster import PostgresBrokers
 from interop.processes import KlammProcess
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -98,17 +106,56 @@ class Statements:
         return len(took_ms) / (time.perf_counter() - began), statistics.median(took_ms)
 
 
-def create_topic(bootstrap: str) -> None:
+def create_topics(bootstrap: str) -> None:
     with WireClient(bootstrap) as client:
-        topic = CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
-        client.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest([topic]))
+        topics = [CreatableTopic(TOPIC, PARTITIONS, 1), CreatableTopic("orders", 1, 1)]
+        client.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics))
+
+
+def address_of(broker: KlammProcess) -> tuple[str, int]:
+    host, _, port = broker.bootstrap.rpartition(":")
+    return host, int(port)
+
+
+def failover(kills: int) -> list[float]:
+    """Seconds from kill -9 of a coordinator to the first commit that is answered without error."""
+    took_s: list[float] = []
+    with PostgresServer() as server, tempfile.TemporaryDirectory() as folder:
+        cluster = PostgresBrokers(server, Path(folder), 3, DEFAULTS)
+        try:
+            prepare(address_of(cluster.running[1]))
+            for number in range(kills):
+                group_id = f"group-{number}"
+                any_broker = next(iter(cluster.running.values()))
+                broker_id, address = found_coordinator(address_of(any_broker), group_id)
+                with connect(address) as connection:
+                    while not commit(connection, group_id):
+                        time.sleep(0.02)
+                survivors = [
+                    address_of(each) for other, each in cluster.running.items() if other != broker_id
+                ]
+                # Two renewals in time: the others may judge.
+                time.sleep(3)
+                killed_at = time.perf_counter()
+                cluster.kill(broker_id)
+                took_s.append(committed_at(survivors, group_id) - killed_at)
+                print(f"  kill -9 to the first answered commit: {took_s[-1]:.2f} s", flush=True)
+                cluster.start(broker_id)
+        finally:
+            cluster.close()
+    return took_s
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--kills", type=int, default=0, help="measure failovers only")
     given = parser.parse_args()
+    if given.kills:
+        took_s = failover(given.kills)
+        print(f"median {statistics.median(took_s):.2f} s ({min(took_s):.2f} to {max(took_s):.2f})")
+        return
     samples: dict[str, list[float]] = {}
 
     def add(name: str, value: float) -> None:
@@ -126,10 +173,14 @@ def main() -> None:
             capture_output=True,
         )
         raw = Statements(server.url_of("raw"))
-        with KlammProcess(None, store=server.url_of("postgres"), stderr_path=Path(folder, "log")) as broker:
-            create_topic(broker.bootstrap)
-            host, _, port = broker.bootstrap.rpartition(":")
-            address = (host, int(port))
+        with KlammProcess(
+            None,
+            store=server.url_of("postgres"),
+            stderr_path=Path(folder, "log"),
+            settings={"group.initial.rebalance.delay.ms": "0"},
+        ) as broker:
+            create_topics(broker.bootstrap)
+            address = address_of(broker)
             wait_until_writable(address, TOPIC, PARTITIONS)
             for _ in range(given.repeats):
                 one, many = pgbench(server, 1, given.seconds), pgbench(server, 16, given.seconds)
@@ -150,6 +201,18 @@ def main() -> None:
                     value_bytes=BATCH_BYTES,
                 )
                 add("16 KiB batches/s, 50 partitions, acks=-1 / tps of 16 clients", batches / many)
+                add("produce, MB/s", batches * BATCH_BYTES / 1e6)
+                rate = commits(
+                    address,
+                    broker.pid,
+                    groups=64,
+                    partitions=1,
+                    lanes=8,
+                    warm_up_s=0.5,
+                    measure_s=given.seconds,
+                ).per_second
+                add("offset commits/s", rate)
+                add("offset commits/s, 64 groups / tps of 16 clients", rate / many)
         raw.close()
     for name, values in samples.items():
         print(f"{name:66} {statistics.median(values):9.2f}   ({min(values):.2f} to {max(values):.2f})")
