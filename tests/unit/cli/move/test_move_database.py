@@ -1,0 +1,49 @@
+"""`klamm move` into a PostgreSQL database, and out of it into a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import klamm
+from postgresql import PostgresServer
+from unit.cli.move.test_move import create, fill, move, moved, read
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    with PostgresServer() as server:
+        yield server
+
+
+def test_a_cluster_moves_into_a_database_and_out_of_it(postgres: PostgresServer, tmp_path: Path) -> None:
+    url = postgres.new_schema()
+    with klamm.Broker() as source:
+        create(source)
+        fill(source)
+        with klamm.Admin(bootstrap_servers=source.bootstrap) as admin:
+            admin.alter_group_offsets("billing", {("orders", 0): 7})
+        done = moved(source.bootstrap, url, tmp_path / "in")
+        assert done == {"topics": 1, "records": 50, "groups": 1, "checked": True}
+        expected = read(source)
+    with klamm.Broker(settings={"klamm.store": url}) as stored:
+        assert read(stored) == expected
+    folder = str(tmp_path / "data")
+    done = moved(url, folder, tmp_path / "out")
+    assert done == {"topics": 1, "records": 50, "groups": 1, "checked": True}
+    with klamm.Broker(folder) as target:
+        assert read(target) == expected
+        with klamm.Admin(bootstrap_servers=target.bootstrap) as admin:
+            assert admin.list_group_offsets("billing")[klamm.TopicPartition("orders", 0)].offset == 7
+
+
+def test_a_database_that_a_broker_uses_is_refused(postgres: PostgresServer, tmp_path: Path) -> None:
+    url = postgres.new_schema()
+    settings = {"klamm.store": url, "broker.heartbeat.interval.ms": 20}
+    with klamm.Broker(settings=settings), klamm.Broker() as target:
+        done = move(url, target.bootstrap, tmp_path / "state")
+    assert done.exit_code == 1
+    assert "broker 1 is already running" in done.stderr
+    assert "a broker that uses it must be stopped" in done.stderr
