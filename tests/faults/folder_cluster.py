@@ -20,6 +20,7 @@ from klamm.client.producer.delivery import Delivery
 from klamm.errors import KlammError, UnknownTopicOrPartitionError
 
 TOPIC: Final = "numbers"
+PAIRS: Final = "pairs"  # every number in two partitions, in one transaction
 PARTITIONS: Final = 6
 # Leases that end quickly: a process that is stopped is found within the test.
 QUICK_LEASES: Final = {
@@ -71,6 +72,14 @@ class FolderCluster:
         if process.process.poll() is None:
             os.kill(process.pid, signal.SIGCONT)
 
+    def pause(self, *broker_ids: int) -> None:
+        for broker_id in broker_ids:
+            os.kill(self.running[broker_id].pid, signal.SIGSTOP)
+
+    def resume(self, *broker_ids: int) -> None:
+        for broker_id in broker_ids:
+            os.kill(self.running[broker_id].pid, signal.SIGCONT)
+
     def ended(self) -> list[int]:
         """Brokers whose processes were ended by others."""
         return [broker_id for broker_id, each in self.running.items() if each.process.poll() is not None]
@@ -107,10 +116,15 @@ class Promises:
         self.sent: list[Delivery] = []
         self.committed: dict[str, int] = {}  # what was acknowledged, by group
         self.going_back: list[str] = []
+        self.transactions: list[int] = []  # numbers whose commit was acknowledged
+        self.failures: list[BaseException] = []
         self._is_over = threading.Event()
         with Admin({"bootstrap.servers": bootstrap}) as admin:
-            admin.create_topics({TOPIC: PARTITIONS})
-        self._threads = [threading.Thread(target=self._write, daemon=True)]
+            admin.create_topics({TOPIC: PARTITIONS, PAIRS: PARTITIONS})
+        self._threads = [
+            threading.Thread(target=self._write, daemon=True),
+            threading.Thread(target=self._transact_and_tell, daemon=True),
+        ]
         self._threads += [
             threading.Thread(target=self._commit, args=(f"group-{number}",), daemon=True)
             for number in range(groups)
@@ -132,6 +146,34 @@ class Promises:
                 for partition in range(PARTITIONS):
                     self.sent.append(producer.send(TOPIC, b"%d" % number, partition=partition))
             producer.flush(100)
+
+    def _transact_and_tell(self) -> None:
+        try:
+            self._transact()
+        except BaseException as error:
+            self.failures.append(error)
+
+    def _transact(self) -> None:
+        settings = {
+            "bootstrap.servers": self.bootstrap,
+            "transactional.id": "pairs",
+            "request.timeout.ms": 3_000,
+            "delivery.timeout.ms": 120_000,
+            "max.block.ms": 120_000,
+        }
+        with Producer(settings) as producer:
+            producer.init_transactions(timeout=120)
+            for number in itertools.count():
+                if self._is_over.wait(0.01):
+                    return
+                producer.begin_transaction()
+                for partition in (number % PARTITIONS, (number + 1) % PARTITIONS):
+                    producer.send(PAIRS, b"%d" % number, partition=partition)
+                if number % 7 == 6:
+                    producer.abort_transaction(120)
+                else:
+                    producer.commit_transaction(120)
+                    self.transactions.append(number)
 
     def _commit(self, group: str) -> None:
         partition = TopicPartition(TOPIC, 0)
@@ -164,6 +206,7 @@ class Promises:
 
     def check(self) -> None:
         """Every acknowledged record is where it was acknowledged, once and in order; no offset went back."""
+        assert self.failures == []
         assert self.going_back == []
         places = [delivery.result(0) for delivery in self.sent]
         assert len({(place.partition, place.offset) for place in places}) == len(places)
@@ -178,8 +221,31 @@ class Promises:
         expected = [b"%d" % number for number in range(count)]
         for number, found in numbers.items():
             assert found == expected, f"partition {number}"
+        self._check_transactions()
         for group, offset in self.committed.items():
             with Consumer({"bootstrap.servers": self.bootstrap, "group.id": group}) as consumer:
                 kept = consumer.committed([TopicPartition(TOPIC, 0)])[TopicPartition(TOPIC, 0)]
             assert kept is not None
             assert kept.offset >= offset, group
+
+    def _check_transactions(self) -> None:
+        """Each committed number is in both of its partitions, once and in order, and nothing else is."""
+        expected: dict[int, list[int]] = {partition: [] for partition in range(PARTITIONS)}
+        for number in self.transactions:
+            for partition in (number % PARTITIONS, (number + 1) % PARTITIONS):
+                expected[partition].append(number)
+        found: dict[int, list[int]] = {partition: [] for partition in range(PARTITIONS)}
+        settings = {
+            "bootstrap.servers": self.bootstrap,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+        }
+        with Consumer(settings) as consumer:
+            partitions = [TopicPartition(PAIRS, number) for number in range(PARTITIONS)]
+            consumer.assign(partitions)
+            ends = consumer.end_offsets(partitions)
+            while any(consumer.position(each) < ends[each] for each in partitions):
+                for record in consumer.poll(1):
+                    assert record.value is not None
+                    found[record.partition].append(int(record.value))
+        assert found == expected

@@ -12,7 +12,8 @@ from typing import Final
 
 import pytest
 
-from faults.folder_cluster import FolderCluster, Promises
+from faults.folder_cluster import TOPIC, FolderCluster, Promises
+from interop.test_dump_log import dump
 
 SEED: Final = int(os.environ.get("KLAMM_CLUSTER_SEED", "14"))
 ROUNDS: Final = int(os.environ.get("KLAMM_CLUSTER_ROUNDS", "5"))
@@ -46,7 +47,7 @@ def led_by(cluster: FolderCluster, *brokers: int) -> bool:
 
 @pytest.mark.timeout(300)
 def test_brokers_are_killed_stopped_and_suspended_and_nothing_acknowledged_is_lost(begin: Begin) -> None:
-    # scenarios 29, 35, 36, 40, 48, 51
+    # scenarios 29, 35, 36, 40, 42, 48, 51
     cluster = begin()
     random = Random(SEED)
     promises = Promises(cluster.bootstrap)
@@ -75,6 +76,7 @@ def test_brokers_are_killed_stopped_and_suspended_and_nothing_acknowledged_is_lo
     promises.end()
     assert promises.sent
     assert promises.committed
+    assert promises.transactions
     promises.check()
 
 
@@ -142,6 +144,32 @@ def test_no_two_processes_have_a_partition_s_files_open_while_it_moves(begin: Be
         cluster.start(broker_id)
     promises.end()
     promises.check()
+
+
+@pytest.mark.timeout(200)
+def test_a_batch_that_its_leader_wrote_in_part_is_cut_by_the_next_one(begin: Begin) -> None:
+    # scenario 74
+    cluster = begin()
+    promises = Promises(cluster.bootstrap, groups=1)
+    time.sleep(0.5)
+    promises.end()
+    led = [partition for partition, (leader, _) in cluster.leaders().items() if leader == 1]
+    assert led
+    cluster.pause(2, 3)
+    cluster.kill(1)
+    for partition in led:
+        *_, newest = sorted((cluster.data / f"{TOPIC}-{partition}").glob("*.log"))
+        with newest.open("r+b") as file:
+            torn = file.read(70)  # a whole header, and not all of its records
+            file.seek(0, os.SEEK_END)
+            file.write(torn)
+    cluster.resume(2, 3)
+    until(lambda: led_by(cluster, 2, 3))
+    promises.check()
+    for partition in led:
+        assert f"{TOPIC}-{partition}/00000000000000000000.log" in cluster.logs()
+        logs = sorted((cluster.data / f"{TOPIC}-{partition}").glob("*.log"))
+        assert "baseOffset: 0 " in dump(logs, "--deep-iteration")
 
 
 def open_partitions(cluster: FolderCluster) -> dict[int, set[str]]:

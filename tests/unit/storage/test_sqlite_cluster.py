@@ -7,12 +7,19 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from klamm.storage.cluster import BrokerRegistration, BrokerState, ClusterStoreError, ConfigResourceType
+from klamm.storage.cluster import (
+    BrokerRegistration,
+    BrokerState,
+    ClusterStoreError,
+    ConfigResourceType,
+    LeaderChange,
+)
 from klamm.storage.engines import sqlite_cluster
 from klamm.storage.engines.sqlite_cluster import FILE_NAME, SqliteCluster
 from unit.storage.cluster_contract import ClusterContract, a_topic, leaders
@@ -176,3 +183,46 @@ def test_a_store_that_fails_says_which_file(tmp_path: Path) -> None:
     store.close()
     with pytest.raises(ClusterStoreError, match=FILE_NAME):
         store.topics()
+
+
+def test_a_take_over_of_many_partitions_is_one_change(tmp_path: Path) -> None:
+    # scenario 69
+    count = 10_000
+    store, other = (SqliteCluster(tmp_path, random=Random(seed)) for seed in (1, 2))
+    gone = other.register(BrokerRegistration(1, None, {}))
+    store.register(BrokerRegistration(2, None, {}))
+    store.create_topic(a_topic(partitions=count), {})
+    before = store.version()
+    store.take_over(gone, [LeaderChange("orders", each, 1, 0, 2) for each in range(count)])
+    assert store.version() == before + 1
+    changes = other.changes(before)
+    assert changes.version == before + 1
+    taken = changes.topics["orders"]
+    assert taken is not None
+    assert {(each.leader_id, each.leader_epoch) for each in taken.partitions} == {(2, 1)}
+    assert leaders(store) == [(2, 1)] * count
+    store.close()
+    other.close()
+
+
+def test_of_two_writers_one_waits_and_none_fails(tmp_path: Path) -> None:
+    # scenario 72
+    stores = [SqliteCluster(tmp_path, random=Random(seed)) for seed in (1, 2)]
+    for number, store in enumerate(stores, start=1):
+        store.register(BrokerRegistration(number, None, {}))
+    before = stores[0].version()
+
+    def write(number: int) -> None:
+        for each in range(50):
+            name = f"topic-{number}-{each}"
+            topic_id = f"{number}-{each}".encode().ljust(16, b"-")
+            stores[number].create_topic(a_topic(name, topic_id=topic_id), {})
+
+    with ThreadPoolExecutor(2) as threads:
+        for written in [threads.submit(write, number) for number in (0, 1)]:
+            written.result()
+    names = {f"topic-{number}-{each}" for number in (0, 1) for each in range(50)}
+    for store in stores:
+        assert store.topics().keys() == names
+        assert store.version() == before + 100
+        store.close()
