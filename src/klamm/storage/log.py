@@ -263,7 +263,8 @@ class PartitionLog(Protocol):
     ) -> int:
         """A batch would begin a transaction here: the guard to append it with, once that is confirmed.
 
-        The caller returns the guard with `end_verification`. A marker invalidates it.
+        The caller returns the guard with `end_verification`. A marker invalidates it. Raises
+        LogError(invalid_producer_epoch) if the log has records of a later epoch.
         """
         ...
 

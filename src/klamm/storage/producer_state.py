@@ -209,7 +209,7 @@ class ProducerState:
                 self._check_awaited(header)
             return None
         if header.producer_epoch < entry.epoch:
-            raise _stale_epoch(header, entry)
+            raise _stale_epoch(header.producer_id, header.producer_epoch, entry)
         if origin is AppendOrigin.CLIENT:
             _check_sequence(header, entry)
         if entry.txn_first_offset >= 0 and not header.attributes & TRANSACTIONAL_BIT:
@@ -264,7 +264,7 @@ class ProducerState:
         if header.producer_epoch < entry.epoch or (
             epoch_was_bumped and header.producer_epoch == entry.epoch and entry.txn_first_offset >= 0
         ):
-            raise _stale_epoch(header, entry)
+            raise _stale_epoch(header.producer_id, header.producer_epoch, entry)
         if marker.coordinator_epoch < entry.coordinator_epoch:
             raise LogError(
                 ErrorCode.transaction_coordinator_fenced,
@@ -279,7 +279,13 @@ class ProducerState:
         return entry is not None and entry.txn_first_offset >= 0 and entry.epoch == producer_epoch
 
     def begin_verification(self, producer_id: int, epoch: int, sequence: int, *, begins_at_zero: bool) -> int:
-        """The guard that the batch must be appended with once the coordinator has confirmed it."""
+        """The guard that the batch must be appended with once the coordinator has confirmed it.
+
+        Raises LogError(invalid_producer_epoch), before the coordinator is asked to add anything.
+        """
+        entry = self.get(producer_id)
+        if entry is not None and epoch < entry.epoch:
+            raise _stale_epoch(producer_id, epoch, entry)
         verification = self._verifications.get(producer_id)
         if verification is None:
             self._last_guard += 1
@@ -468,8 +474,8 @@ def _check_sequence(header: BatchHeader, entry: ProducerEntry) -> None:
         )
 
 
-def _stale_epoch(header: BatchHeader, entry: ProducerEntry) -> LogError:
+def _stale_epoch(producer_id: int, epoch: int, entry: ProducerEntry) -> LogError:
     return LogError(
         ErrorCode.invalid_producer_epoch,
-        f"producer {header.producer_id} has epoch {header.producer_epoch}, current is {entry.epoch}",
+        f"producer {producer_id} has epoch {epoch}, current is {entry.epoch}",
     )

@@ -138,14 +138,20 @@ def _verify_and_append(
         assert item.partition is not None
         assert item.header is not None
         log, header = item.partition.log, item.header
-        item.guard = log.begin_verification(
-            header.producer_id,
-            header.producer_epoch,
-            header.base_sequence,
-            begins_at_zero=request.adds_partitions,
-        )
+        try:
+            item.guard = log.begin_verification(
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                begins_at_zero=request.adds_partitions,
+            )
+        except LogError as error:
+            item.refuse(error.error_code)
+            continue
         begun.append(Unverified(item, log, header, item.guard))
         names.append(item.partition.name)
+    if not begun:
+        return _append_all(services, context, request, response, items)
     header = begun[0].header
     verification = Verification(
         services,

@@ -14,7 +14,7 @@ from klamm.broker.services import Services
 from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from klamm.protocol.types import TopicPartition
-from klamm.storage.log import PartitionLog
+from klamm.storage.log import LogError, PartitionLog
 
 
 def handle(
@@ -42,7 +42,10 @@ def _verify_and_commit(
     name: TopicPartition,
 ) -> HandlerResult[TxnOffsetCommitResponse]:
     producer = (request.producer_id, request.producer_epoch)
-    guard = log.begin_verification(*producer, 0, begins_at_zero=request.adds_offsets)
+    try:
+        guard = log.begin_verification(*producer, 0, begins_at_zero=request.adds_offsets)
+    except LogError as error:
+        return _refused(services, request, error.error_code)
     verification = Verification(
         services, request.transactional_id, producer, [name], add=request.adds_offsets, retry=False
     )
@@ -54,9 +57,15 @@ def _verify_and_commit(
         ):
             error_code = ErrorCode.invalid_txn_state  # a marker was written first
         if error_code is not NO_ERROR:
-            refusal = services.groups.coordinator.txn_commit_refusal(request, error_code)
-            assert refusal is not None
-            return refusal
+            return _refused(services, request, error_code)
         return services.groups.ask(request, context)
 
     return verification.then(commit, lambda: log.end_verification(request.producer_id, guard))
+
+
+def _refused(
+    services: Services, request: TxnOffsetCommitRequest, error_code: ErrorCode
+) -> TxnOffsetCommitResponse:
+    refusal = services.groups.coordinator.txn_commit_refusal(request, error_code)
+    assert refusal is not None
+    return refusal

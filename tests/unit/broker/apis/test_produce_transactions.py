@@ -406,6 +406,19 @@ def test_a_fenced_instance_can_write_no_more(
     assert send(client, a_transactional(jar, 0, epoch=2), V2) == 0
 
 
+@pytest.mark.parametrize("version", [V1, V2])
+def test_the_coordinator_is_not_asked_about_an_epoch_that_the_log_knows_to_be_old(
+    jar: Jar, client: JarClient, coordinator: SmallCoordinator, version: int
+) -> None:
+    # The producer wrote outside a transaction, at a later epoch
+    plain = a_batch(jar, producer_id=PRODUCER, producer_epoch=1, base_sequence=0)
+    assert send(client, a_produce(jar, plain)) == 0
+    response = client.ask(ApiKey.PRODUCE, version, a_transactional(jar))
+    (line,) = response.responses[0].partition_responses
+    assert (line.error_code, line.log_start_offset) == (ErrorCode.invalid_producer_epoch, -1)
+    assert coordinator.asked == []
+
+
 def test_after_a_v2_commit_the_old_epoch_is_fenced_and_the_new_one_begins_at_0(
     jar: Jar, client: JarClient, coordinator: SmallCoordinator
 ) -> None:
