@@ -31,5 +31,6 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 
 tools/fetch_kafka.sh "$cache"
+tools/fetch_junit.sh "$cache"
 tools/fetch_go.sh "$cache"
 tools/build_clients.sh "$cache"

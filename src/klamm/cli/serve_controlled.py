@@ -12,8 +12,12 @@ from klamm.config import ConfigError
 from klamm.testing.broker import Broker
 from klamm.testing.control_http import ControlServer
 
-# Clients in other processes do not see the virtual clock: their records get its time from the broker.
-_VIRTUAL_SETTINGS: Final = {"log.message.timestamp.type": "LogAppendTime"}
+# Clients in other processes do not see the virtual clock: their records get its time from the broker, and a
+# connection is not idle because the clock has moved.
+_VIRTUAL_SETTINGS: Final = {
+    "log.message.timestamp.type": "LogAppendTime",
+    "connections.max.idle.ms": "-1",
+}
 
 
 class _ControlledBroker(Broker):
