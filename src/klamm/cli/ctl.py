@@ -68,7 +68,7 @@ def advance(
 ) -> None:
     """Move the time forward. Sessions, retention, transactions and so on end on the way, in order.
 
-    Returns when the broker has nothing left to do. What is due on the way takes real time, in a year much of it.
+    Returns when the broker has nothing left to do. What is due on the way takes real time.
 
     \b
       klamm ctl clock advance 45s      a member without heartbeats is removed from its group

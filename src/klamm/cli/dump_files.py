@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from klamm.cli.dump_records import Decode, decoder_for
+from klamm.client.consumer.record_json import text_or_base64
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.types import id_to_text
 from klamm.records.compression import Codec
@@ -112,12 +112,12 @@ def _record(record: Record, decode: Decode | None) -> Fact:
         "offset": record.offset,
         "timestamp_ms": record.timestamp_ms,
         **(_content(record) if decode is None else _decoded(record, decode)),
-        "headers": [{"name": name, **_text("value", value)} for name, value in record.headers],
+        "headers": [{"name": name, **text_or_base64("value", value)} for name, value in record.headers],
     }
 
 
 def _content(record: Record) -> Fact:
-    return {**_text("key", record.key), **_text("value", record.value)}
+    return {**text_or_base64("key", record.key), **text_or_base64("value", record.value)}
 
 
 def _decoded(record: Record, decode: Decode) -> Fact:
@@ -127,16 +127,6 @@ def _decoded(record: Record, decode: Decode) -> Fact:
     except DecodeError as error:
         return {**_content(record), "error": str(error)}
     return fact or {"record": "unknown", **_content(record)}
-
-
-def _text(name: str, content: bytes | None) -> Fact:
-    """Text where it is UTF-8; else base64, under a name that says so."""
-    if content is None:
-        return {name: None}
-    try:
-        return {name: content.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(content).decode()}
 
 
 def _index(path: Path, _: bool) -> Iterator[Fact]:
