@@ -419,3 +419,11 @@ def test_a_control_port_is_an_address(address: str) -> None:
 def test_in_a_program_settings_of_klamm_up_are_refused(kind: Any, settings: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="is for `klamm up`"):
         kind(settings=settings)
+
+
+def test_a_restart_keeps_the_ports_of_all_listeners() -> None:
+    settings = {"listeners": "INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0"}
+    with port_of(Broker(settings=settings)) as port:
+        before = port.broker.bootstrap
+        assert before.count(",") == 1
+        assert port.done("POST", "/broker/restart")["bootstrap"] == before
