@@ -57,9 +57,9 @@ def values_of(records: Any) -> list[str]:
 
 def settle(broker: Broker, *consumers: klamm.Consumer[Any, Any]) -> None:
     """Let the members of a group find their partitions."""
-    for _ in range(200):
+    for _ in range(20):
         for consumer in consumers:
-            consumer.poll(0.1)
+            consumer.poll(1)
         group = broker.group("billing")
         if group.state == "Stable" and sum(map(bool, group.assignment.values())) == len(consumers):
             return

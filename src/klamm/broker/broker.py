@@ -82,6 +82,7 @@ class Broker:
         run_blocking: RunBlocking | None = None,
         transport: Transport | None = None,
         sweep_ms: int = SWEEP_MS,
+        aligns_chores: bool = False,
         make_connection: MakeConnection = Connection,
     ) -> None:
         """`transport` opens connections to other brokers, in place of sockets."""
@@ -95,6 +96,7 @@ class Broker:
         self._sleep = sleep
         self._transport = transport
         self._sweep_ms = sweep_ms
+        self._aligns_chores = aligns_chores
         self._make_connection = make_connection
         self._threads: Threads | None = None
         self._lease_thread: Threads | None = None
@@ -203,7 +205,7 @@ class Broker:
         partitions.opening_watchers.append(self._start_coordinator)
         services.leader_events = LeaderEvents(services)
         self._server = Server(services, self._make_connection)
-        self._chores = Chores(services, self._sweep_ms)
+        self._chores = Chores(services, self._sweep_ms, are_aligned=self._aligns_chores)
         if self._storage.files is not None and config.log_cleaner_enable:
             self._chores.add_cleaning(self._storage.files)
         # Before the first request: Metadata lists running brokers only, and librdkafka's admin client waits

@@ -33,12 +33,13 @@ if TYPE_CHECKING:
 _SETTINGS: Final[Mapping[str, RawValue]] = {"group.initial.rebalance.delay.ms": 0}
 # On virtual time every run of periodic work costs real time: a day must not consist of 86,400 of them.
 _VIRTUAL_SETTINGS: Final[Mapping[str, RawValue]] = {
-    "log.cleaner.backoff.ms": 300_000,
-    "log.flush.offset.checkpoint.interval.ms": 3_600_000,
+    "log.cleaner.backoff.ms": 600_000,
+    "log.flush.offset.checkpoint.interval.ms": 6 * 3_600_000,
+    "log.retention.check.interval.ms": 600_000,
     "offsets.topic.num.partitions": 1,  # each looks for expired offsets every ten minutes
     "transaction.state.log.num.partitions": 1,
 }
-_VIRTUAL_SWEEP_MS: Final = 600_000
+_VIRTUAL_SWEEP_MS: Final = 3_600_000
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -286,6 +287,7 @@ class Broker:
             sleep=(lambda _seconds: None) if is_virtual else time.sleep,
             run_blocking=RunInLoop(asyncio.get_running_loop()) if is_virtual else None,
             sweep_ms=_VIRTUAL_SWEEP_MS if is_virtual else SWEEP_MS,
+            aligns_chores=is_virtual,  # the fewer instants at which something is due, the faster days pass
             make_connection=self._make_connection(),
         )
         self._stop = asyncio.Event()

@@ -27,7 +27,8 @@ _log = logging.getLogger(__name__)
 class Every:
     """Runs a chore repeatedly, each time an interval after the last run ended.
 
-    A chore that has nothing to wait for returns None: no task is made for it.
+    A chore that has nothing to wait for returns None: no task is made for it. With `since_s` it runs at whole
+    intervals after that instant of the loop, so that several chores share one.
     """
 
     def __init__(
@@ -38,14 +39,19 @@ class Every:
         chore: Callable[[], Coroutine[Any, Any, None] | None],
         *,
         first_after_ms: int | None = None,
+        since_s: float | None = None,
     ) -> None:
         self._loop = loop
+        self._since_s = since_s
         self._name = name
         self._interval_ms = interval_ms
         self._chore = chore
         self._task: Task[None] | None = None
         self._timer: TimerHandle | None = None
-        self._arm(interval_ms() if first_after_ms is None else first_after_ms)
+        if first_after_ms is None:
+            self._arm(interval_ms())
+        else:
+            self._timer = loop.call_later(max(1, first_after_ms) / 1000, self._begin)
 
     async def stop(self) -> None:
         """Start no further run; wait for the one that is under way."""
@@ -56,7 +62,12 @@ class Every:
             await self._task
 
     def _arm(self, in_ms: int) -> None:
-        self._timer = self._loop.call_later(max(1, in_ms) / 1000, self._begin)
+        now_s, interval_s = self._loop.time(), max(1, in_ms) / 1000
+        due_s = now_s + interval_s
+        if self._since_s is not None:
+            # A thousandth more: seconds in a float are not exact, and this instant must not come again.
+            due_s = self._since_s + ((now_s - self._since_s + 0.001) // interval_s + 1) * interval_s
+        self._timer = self._loop.call_at(due_s, self._begin)
 
     def _begin(self) -> None:
         try:
@@ -83,8 +94,9 @@ class Every:
 class Chores:
     """The periodic work of one broker."""
 
-    def __init__(self, services: Services, sweep_ms: int = SWEEP_MS) -> None:
+    def __init__(self, services: Services, sweep_ms: int = SWEEP_MS, *, are_aligned: bool = False) -> None:
         self._services = services
+        self._since_s = since_s = services.loop.time() if are_aligned else None
         self._is_called_back = False
         loop = services.loop
         self._running = [
@@ -94,21 +106,24 @@ class Chores:
                 lambda: services.config.log_retention_check_interval_ms,
                 self.delete_old_segments,
                 first_after_ms=min(FIRST_RETENTION_AFTER_MS, services.config.log_retention_check_interval_ms),
+                since_s=since_s,
             ),
             Every(
                 loop,
                 "checkpoints",
                 lambda: services.config.log_flush_offset_checkpoint_interval_ms,
                 self.checkpoint,
+                since_s=since_s,
             ),
             Every(
                 loop,
                 "producer expiry",
                 lambda: services.config.producer_id_expiration_check_interval_ms,
                 self.expire_producers,
+                since_s=since_s,
             ),
-            Every(loop, "housekeeping", lambda: sweep_ms, self.keep_house),
-            Every(loop, "flush by time", lambda: sweep_ms, self.flush_by_time),
+            Every(loop, "housekeeping", lambda: sweep_ms, self.keep_house, since_s=since_s),
+            Every(loop, "flush by time", lambda: sweep_ms, self.flush_by_time, since_s=since_s),
         ]
 
     def add_cleaning(self, files: Files) -> None:
@@ -124,7 +139,13 @@ class Chores:
                 await services.cleaning.clean()
 
         self._running.append(
-            Every(services.loop, "cleaning", lambda: services.config.log_cleaner_backoff_ms, clean)
+            Every(
+                services.loop,
+                "cleaning",
+                lambda: services.config.log_cleaner_backoff_ms,
+                clean,
+                since_s=self._since_s,
+            )
         )
 
     def call_back(self) -> None:

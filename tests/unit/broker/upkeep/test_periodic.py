@@ -234,3 +234,28 @@ def test_each_second_looks_only_at_logs_that_are_flushed_by_time(monkeypatch: py
     jar.pass_ms(1000)
     assert looked_at == ["t7"]
     jar.close()
+
+
+def test_chores_that_share_a_beginning_share_their_instants() -> None:
+    """The fewer instants at which something is due, the faster a virtual clock passes a day."""
+    clock = ManualClock()
+    loop = VirtualLoop(clock)
+    ran: list[tuple[str, int]] = []
+
+    def chore(name: str) -> None:
+        ran.append((name, clock.now_ms()))
+
+    since_s = loop.time()
+    loop.pass_ms(7)  # they are made one after the other
+    chores = [
+        Every(loop, "often", lambda: 100, lambda: chore("often"), since_s=since_s),
+        Every(loop, "early", lambda: 100, lambda: chore("early"), first_after_ms=30, since_s=since_s),
+        Every(loop, "rarely", lambda: 300, lambda: chore("rarely"), since_s=since_s),
+    ]
+    loop.pass_ms(400)
+    for each in chores:
+        loop.run(each.stop())
+    loop.close()
+    assert sorted({at_ms for _, at_ms in ran}) == [37, 100, 200, 300, 400]
+    assert [at_ms for name, at_ms in ran if name == "rarely"] == [300]
+    assert [at_ms for name, at_ms in ran if name == "early"] == [37, 100, 200, 300, 400]
