@@ -41,7 +41,7 @@ def test_a_cluster_moves_into_a_database_and_out_of_it(postgres: PostgresServer,
 
 def test_a_database_that_a_broker_uses_is_refused(postgres: PostgresServer, tmp_path: Path) -> None:
     url = postgres.new_schema()
-    settings = {"klamm.store": url, "broker.heartbeat.interval.ms": 20}
+    settings: dict[str, str | int] = {"klamm.store": url, "broker.heartbeat.interval.ms": 20}
     with klamm.Broker(settings=settings), klamm.Broker() as target:
         done = move(url, target.bootstrap, tmp_path / "state")
     assert done.exit_code == 1
