@@ -139,8 +139,9 @@ class Story:
 class Activity:
     """Wakes tests that wait for something to happen in a broker."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, look_every_s: float | None = None) -> None:
         self._clock = clock
+        self._look_every_s = look_every_s  # where nothing reports what happens
         self._waiting: set[threading.Event] = set()
 
     def happened(self) -> None:
@@ -162,7 +163,7 @@ class Activity:
                 left_s = (due_ms - patience.now_ms()) / 1000
                 if left_s <= 0:
                     raise AssertionError(f"still not so after {timeout}\n{describe()}".rstrip())
-                event.wait(left_s)
+                event.wait(left_s if self._look_every_s is None else min(left_s, self._look_every_s))
         finally:
             self._waiting.discard(event)
 

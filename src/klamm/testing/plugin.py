@@ -6,9 +6,10 @@ import logging
 import os
 import re
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
 import pytest
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 BOOTSTRAP: Final = "KLAMM_TEST_BOOTSTRAP"  # of a cluster to use in place of brokers in the process
 _LOG_LINES: Final = 500
+_LOOK_EVERY_S: Final = 0.05  # at a cluster that does not say when something happens
 _BROKERS: Final = ("klamm_broker", "klamm_session_broker")
 _numbers = count(1)
 
@@ -27,10 +29,38 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class OtherCluster:
-    """A cluster that is not klamm's own: all that is known of it is its address."""
+    """A cluster that is not klamm's own: it can be looked at, but its time and its faults are not ours."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
+        self._observer: Any = None
+
+    def _look(self) -> Any:
+        if self._observer is None:
+            from klamm.testing.observation import Observer  # noqa: PLC0415 - as the module says
+
+            self._observer = Observer(self.bootstrap)
+        return self._observer
+
+    def records(self, topic: str, *, committed: bool = True) -> Any:
+        """As those of a klamm.testing.Broker."""
+        return self._look().records(topic, "read_committed" if committed else "read_uncommitted")
+
+    def group(self, group_id: str) -> Any:
+        """As that of a klamm.testing.Broker."""
+        return self._look().group(group_id)
+
+    def wait_until(self, is_so: Callable[[], Any], timeout: str = "30s") -> Any:
+        """As that of a klamm.testing.Broker, on real time."""
+        from klamm.clock import SystemClock  # noqa: PLC0415 - as the module says
+        from klamm.testing.observation import Activity  # noqa: PLC0415 - as the module says
+
+        return Activity(SystemClock(), look_every_s=_LOOK_EVERY_S).wait_until(is_so, timeout, lambda: "")
+
+    def close(self) -> None:
+        observer, self._observer = self._observer, None
+        if observer is not None:
+            observer.close()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -76,7 +106,9 @@ def _settings(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 def _a_broker(settings: dict[str, Any]) -> Iterator[Any]:
     if bootstrap := os.environ.get(BOOTSTRAP):
-        yield OtherCluster(bootstrap)
+        other = OtherCluster(bootstrap)
+        yield other
+        other.close()
         return
     from klamm.testing.broker import Broker  # noqa: PLC0415 - as the module says
 
@@ -102,7 +134,9 @@ def klamm_prefix(request: pytest.FixtureRequest) -> str:
     """What names of topics and groups of this test begin with."""
     name = re.sub(r"[^A-Za-z0-9_]+", "-", request.node.name).strip("-")[:100]
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
-    return f"{name}-{worker}-{os.getpid()}-{next(_numbers)}"
+    # In containers, the process has the same number in each run; another cluster remembers the last one.
+    run = uuid4().hex[:12] if BOOTSTRAP in os.environ else str(os.getpid())
+    return f"{name}-{worker}-{run}-{next(_numbers)}"
 
 
 @pytest.fixture
@@ -114,20 +148,29 @@ def klamm_bootstrap(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def klamm_topic(request: pytest.FixtureRequest, klamm_bootstrap: str, klamm_prefix: str) -> str:
+def klamm_topic(request: pytest.FixtureRequest, klamm_bootstrap: str, klamm_prefix: str) -> Iterator[str]:
     """The name of a topic for this test, with num_partitions of @pytest.mark.klamm."""
     import klamm  # noqa: PLC0415 - as the module says
 
     name = f"{klamm_prefix}-topic"
     with klamm.Admin(bootstrap_servers=klamm_bootstrap) as admin:
         admin.create_topics([klamm.NewTopic(name, _settings(request).get("num_partitions", 1))])
-    return name
+    yield name
+    if BOOTSTRAP in os.environ:
+        with klamm.Admin(bootstrap_servers=klamm_bootstrap) as admin:
+            admin.delete_topics([name], raise_errors=False)  # the test may have deleted it
 
 
 @pytest.fixture
-def klamm_group(klamm_prefix: str) -> str:
+def klamm_group(klamm_prefix: str) -> Iterator[str]:
     """The name of a group for this test."""
-    return f"{klamm_prefix}-group"
+    name = f"{klamm_prefix}-group"
+    yield name
+    if bootstrap := os.environ.get(BOOTSTRAP):
+        import klamm  # noqa: PLC0415 - as the module says
+
+        with klamm.Admin(bootstrap_servers=bootstrap) as admin:
+            admin.delete_groups([name], raise_errors=False)  # the test may not have used it
 
 
 @pytest.fixture
