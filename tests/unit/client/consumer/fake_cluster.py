@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from klamm.clock import ManualClock
+from klamm.coordinator.group.topics import KnownTopic
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.fetch import (
@@ -41,10 +42,10 @@ from klamm.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from klamm.protocol.types import ZERO_ID, TopicPartition
+from klamm.protocol.types import TopicPartition
 from klamm.records.batch import iter_headers, stamp
 from klamm.records.record import Record, encode_batch
-from unit.client.consumer.fake_group import FakeGroup
+from unit.client.consumer.real_group import RealGroup
 from unit.client.fakes import Asked
 
 BASE_PORT = 9000
@@ -104,7 +105,7 @@ class FakeCluster:
         self._parked: list[tuple[int, Asked]] = []  # fetches that wait for data
         self._orders: dict[int, deque[Asked]] = defaultdict(deque)  # by connection: what was asked
         self._answers: dict[int, Any] = {}  # by request: what waits for earlier answers
-        self.group = FakeGroup(clock, self.reply, self._name_of)
+        self.group = RealGroup(clock, self.reply, self._known_topics)
 
     # --- what a test arranges ---------------------------------------------------------------------------
 
@@ -115,8 +116,7 @@ class FakeCluster:
     def delete(self, topic: str) -> None:
         """Delete a topic, and the group's offsets of it, as Kafka does."""
         del self.topics[topic]
-        for partition in [item for item in self.group.committed if item.topic == topic]:
-            del self.group.committed[partition]
+        self.group.topic_deleted(topic)
 
     def recreate(self, topic: str, partitions: int = 1) -> None:
         """Delete a topic and create another of the same name."""
@@ -158,11 +158,8 @@ class FakeCluster:
         """The requests of an API that came so far."""
         return [asked.request for asked in self.asked if asked.api_key is api_key]
 
-    def _name_of(self, topic_id: bytes, name: str) -> str | None:
-        """The topic that a request means, by id or else by name; None when there is none."""
-        if topic_id == ZERO_ID:
-            return name if name in self.topics else None
-        return next((each for each in self.topics if self.id_of(each) == topic_id), None)
+    def _known_topics(self) -> dict[str, KnownTopic]:
+        return {name: KnownTopic(name, self.id_of(name), len(logs)) for name, logs in self.topics.items()}
 
     # --- what it does -----------------------------------------------------------------------------------
 
@@ -211,11 +208,12 @@ class FakeCluster:
                     return None
                 return answer
             case _:
-                return self.group.handle(asked)
+                self.group.handle(asked)
+                return None
 
     def tick(self) -> bool:
         """Answer what has waited long enough, or has data now; whether anything was."""
-        done = self.group.tick()
+        done = self.group.tick_if_due()
         for item in list(self._parked):
             due_ms, asked = item
             answer = self._fetch(asked.request)

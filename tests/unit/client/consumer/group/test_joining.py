@@ -374,7 +374,6 @@ def test_a_returning_static_leader_syncs_with_nothing_but_watches_metadata(world
     member = next(iter(world.cluster.group.members))
 
     def returning(request: JoinGroupRequest) -> JoinGroupResponse:
-        world.cluster.group.phase = "stable"
         return JoinGroupResponse(
             generation_id=world.cluster.group.generation_id,
             protocol_type="consumer",

@@ -54,7 +54,7 @@ def committed_answer(code: int) -> OffsetFetchResponse:
 
 
 def test_reading_goes_on_where_the_group_committed(world: World) -> None:
-    world.cluster.group.committed[T0] = (3, -1, "")
+    world.cluster.group.commit(T0, 3)
     consumer = world.consumer("t", group_id="g")
     assert [record.offset for record in consumer.poll(1)] == [3, 4]
 
@@ -122,7 +122,7 @@ def test_a_lookup_without_the_right_to_the_topic_is_raised(world: World) -> None
 def test_an_offset_in_a_pending_transaction_is_waited_for(world: World) -> None:
     unstable = committed_answer(ErrorCode.unstable_offset_commit)
     world.cluster.answer_once(ApiKey.OFFSET_FETCH, unstable, unstable)
-    world.cluster.group.committed[T0] = (2, -1, "")
+    world.cluster.group.commit(T0, 2)
     consumer = world.consumer(group_id="g")
     consumer.assign([T0])
     assert consumer.position(T0) == 2
@@ -202,7 +202,7 @@ def test_a_new_leader_that_does_not_know_the_epoch_resets_by_policy(world: World
     [(3, 3), ("latest", 5), ("earliest", 0), ({T0: 4}, 4), ({T1: 4}, 1)],
 )
 def test_a_consumer_may_start_elsewhere_than_committed(world: World, start: object, position: int) -> None:
-    world.cluster.group.committed[T0] = (1, -1, "")
+    world.cluster.group.commit(T0, 1)
     consumer = world.consumer(group_id="g", start_at=start)
     consumer.assign([T0])
     assert consumer.position(T0) == position
@@ -216,14 +216,14 @@ def test_a_start_by_time_is_looked_up_and_applied_once(world: World) -> None:
     assert consumer.position(T0) == 2
     (request,) = world.cluster.requests(ApiKey.LIST_OFFSETS)
     assert request.topics[0].partitions[0].timestamp == 1_704_067_200_000
-    world.cluster.group.committed[T0] = (4, -1, "")
+    world.cluster.group.commit(T0, 4)
     consumer.assign([T1])
     consumer.assign([T0])
     assert consumer.position(T0) == 4
 
 
 def test_a_committed_offset_with_an_epoch_is_validated_first(world: World) -> None:
-    world.cluster.group.committed[T0] = (3, 0, "")
+    world.cluster.group.commit(T0, 3, 0)
     consumer = world.consumer(group_id="g")
     consumer.assign([T0])
     assert consumer.position(T0) == 3
