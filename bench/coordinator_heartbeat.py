@@ -81,7 +81,7 @@ class Bench:
         while not shard.load_some(Context(0, 0), 1 << 20):
             pass
 
-    def append(self, batch: bytes, *, now_ms: int, timestamp_ms: int) -> int:
+    def append(self, batch: bytes, *, now_ms: int, timestamp_ms: int, is_awaited: bool = True) -> int:
         offset = self.end_offset
         self.end_offset += int.from_bytes(batch[57:61], "big")
         self.durable_offset = self.end_offset

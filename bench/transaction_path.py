@@ -167,8 +167,8 @@ def a_frame(key: ApiKey, version: int, request: Any) -> bytes:
     return b"".join(request_frame(key, version, 1, "bench", request_encoder(key, version)(request)))
 
 
-async def measure(folder: str, producers: int, bursts: int) -> list[float]:
-    """Microseconds of CPU per transaction in each burst."""
+async def measure(folder: str, producers: int, bursts: int) -> tuple[list[float], float]:
+    """Microseconds of CPU per transaction in each burst, and rounds of the journal per transaction."""
     clock = SystemClock()
     config = BrokerConfig.from_settings({"log.dirs": folder})
     storage = open_storage(config, clock=clock, random=Random(1), sleep=time.sleep)
@@ -180,6 +180,8 @@ async def measure(folder: str, producers: int, bursts: int) -> list[float]:
     for producer in everyone:
         await producer.init()
     took_us = []
+    flusher = broker.services.flusher
+    rounds = flusher.journal_rounds
     for _ in range(bursts):
         for producer in everyone:
             producer.prepare(TRANSACTIONS, clock.timestamp_ms())
@@ -188,10 +190,11 @@ async def measure(folder: str, producers: int, bursts: int) -> list[float]:
         took_us.append((time.thread_time() - start) / (TRANSACTIONS * producers) * 1e6)
         for producer in everyone:
             producer.check()
+    rounds = flusher.journal_rounds - rounds
     for producer in everyone:
         producer.close()
     await broker.stop()
-    return took_us
+    return took_us, rounds / (bursts * TRANSACTIONS * producers)
 
 
 def main() -> None:
@@ -202,11 +205,12 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         loop = new_event_loop()
-        took_us = sorted(loop.run_until_complete(measure(folder, given.producers, given.bursts)))
+        took_us, rounds = loop.run_until_complete(measure(folder, given.producers, given.bursts))
+    took_us.sort()
     print(
         f"{given.producers} producers: best {took_us[0]:.0f} us of CPU per transaction, "
         f"a tenth of the bursts below {took_us[len(took_us) // 10]:.0f} us, "
-        f"median {statistics.median(took_us):.0f} us"
+        f"median {statistics.median(took_us):.0f} us; {rounds:.2f} rounds of the journal per transaction"
     )
 
 

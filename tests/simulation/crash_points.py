@@ -9,6 +9,7 @@ from klamm.protocol.errors import ErrorCode
 from simulation.admins import create_topics
 from simulation.consumers import Consumer, Place
 from simulation.machine import CrashPoint
+from simulation.network import DisconnectedError
 from simulation.offsets import Offsets
 from simulation.transactors import Transactional, TransactionOverError
 from simulation.workers import READ_COMMITTED
@@ -65,9 +66,10 @@ class Storyteller(Transactional):
 
     async def _committed(self) -> int | None:
         while True:
-            positions = await self._offsets.fetch([self._place], _STABLE)
-            if positions is not None:
-                return positions[self._place]
+            with suppress(DisconnectedError):  # the crash may come while the other one tells its story
+                positions = await self._offsets.fetch([self._place], _STABLE)
+                if positions is not None:
+                    return positions[self._place]
             await self.back_off()
 
 

@@ -29,6 +29,7 @@ from simulation.network import Exchange
 
 CONFIG: Final = GroupConfig(group_initial_rebalance_delay_ms=500, group_min_session_timeout_ms=1_000)
 _FLUSH_MS: Final = (1, 1, 5, 40, 300)
+_LATER_MS: Final = 20  # what nothing waits for
 _LOAD_AFTER_MS: Final = (0, 1, 5, 50)
 _LOADING_SHARE: Final = 10  # how much more often a flush fails that a loading shard waits for: there are few
 
@@ -94,7 +95,7 @@ class LogAt:
     def durable_offset(self) -> int:
         return self._shared.durable_offset if self._frozen is None else self._frozen[1]
 
-    def append(self, batch: bytes, *, now_ms: int, timestamp_ms: int) -> int:
+    def append(self, batch: bytes, *, now_ms: int, timestamp_ms: int, is_awaited: bool = True) -> int:
         shared = self._shared
         if self.is_fenced:
             shared.refusals += 1
@@ -104,7 +105,10 @@ class LogAt:
         stamp(stamped, base_offset, shared.epoch)
         shared.batches.append(bytes(stamped))
         self._node.appended(self._partition, shared.batches[-1])
-        self.flush()
+        if is_awaited:
+            self.flush()
+        else:
+            self._node.loop.call_later(_LATER_MS / 1000, self.flush)
         return base_offset
 
     def flush(self) -> None:

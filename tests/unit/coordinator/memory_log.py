@@ -18,6 +18,7 @@ class MemoryLog(klamm.testing.rebalances.coordinator.MemoryLog):
         self._durable_offset = 0
         self.is_holding = False
         self.flushes_asked = 0
+        self.unawaited: list[int] = []  # offsets of batches that nothing waits for
         self.is_readable = True
         self.refuse_with: ErrorCode | None = None
         self.max_batch_bytes: int | None = None
@@ -40,12 +41,14 @@ class MemoryLog(klamm.testing.rebalances.coordinator.MemoryLog):
     def durable_offset(self, offset: int) -> None:
         self._durable_offset = offset
 
-    def append(self, batch: bytes, *, now_ms: int, timestamp_ms: int) -> int:
+    def append(self, batch: bytes, *, now_ms: int, timestamp_ms: int, is_awaited: bool = True) -> int:
         if self.refuse_with is not None:
             raise AppendRefusedError(self.refuse_with)
         if self.max_batch_bytes is not None and len(batch) > self.max_batch_bytes:
             raise AppendRefusedError(ErrorCode.message_too_large)
         base_offset = super().append(batch, now_ms=now_ms, timestamp_ms=timestamp_ms)
+        if not is_awaited:
+            self.unawaited.append(base_offset)
         if not self.is_holding:
             self.durable_offset = self.end_offset
         return base_offset

@@ -50,7 +50,7 @@ class PartitionCoordinatorLog:
         except LogError as error:
             raise LogUnavailableError(str(error)) from error
 
-    def append(self, batch: bytes, *, now_ms: int, timestamp_ms: int) -> int:
+    def append(self, batch: bytes, *, now_ms: int, timestamp_ms: int, is_awaited: bool = True) -> int:
         partition = self._partition
         try:
             log = partition.log
@@ -70,7 +70,10 @@ class PartitionCoordinatorLog:
             partition.note(error)
             raise AppendRefusedError(error.error_code, str(error)) from error
         if log.sync_is_due(now_ms):
-            self._flusher.mark(partition)
+            if is_awaited:
+                self._flusher.mark(partition)
+            else:
+                self._flusher.mark_later(partition)
         return base_offset
 
     def read(self, offset: int, max_bytes: int) -> bytes:

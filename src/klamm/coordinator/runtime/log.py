@@ -47,8 +47,10 @@ class CoordinatorLog(Protocol):
         """Everything below survives a crash."""
         ...
 
-    def append(self, batch: bytes, *, now_ms: int, timestamp_ms: int) -> int:
+    def append(self, batch: bytes, *, now_ms: int, timestamp_ms: int, is_awaited: bool = True) -> int:
         """Append one record batch; the offset of its first record. Raises AppendRefusedError.
+
+        If nothing waits for it, its flush may be a little later: with the next batch, or at `flush`.
 
         The owner of the log calls `Shard.on_durable` when `durable_offset` has passed it, and
         `Shard.on_flush_failed` when that will never be.

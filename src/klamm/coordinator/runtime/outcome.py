@@ -53,5 +53,8 @@ class Outcome(Generic[Record, Note]):
     seen_offset: int | None = None
     """What must be durable before the replies go; None is all that this shard has written."""
 
+    is_awaited: bool = True
+    """Whether something waits for the records. If not, they may share the flush of the next ones."""
+
     is_divisible: bool = False
     """Whether the records may be split into several batches, because each is independent."""

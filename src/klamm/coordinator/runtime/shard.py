@@ -125,6 +125,7 @@ class Shard(Generic[Record, Note]):
         self.failure: LoadFailure | None = None  # why it could not be loaded the last time
         self._end_offset = 0
         self._durable_offset = 0
+        self._has_unawaited = False  # the last append is flushed later, unless something waits for it
 
     # --- loading and unloading -----------------------------------------------------------------------
 
@@ -381,6 +382,9 @@ class Shard(Generic[Record, Note]):
             self._run(self.machine.decide(signal, context), context)
 
     def _hold(self, outcome: Outcome[Record, Note], seen_offset: int, now_ms: int) -> None:
+        if self._has_unawaited:
+            self._has_unawaited = False
+            self._log.flush()
         if self._held and self._held[-1].offset > seen_offset:
             seen_offset = self._held[-1].offset
         self._held.append(_Held(seen_offset, outcome.replies, outcome.once_durable, outcome.actions, now_ms))
@@ -436,7 +440,10 @@ class Shard(Generic[Record, Note]):
             part = records if size >= len(records) else records[first : first + size]
             try:
                 offset = self._log.append(
-                    self.machine.encode(part, timestamp_ms), now_ms=now_ms, timestamp_ms=timestamp_ms
+                    self.machine.encode(part, timestamp_ms),
+                    now_ms=now_ms,
+                    timestamp_ms=timestamp_ms,
+                    is_awaited=outcome.is_awaited,
                 )
             except AppendRefusedError as refused:
                 if outcome.is_divisible and len(part) > 1 and refused.error_code in TOO_LARGE:
@@ -444,6 +451,7 @@ class Shard(Generic[Record, Note]):
                     continue
                 _logger.warning("%s: append of %d records rejected: %s", self.name, len(part), refused)
                 return refused.error_code
+            self._has_unawaited = not outcome.is_awaited
             self.machine.replay(part, offset)
             self._end_offset = self._log.end_offset
             first += len(part)

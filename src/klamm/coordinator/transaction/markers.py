@@ -84,6 +84,7 @@ def markers_written(state: TransactionState, signal: MarkersWritten, context: Co
     if transaction.missing <= done:
         completed: TransactionOutcome = Outcome(
             records=(complete(transaction.stored, context.timestamp_ms),),
+            is_awaited=False,  # see `end_complete`
             if_refused=lambda error_code: CompletionRefused(signal, error_code),
         )
         held = state.held_ends.get(order.transactional_id)

@@ -39,7 +39,7 @@ class MemoryLog:
     def durable_offset(self) -> int:
         return self.end_offset
 
-    def append(self, batch: bytes, *, now_ms: int, timestamp_ms: int) -> int:
+    def append(self, batch: bytes, *, now_ms: int, timestamp_ms: int, is_awaited: bool = True) -> int:
         stamped = bytearray(batch)
         base_offset = self.end_offset
         stamp(stamped, base_offset, 0)

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from klamm.broker.partitions.flusher import Flusher
+from klamm.broker.partitions.flusher import LATER_MS, Flusher
 from klamm.broker.partitions.registry import Partition
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -108,6 +108,35 @@ def test_a_log_that_cannot_even_be_cut_back_is_offline(jar: Jar, monkeypatch: py
     client.send(ApiKey.PRODUCE, 9, a_produce(jar, partition=1))
     jar.pass_ms(30)
     assert errors(client) == [56, 0]
+
+
+def append_unawaited(jar: Jar, partition: Partition) -> None:
+    partition.log.append(a_batch(jar), now_ms=jar.clock.now_ms(), timestamp_ms=jar.clock.timestamp_ms())
+    jar.services.flusher.mark_later(partition)
+
+
+def test_what_nothing_waits_for_is_flushed_a_little_later(jar: Jar) -> None:
+    append_unawaited(jar, partition_of(jar))
+    jar.pass_ms(LATER_MS - 1)
+    assert jar.services.flusher.rounds == 0
+    jar.pass_ms(20)
+    assert not partition_of(jar).log.is_dirty
+
+
+def test_what_nothing_waits_for_shares_the_next_flush_of_its_log(jar: Jar) -> None:
+    append_unawaited(jar, partition_of(jar))
+    client = jar.connect()
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar))
+    jar.pass_ms(LATER_MS + 20)
+    assert errors(client) == [0]
+    assert partition_of(jar).log.high_watermark == 2
+    assert jar.services.flusher.rounds == 1
+
+
+def test_draining_does_not_leave_out_what_nothing_waits_for(jar: Jar) -> None:
+    append_unawaited(jar, partition_of(jar))
+    jar.loop.run(jar.services.flusher.drain())
+    assert not partition_of(jar).log.is_dirty
 
 
 def test_draining_waits_for_every_round(jar: Jar) -> None:

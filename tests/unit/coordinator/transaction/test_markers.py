@@ -9,8 +9,9 @@ from klamm.coordinator.transaction.actions import WriteMarkers
 from klamm.coordinator.transaction.events import TransactionStuck
 from klamm.coordinator.transaction.records import encode_key
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from klamm.records.record import Record, encode_batch
-from unit.coordinator.transaction.driver import FIRST_PRODUCER_ID, OUT_0, OUT_1, TIMEOUT_MS, World
+from unit.coordinator.transaction.driver import FIRST_PRODUCER_ID, OUT_0, OUT_1, TIMEOUT_MS, T, World
 
 P = FIRST_PRODUCER_ID
 NONE = ErrorCode.none
@@ -220,3 +221,18 @@ def test_a_log_is_loaded_in_parts() -> None:
     assert world.init().error is ErrorCode.coordinator_load_in_progress
     world.load_all(max_bytes=200)
     assert world.state.remembered() == before
+
+
+def test_a_completion_is_flushed_with_what_follows_unless_something_waits_for_it() -> None:
+    world = World()
+    identity = world.open(OUT_0)
+    world.log.is_holding = True
+    ended = world.end_later(identity)
+    world.flush()
+    assert ended.error is ErrorCode.none
+    assert world.state_name() == "CompleteCommit"
+    assert world.log.unawaited == [world.transaction().stored_until - 1]
+    assert world.log.flushes_asked == 0
+    described = world.ask(DescribeTransactionsRequest(transactional_ids=[T]))
+    assert not described.is_answered
+    assert world.log.flushes_asked == 1
