@@ -9,11 +9,32 @@ from typing import Final, NamedTuple
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.types import Buffer
 from klamm.records.batch import parse_header
-from klamm.records.record import Record, decode_records, encode_batch
+from klamm.records.compression import Codec
+from klamm.records.layout import (
+    ATTRIBUTES_AT,
+    CONTROL_BIT,
+    LENGTH_AT,
+    LENGTH_OVERHEAD_BYTES,
+    MAGIC,
+    MAGIC_AT,
+    RECORD_COUNT_AT,
+    RECORDS_AT,
+    TRANSACTIONAL_BIT,
+)
+from klamm.records.record import decode_records, encode_region_into_batch
 
 _KEY: Final = Struct(">hh")  # version, type
 _VALUE: Final = Struct(">hi")  # version, coordinator epoch
 _MARKER_MAX_BYTES: Final = 64 * 1024  # a marker takes 78 bytes; later versions may add some
+# The one record of a marker: its length and all up to the key's length, key, the value's length, value, and
+# the number of headers.
+_RECORD: Final = Struct(">5shhBhiB")
+_BEFORE_KEY: Final = b"\x20\x00\x00\x00\x08"
+_VALUE_LENGTH: Final = 0x0C
+_MARKER_BYTES: Final = RECORDS_AT + _RECORD.size
+_MARKER_LENGTH: Final = (_MARKER_BYTES - LENGTH_OVERHEAD_BYTES).to_bytes(4, "big")
+_ONE: Final = (1).to_bytes(4, "big")
+_ATTRIBUTES: Final = (TRANSACTIONAL_BIT | CONTROL_BIT).to_bytes(2, "big")
 
 
 class ControlType(IntEnum):
@@ -45,21 +66,38 @@ def encode_marker(
     leader_epoch: int = -1,
 ) -> bytes:
     """The control batch that ends a transaction: 78 bytes, one offset."""
-    record = Record(
-        offset=base_offset,
-        timestamp_ms=timestamp_ms,
-        key=_KEY.pack(0, control_type),
-        value=_VALUE.pack(0, coordinator_epoch),
-    )
-    return encode_batch(
-        [record],
+    return encode_region_into_batch(
+        _RECORD.pack(_BEFORE_KEY, 0, control_type, _VALUE_LENGTH, 0, coordinator_epoch, 0),
+        1,
+        codec=Codec.NONE,
         base_offset=base_offset,
+        last_offset_delta=0,
         leader_epoch=leader_epoch,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        transactional=True,
-        control=True,
+        base_sequence=-1,
+        attributes=TRANSACTIONAL_BIT | CONTROL_BIT,
+        base_timestamp_ms=timestamp_ms,
+        max_timestamp_ms=timestamp_ms,
     )
+
+
+def _plain_marker(batch: Buffer, position: int) -> EndMarker | None:
+    """The marker of a batch as `encode_marker` makes it; None if it is of any other form."""
+    if (
+        len(batch) - position < _MARKER_BYTES
+        or batch[position + LENGTH_AT : position + LENGTH_AT + 4] != _MARKER_LENGTH
+        or batch[position + MAGIC_AT] != MAGIC
+        or batch[position + ATTRIBUTES_AT : position + ATTRIBUTES_AT + 2] != _ATTRIBUTES
+        or batch[position + RECORD_COUNT_AT : position + RECORDS_AT] != _ONE
+    ):
+        return None
+    *form, number, value_length, value_version, coordinator_epoch, headers = _RECORD.unpack_from(
+        batch, position + RECORDS_AT
+    )
+    if (*form, value_length, value_version, headers) != (_BEFORE_KEY, 0, _VALUE_LENGTH, 0, 0):
+        return None
+    return EndMarker(ControlType(number), coordinator_epoch) if number in (0, 1) else None
 
 
 def control_type(key: bytes | None) -> ControlType | None:
@@ -78,6 +116,9 @@ def decode_marker(batch: Buffer, position: int = 0) -> EndMarker | None:
 
     A control batch that the cleaner emptied is not one either.
     """
+    marker = _plain_marker(batch, position)
+    if marker is not None:
+        return marker
     header = parse_header(batch, position)
     if not header.is_control:
         raise DecodeError("expected a control batch, found a data batch")

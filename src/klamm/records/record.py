@@ -110,7 +110,10 @@ def encode_batch(
     if records:
         base_timestamp_ms = records[0].timestamp_ms
         if max_timestamp_ms is None:
-            max_timestamp_ms = max(record.timestamp_ms for record in records)
+            if len(records) == 1:
+                max_timestamp_ms = base_timestamp_ms
+            else:
+                max_timestamp_ms = max(record.timestamp_ms for record in records)
         if last_offset_delta is None:
             last_offset_delta = records[-1].offset - base_offset
     else:

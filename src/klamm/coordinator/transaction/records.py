@@ -7,7 +7,7 @@ flexible and has the other producer ids as tags. A tag with its default value is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from struct import Struct, error
+from struct import Struct, error, pack
 from typing import Final, NamedTuple, assert_never
 
 from klamm.coordinator.runtime.log import AppendRefusedError
@@ -34,6 +34,7 @@ _TIMES: Final = Struct(">qq")
 _INT16: Final = Struct(">h")
 _INT64: Final = Struct(">q")
 _PREVIOUS_ID_TAG, _NEXT_ID_TAG, _CLIENT_VERSION_TAG, _NEXT_EPOCH_TAG = range(4)
+_PREVIOUS_ID_ALONE: Final = Struct(">BBBq")  # the number of tags, the tag, its size, the producer id
 _SMALLEST_TOPIC_BYTES: Final = 3
 
 
@@ -104,13 +105,13 @@ def _encode_topics(topics: dict[str, list[int]] | None) -> bytes:
     for topic, numbers in topics.items():
         raw = topic.encode()
         writer.int16(len(raw)).raw(raw).int32(len(numbers))
-        writer.raw(Struct(f">{len(numbers)}i").pack(*numbers))
+        writer.raw(pack(f">{len(numbers)}i", *numbers))
     return writer.getvalue()
 
 
 def _encode_compact_topics(topics: dict[str, list[int]] | None) -> bytes:
-    if topics is None:
-        return b"\x00"
+    if not topics:
+        return b"\x00" if topics is None else b"\x01"
     parts = [uvarint(len(topics) + 1)]
     for topic, numbers in topics.items():
         raw = topic.encode()
@@ -118,13 +119,20 @@ def _encode_compact_topics(topics: dict[str, list[int]] | None) -> bytes:
             uvarint(len(raw) + 1),
             raw,
             uvarint(len(numbers) + 1),
-            Struct(f">{len(numbers)}i").pack(*numbers),
+            pack(f">{len(numbers)}i", *numbers),
             b"\x00",
         )
     return b"".join(parts)
 
 
 def _encode_tags(stored: TransactionStored) -> bytes:
+    if (
+        stored.next_producer_id == NO_PRODUCER_ID
+        and stored.client_version == 0
+        and stored.next_producer_epoch == NO_EPOCH
+        and stored.previous_producer_id != NO_PRODUCER_ID
+    ):  # as most are
+        return _PREVIOUS_ID_ALONE.pack(1, _PREVIOUS_ID_TAG, 8, stored.previous_producer_id)
     tags: list[tuple[int, bytes]] = []
     if stored.previous_producer_id != NO_PRODUCER_ID:
         tags.append((_PREVIOUS_ID_TAG, _INT64.pack(stored.previous_producer_id)))

@@ -33,11 +33,40 @@ class TransactionStored(NamedTuple):
     client_version: int = 0  # `transaction.version` as the request that caused the record implies it
     next_producer_epoch: int = NO_EPOCH
 
-    def moved(self, state: State, timestamp_ms: int, **changes: object) -> TransactionStored:
-        """The record of the next state. Each names the producer id of the record before it."""
+    def moved(
+        self,
+        state: State,
+        timestamp_ms: int,
+        *,
+        producer_id: int | None = None,
+        producer_epoch: int | None = None,
+        timeout_ms: int | None = None,
+        partitions: frozenset[TopicPartition] | None = None,
+        started_timestamp_ms: int | None = None,
+        previous_producer_id: int | None = None,
+        next_producer_id: int | None = None,
+        client_version: int | None = None,
+        next_producer_epoch: int | None = None,
+    ) -> TransactionStored:
+        """The record of the next state, with changes. Each names the producer id of the record before it.
+
+        Spelled out: `_replace` takes four times as long, and there are three records per transaction.
+        """
         assert state in NEXT_STATES[self.state], f"{self.state.label} to {state.label}"
-        changes.setdefault("previous_producer_id", self.producer_id)
-        return self._replace(state=state, updated_timestamp_ms=timestamp_ms, **changes)  # type: ignore[arg-type]
+        return TransactionStored(
+            self.transactional_id,
+            self.producer_id if producer_id is None else producer_id,
+            self.producer_epoch if producer_epoch is None else producer_epoch,
+            self.timeout_ms if timeout_ms is None else timeout_ms,
+            state,
+            self.partitions if partitions is None else partitions,
+            timestamp_ms,
+            self.started_timestamp_ms if started_timestamp_ms is None else started_timestamp_ms,
+            self.producer_id if previous_producer_id is None else previous_producer_id,
+            self.next_producer_id if next_producer_id is None else next_producer_id,
+            self.client_version if client_version is None else client_version,
+            self.next_producer_epoch if next_producer_epoch is None else next_producer_epoch,
+        )
 
     @property
     def is_kept(self) -> bool:
