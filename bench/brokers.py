@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import subprocess
 import sys
@@ -62,6 +63,8 @@ class Klamm:
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
         environment = {**inherited_environment(), "PYTHONPATH": str(ROOT / "src")}
+        # As pip does when it installs: where PYTHONDONTWRITEBYTECODE is set, nothing else would.
+        compileall.compile_dir(ROOT / "src" / "klamm", quiet=2)
         started_at = time.monotonic()
         with (self.folder / "broker.log").open("ab") as log:
             self._process = subprocess.Popen(
