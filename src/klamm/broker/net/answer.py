@@ -49,12 +49,9 @@ class Answer:
         self.held_bytes = held_bytes  # what it counts for in RequestMemory.held_bytes
         self.started_at_ms = started_at_ms
         if isinstance(response, HeldResponse):
-            response.listen(self.is_ready)
+            response.listen(connection.turn_soon)
         else:
-            response.add_done_callback(self.is_ready)
-
-    def is_ready(self, _: object = None) -> None:
-        self.connection.answer_is_ready(self)
+            response.add_done_callback(lambda _: connection.turn_soon())
 
     def outcome(self) -> Any:
         """The response, or None when there will be none; raises what its handler raised."""
@@ -66,7 +63,7 @@ class Answer:
         """Cancel the request. The connection is notified later, as of any other outcome."""
         if isinstance(self.response, HeldResponse):
             self.response.drop()
-            self.connection.answer_is_ready_soon(self)
+            self.connection.turn_soon()
         else:
             self.response.cancel()
 

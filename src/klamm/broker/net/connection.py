@@ -48,9 +48,9 @@ class Connection(asyncio.Protocol):
     """The asyncio side of one connection: frames and the order of responses. It does not decode requests."""
 
     __slots__ = (
-        "_broken", "_context", "_dispatcher", "_find_endpoint", "_headers", "_idle",
-        "_is_lost", "_is_pumping", "_loop", "_memory", "_now_ms", "_on_lost", "_on_made",
-        "_overlapping", "_parked", "_pump_is_due", "_reader", "_reading_is_paused", "_refusals", "_sender",
+        "_broken", "_context", "_dispatcher", "_find_endpoint", "_has_turn", "_headers", "_idle",
+        "_is_lost", "_is_pumping", "_loop", "_memory", "_now_ms", "_on_lost", "_on_made", "_outbox",
+        "_overlapping", "_parked", "_reader", "_reading_is_paused", "_refusals", "_sender",
         "_services", "_share", "_takes_no_more", "_transport", "_unanswered", "_undecided",
         "_undecided_bytes", "active_at_ms", "client_ip", "peer",
     )  # fmt: skip
@@ -83,11 +83,12 @@ class Connection(asyncio.Protocol):
         self._undecided_bytes = 0
         self._unanswered: deque[Answer] = deque()
         self._parked: Answer | None = None
+        self._outbox = outbox
         self._sender = Sender(self, outbox)
         self._memory = memory
         self._share = Share(memory, self)
         self._is_pumping = False
-        self._pump_is_due = False
+        self._has_turn = False  # the outbox is about to call `take_turn`
         self._reading_is_paused = False
         self._broken: str | None = None  # why nothing after the last whole frame can be read
         self._takes_no_more = False  # answers what was decided, then closes
@@ -139,9 +140,11 @@ class Connection(asyncio.Protocol):
         if self._takes_no_more or self._broken is not None:
             return
         frame = None
-        if not self._undecided and self._may_decide():
+        # A request is parked, or awaits its turn, only behind one that is not answered.
+        unanswered = self._unanswered
+        if not self._undecided and not self._sender.is_blocked and (not unanswered or self._may_decide()):
             frame = self._reader.only(data)
-        if frame is not None and not self._must_wait(frame):
+        if frame is not None and not (unanswered and self._must_wait(frame)):
             self._decide(frame)
         else:
             self._take_in(data)
@@ -189,7 +192,7 @@ class Connection(asyncio.Protocol):
         """The client has accepted something of the responses that it did not accept at once."""
         self.active_at_ms = self._now_ms()
         if not self._sender.is_blocked:
-            self._pump_soon()
+            self.turn_soon()
         elif self._takes_no_more:
             self._idle.linger()  # the client still reads
 
@@ -326,29 +329,32 @@ class Connection(asyncio.Protocol):
 
     # Answering
 
-    def answer_is_ready(self, answer: Answer) -> None:
-        """A response is ready: send it and all ready ones behind it, and continue with the next requests."""
-        self.active_at_ms = self._now_ms()
-        if answer is self._parked:
+    def turn_soon(self) -> None:
+        """A response is ready, or requests may go on: not now, this may be in the middle of a decision."""
+        if not self._has_turn:
+            self._has_turn = True
+            self._outbox.add(self)
+
+    def take_turn(self) -> None:
+        """Send the responses that are ready, up to the first one that is not, and decide what follows."""
+        self._has_turn = False
+        if self._parked is not None and self._parked.response.done():
             self._parked = None
         unanswered = self._unanswered
-        while unanswered and unanswered[0].response.done():
+        if unanswered and unanswered[0].response.done():
+            self.active_at_ms = self._now_ms()
             self._finish(unanswered.popleft())
-        if (self._undecided or self._broken is not None) and self._parked is None:
-            self._pump_soon()
+            while unanswered and unanswered[0].response.done():
+                self._finish(unanswered.popleft())
+        is_usual = not self._undecided and self._broken is None and not self._takes_no_more
+        if not is_usual:
+            self._pump()
         if self._sender.unsent:
-            self._sender.flush_soon()
-        if self._takes_no_more:
+            self._sender.flush()
+        # If it waits for room in memory, it is told when that is there, after those that wait longer.
+        if not is_usual or (self._reading_is_paused and not self._share.is_waiting):
+            self.mind_reading()
             self._close_if_finished()
-
-    def _pump_soon(self) -> None:
-        """Go on deciding; not at once, because this may be in the middle of a decision."""
-        if not self._pump_is_due:
-            self._pump_is_due = True
-            self._loop.call_soon(self._pump_and_flush)
-
-    def answer_is_ready_soon(self, answer: Answer) -> None:
-        self._loop.call_soon(self.answer_is_ready, answer)
 
     def _finish(self, answer: Answer) -> None:
         memory = self._memory
@@ -418,14 +424,6 @@ class Connection(asyncio.Protocol):
         if meter is not None:
             total_ms = self._services.clock.now_ms() - started_at_ms
             meter.answered(endpoint, response, total_ms, has_waited=has_waited)
-
-    def _pump_and_flush(self) -> None:
-        self._pump_is_due = False
-        self._pump()
-        if self._sender.unsent:
-            self._sender.flush()
-        self.mind_reading()
-        self._close_if_finished()
 
     # Reading no more than needed
 

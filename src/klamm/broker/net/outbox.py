@@ -10,6 +10,7 @@ from klamm.storage.log import LogError
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
+    from klamm.broker.net.connection import Connection
     from klamm.broker.net.sender import Sender
 
 # How much of large responses is read and sent in one turn of the loop, by all connections together: requests
@@ -31,27 +32,27 @@ class Outbox:
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._loop = loop
-        self._waiting: list[Sender] = []
+        self._waiting: list[Connection] = []
         self._streaming: dict[Sender, None] = {}  # in the order of their turns
         self._left_bytes = TURN_BYTES  # of this turn
         self._is_turn_due = False
         self.blocked = 0  # connections whose clients do not read what is sent
 
-    def add(self, sender: Sender) -> None:
-        """Let its responses leave in the next turn of the loop, in one call for all connections."""
+    def add(self, connection: Connection) -> None:
+        """Call its `take_turn` in the next turn of the loop, together with those of other connections."""
         if not self._waiting:
-            self._loop.call_soon(self._flush)
-        self._waiting.append(sender)
+            self._loop.call_soon(self._take_turns)
+        self._waiting.append(connection)
 
-    def _flush(self) -> None:
+    def _take_turns(self) -> None:
         waiting, self._waiting = self._waiting, []
-        for sender in waiting:
+        for connection in waiting:
             try:
-                sender.flush()
+                connection.take_turn()
             except Exception:
                 # The responses of the other connections leave all the same.
-                _log.exception("sending responses to %s failed", sender.connection.peer)
-                sender.connection.abort()
+                _log.exception("sending responses to %s failed", connection.peer)
+                connection.abort()
 
     def stream(self, sender: Sender) -> None:
         """Send what a connection's backlog holds: now, as far as this turn allows, and in later turns."""

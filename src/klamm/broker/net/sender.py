@@ -34,7 +34,7 @@ class Sender:
     """Responses of one connection that are encoded and not sent yet."""
 
     __slots__ = (
-        "_backlog", "_descriptor", "_flush_is_due", "_has_slices", "_is_lost", "_is_new", "_outbox",
+        "_backlog", "_descriptor", "_has_slices", "_is_lost", "_is_new", "_outbox",
         "_transport", "_unsent_bytes", "connection", "is_blocked", "is_paused", "unsent",
     )  # fmt: skip
 
@@ -47,7 +47,6 @@ class Sender:
         self._is_lost = False
         self._has_slices = False  # in `unsent`
         self._unsent_bytes = 0
-        self._flush_is_due = False
         self._backlog = Backlog()  # what is left of large responses
         self.unsent: list[Part] = []  # put down in this turn of the loop
         self.is_paused = False  # the transport has as much as it should
@@ -91,12 +90,11 @@ class Sender:
 
     def flush(self) -> None:
         """Send what was put down in this turn of the loop."""
-        self._flush_is_due = False
         parts, size_bytes = self.unsent, self._unsent_bytes
         self.unsent, self._unsent_bytes = [], 0
         if self._transport is None or self._is_lost or not parts:
             return
-        if self._has_slices or self._backlog:
+        if self._has_slices or (self.is_blocked and self._backlog):
             self._has_slices = False
             is_streaming = bool(self._backlog)
             self._backlog.add(parts)
@@ -111,12 +109,6 @@ class Sender:
             self._transport.write(b"".join(whole))
         else:
             self._transport.writelines(whole)
-
-    def flush_soon(self) -> None:
-        """Flush at the end of this turn of the loop."""
-        if not self._flush_is_due:
-            self._flush_is_due = True
-            self._outbox.add(self)
 
     # Large responses
 
