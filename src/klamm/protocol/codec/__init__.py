@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from klamm.protocol.codec.alike import decoder_of_alike, encoder_of_alike
 from klamm.protocol.codec.decoding import (
     REQUEST_MEMORY_BYTES,
     RESPONSE_MEMORY_BYTES,
@@ -49,7 +50,8 @@ def request_decoder(api_key: int, version: int, reader_of: ReaderOf = _from_sche
     `reader_of` may return a function that decodes all elements of an array of structures at once.
     """
     struct, classes = _schema(api_key, version, "request")
-    return compile_decoder(struct, classes, version, reader_of, REQUEST_MEMORY_BYTES)
+    decode = compile_decoder(struct, classes, version, reader_of, REQUEST_MEMORY_BYTES)
+    return decoder_of_alike(struct, classes[struct.name], decode)
 
 
 @cache
@@ -73,7 +75,7 @@ def response_encoder(api_key: int, version: int, writer_of: WriterOf = _from_sch
     `writer_of` may return a function that encodes all elements of an array of structures at once.
     """
     struct, _ = _schema(api_key, version, "response")
-    return compile_encoder(struct, writer_of)
+    return encoder_of_alike(struct, compile_encoder(struct, writer_of))
 
 
 def _schema(api_key: int, version: int, direction: Direction) -> tuple[Struct, dict[str, type]]:
