@@ -20,7 +20,7 @@ from klamm.broker.cluster.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from klamm.broker.cluster.topics import TopicManager
 from klamm.broker.net.connection import Connection
 from klamm.broker.net.outgoing import LoopTransport
-from klamm.broker.net.server import BoundListener, MakeConnection, Server, bind
+from klamm.broker.net.server import BoundListener, MakeConnection, Server, StartError, bind
 from klamm.broker.partitions.deadlines import Deadlines
 from klamm.broker.partitions.fetch_sessions import FetchSessions
 from klamm.broker.partitions.flusher import LANES, Flusher
@@ -31,11 +31,11 @@ from klamm.broker.partitions.validation import Validation
 from klamm.broker.routes import RouteTable, routes_for
 from klamm.broker.security.permissions import AllowAll
 from klamm.broker.services import Arguments, Result, RunBlocking, Services
-from klamm.broker.upkeep.periodic import SWEEP_MS, Chores
+from klamm.broker.upkeep.periodic import SWEEP_MS, Chores, Every
 from klamm.clock import Clock
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.types import ZERO_ID
-from klamm.storage.cluster import BrokerRegistration
+from klamm.storage.cluster import BrokerRegistration, ClusterStoreError
 from klamm.storage.log import LogError
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ class Broker:
         self._make_connection = make_connection
         self._threads: Threads | None = None
         self._lease_thread: Threads | None = None
+        self._early_renewals: Every | None = None
         self._chores: Chores | None = None
         self._services: Services | None = None
         self._server: Server | None = None
@@ -130,8 +131,11 @@ class Broker:
             if listen and self._config.klamm_metrics_listener is not None:
                 self.metrics_listener = bind(self._config.klamm_metrics_listener)
             await self._start()
-        except BaseException:
+        except BaseException as error:
             self._close_sockets()
+            await self._end_early_renewals()
+            if isinstance(error, ClusterStoreError):
+                raise StartError(f"the cluster store failed: {error}") from error
             raise
 
     async def _start(self) -> None:
@@ -303,9 +307,23 @@ class Broker:
         if self._storage.lease is None:
             return self._cluster.register(me)
         # Imported here: not needed by a broker in memory.
-        from klamm.broker.cluster.joining import join_cluster  # noqa: PLC0415
+        from klamm.broker.cluster.joining import join_cluster, renew_quietly  # noqa: PLC0415
 
-        return await join_cluster(self._cluster, self._storage.lease, me, run_blocking)
+        lease = self._storage.lease
+        registered = await join_cluster(self._cluster, lease, me, run_blocking)
+        # Opening many partitions takes longer than a lease is valid.
+        self._early_renewals = Every(
+            asyncio.get_running_loop(),
+            "lease renewal",
+            lambda: self._config.broker_heartbeat_interval_ms,
+            partial(renew_quietly, lease, run_blocking),
+        )
+        return registered
+
+    async def _end_early_renewals(self) -> None:
+        if self._early_renewals is not None:
+            await self._early_renewals.stop()
+            self._early_renewals = None
 
     def _load_image(self) -> ClusterImage:
         finalize_defaults(self._cluster, self._config.transaction_version)
@@ -321,6 +339,7 @@ class Broker:
             self._lease_thread = Threads(self.services.loop, 1)
         renew_blocking: RunBlocking = self._lease_thread or self.services.run_blocking
         self._membership = self.services.membership = Membership(self.services, lease, me, renew_blocking)
+        await self._end_early_renewals()
         await self._membership.start()
 
     def _advertised(self) -> dict[str, tuple[str, int]]:

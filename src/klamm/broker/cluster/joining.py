@@ -11,7 +11,13 @@ from typing import Final
 from klamm.broker.cluster.lease import Lease, LeaseHolder
 from klamm.broker.net.server import StartError
 from klamm.broker.services import RunBlocking
-from klamm.storage.cluster import BrokerRegistration, BrokerState, ClusterStore
+from klamm.storage.cluster import (
+    BrokerRegistration,
+    BrokerState,
+    ClusterStore,
+    ClusterStoreError,
+    FencedError,
+)
 
 _TRY_EVERY_S: Final = 0.02
 _REMIND_AFTER_TRIES: Final = round(2 / _TRY_EVERY_S)  # a live process has renewed by then
@@ -28,13 +34,25 @@ async def join_cluster(
     An earlier process with this id may still have the lease: wait until it ends. Raises StartError if that
     process is alive, which its next renewal shows.
     """
-    waiting = _Waiting(cluster, me.broker_id)
-    while (holder := await run_blocking(lease.try_acquire)) is not None:
-        await run_blocking(waiting.check, holder)
-        await asyncio.sleep(_TRY_EVERY_S)
-    registered = await run_blocking(cluster.register, replace(me, state=BrokerState.STARTING))
-    await run_blocking(lease.registered, registered)
-    return registered
+    while True:
+        waiting = _Waiting(cluster, me.broker_id)
+        while (holder := await run_blocking(lease.try_acquire)) is not None:
+            await run_blocking(waiting.check, holder)
+            await asyncio.sleep(_TRY_EVERY_S)
+        registered = await run_blocking(cluster.register, replace(me, state=BrokerState.STARTING))
+        try:
+            await run_blocking(lease.registered, registered)
+            return registered
+        except FencedError as error:
+            _log.warning("registering took longer than the lease is valid, repeating it: %s", error)
+
+
+async def renew_quietly(lease: Lease, run_blocking: RunBlocking) -> None:
+    """Renew a lease while the broker starts. If that fails, the first renewal of a member finds out why."""
+    try:
+        await run_blocking(lease.renew)
+    except (ClusterStoreError, FencedError) as error:
+        _log.warning("renewing the lease while starting failed: %s", error)
 
 
 def acquire_lease(

@@ -26,6 +26,7 @@ from klamm.broker.cluster.membership_plans import (
 )
 from klamm.broker.cluster.placement import plan_take_over
 from klamm.broker.cluster.serve_window import ServeWindow
+from klamm.broker.net.server import StartError
 from klamm.broker.partitions.closing import close_for_move
 from klamm.broker.upkeep.periodic import Every
 from klamm.storage.cluster import (
@@ -103,7 +104,12 @@ class Membership:
         self._renewing = Every(
             loop, "lease renewal", lambda: config.broker_heartbeat_interval_ms, self._renew
         )
-        await self._run_blocking(self._cluster.set_state, BrokerState.RUNNING)
+        try:
+            await self._set_state(BrokerState.RUNNING)
+        except FencedError as error:
+            self._fenced(error)
+        if self._rejoining is not None:
+            await self._rejoining  # it took so long to open the partitions that others have them by now
         await self._follow()
         self._chores = [
             Every(loop, "finding dead brokers", lambda: DEATHS_MS, self._find_deaths, first_after_ms=1),
@@ -394,9 +400,9 @@ class Membership:
         while True:
             try:
                 self._me = await join_cluster(self._cluster, self._lease, self._me, self._run_blocking)
-                await self._run_blocking(self._cluster.set_state, BrokerState.RUNNING)
+                await self._set_state(BrokerState.RUNNING)
                 break
-            except (ClusterStoreError, FencedError, ConflictError) as error:
+            except (ClusterStoreError, FencedError, ConflictError, StartError) as error:
                 _log.error("registering broker %d failed, retrying: %s", self.broker_id, error)
                 await asyncio.sleep(_RETRY_STORE_S)
         self._is_fenced = False
