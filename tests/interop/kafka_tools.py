@@ -9,6 +9,7 @@ import struct
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -185,9 +186,9 @@ class ApacheKafka:
         with (self.folder / "broker.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
-    def wait_until_answering(self) -> None:
+    def wait_until_answering(self, timeout_s: float = 60) -> None:
         assert self._process is not None
-        wait_until_answering(("127.0.0.1", self.port), self._process, timeout_s=60)
+        wait_until_answering(("127.0.0.1", self.port), self._process, timeout_s=timeout_s)
         self.start_to_first_answer_s = time.monotonic() - self._launched_at
 
     def kill(self) -> None:
@@ -233,14 +234,22 @@ class ApacheKafkaCluster:
         return ",".join(node.bootstrap for node in self.nodes)
 
     def __enter__(self) -> Self:
-        for node in self.nodes:
-            node.launch()
-        for node in self.nodes:
-            node.wait_until_answering()
+        with ThreadPoolExecutor(len(self.nodes)) as threads:
+            list(threads.map(ApacheKafka.launch, self.nodes))
+        try:
+            for node in self.nodes:
+                node.wait_until_answering(180)
+        except BaseException:
+            self._kill()
+            raise
         return self
+
+    def _kill(self) -> None:
+        """Nobody needs the data; nodes that stop one after the other would wait for their quorum."""
+        for node in self.nodes:
+            node.kill()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for node in self.nodes:
-            node.stop()
+        self._kill()
