@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from random import Random
 from typing import Any, Protocol, TypeVar
 
@@ -94,19 +95,19 @@ class ClientThread:
         future: Future[T] = future_on(self.clock)
 
         def settled(promise: Promise[T]) -> None:
-            if future.done():  # cancelled, or the thread is ending
-                return
-            if promise.error is not None:
-                future.set_exception(promise.error)
-            else:
-                future.set_result(promise.result())
+            with suppress(InvalidStateError):  # cancelled, or the thread is ending
+                if promise.error is not None:
+                    future.set_exception(promise.error)
+                else:
+                    future.set_result(promise.result())
 
         def start() -> None:
             self.core.tasks.spawn(make()).when_done(settled)
 
         def not_started(asked: Future[None]) -> None:
-            if (error := asked.exception()) is not None and not future.done():
-                future.set_exception(error)
+            if (error := asked.exception()) is not None:
+                with suppress(InvalidStateError):
+                    future.set_exception(error)
 
         self.ask(start).add_done_callback(not_started)
         self.reactor.owes(future)

@@ -209,6 +209,7 @@ class _Connection:
         self._fail_all(error)
 
     def _fail_all(self, error: KlammError) -> None:
+        self.network.stir()
         waiting, self.waiting = self.waiting, deque()
         for call in waiting:
             call.finish(None, error)
@@ -258,6 +259,7 @@ class _Connection:
         for call in self.waiting:
             (late if call.due_at_ms <= now_ms else kept).append(call)
         self.waiting = kept
+        self.network.stir()
         for call in late:
             cause = self.network.failures.get(self.node)
             reason = f"; last error: {cause}" if cause else ""
@@ -357,10 +359,23 @@ class Network:
             log.info("client %s: connected to %s:%d again", self.config.client_id, *address)
 
     def least_loaded(self) -> Node | None:
-        """Ready with fewest in flight, else opening, else the longest not tried; never one backing off."""
-        nodes = [Node("broker", number) for number in self._brokers]
-        if not nodes:
-            nodes = [Node("bootstrap", index) for index in range(len(self.config.bootstrap))]
+        """Ready with fewest in flight, else opening, else the longest not tried; never one backing off.
+
+        While no broker can be reached, bootstrap servers at other addresses count, too: a cluster that has
+        moved is found again (KIP-899).
+        """
+        chosen = self._least_loaded([Node("broker", number) for number in self._brokers])
+        if chosen is not None:
+            return chosen
+        known = set(self._brokers.values())
+        servers = [
+            Node("bootstrap", index)
+            for index, address in enumerate(self.config.bootstrap)
+            if address not in known
+        ]
+        return self._least_loaded(servers)
+
+    def _least_loaded(self, nodes: list[Node]) -> Node | None:
         best: tuple[int, int, float] | None = None
         chosen = None
         for node in nodes:

@@ -215,8 +215,9 @@ class _SocketLink:
             found.sort(key=lambda item: item[0] != socket.AF_INET)
             places = list(dict.fromkeys((str(item[4][0]), int(item[4][1])) for item in found))
             self._reactor.submit(lambda: self._connect(places))
-        except OSError as error:
-            cause = OSError(error.errno, f"cannot resolve {address[0]}: {error.strerror or error}")
+        except (OSError, UnicodeError, OverflowError) as error:  # a name or a port that cannot be one, too
+            reason = getattr(error, "strerror", None) or error
+            cause = OSError(getattr(error, "errno", None), f"cannot resolve {address[0]}: {reason}")
             self._reactor.submit(lambda: self._lose(cause))
 
     def _connect(self, places: Sequence[Address]) -> None:
@@ -237,8 +238,8 @@ class _SocketLink:
             result = opened.connect_ex(place)
             if result not in (0, errno.EINPROGRESS):
                 raise OSError(result, os.strerror(result))
-        except OSError as error:  # also: no such family or interface here, no more files
-            cause = error
+        except (OSError, OverflowError) as error:  # also: no such family or port, no more files
+            cause = error if isinstance(error, OSError) else OSError(errno.EINVAL, str(error))
             self._reactor.submit(lambda: self._not_connected(cause))
             return
         self._reactor._selector.register(opened, selectors.EVENT_WRITE, self)

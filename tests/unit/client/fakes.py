@@ -33,6 +33,8 @@ class Asked:
     request: Any
 
     def answer(self, response: Any) -> None:
+        if self.link.is_closed:
+            return  # nothing arrives over a closed connection
         body = response_encoder(self.api_key, self.version)(response)
         has_tags = response_has_tags(self.api_key, self.version)
         self.link.events.received(response_bytes(self.correlation_id, body, has_tags=has_tags))
@@ -63,6 +65,11 @@ class FakeLink:
 
     def close(self) -> None:
         self.is_closed = True
+
+    def lose(self) -> None:
+        """The other end is gone."""
+        if not self.is_closed:
+            self.events.lost(OSError(104, "Connection reset by peer"))
 
 
 @dataclass

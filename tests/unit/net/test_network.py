@@ -295,3 +295,35 @@ def test_a_topic_without_a_leader_is_asked_for_again_after_a_backoff() -> None:
     due_ms = metadata.tick(0)
     assert due_ms is not None
     assert 80 <= due_ms <= 120
+
+
+def test_a_cluster_that_has_moved_is_found_through_the_bootstrap_servers() -> None:
+    transport = FakeTransport()
+    network = a_network(transport, bootstrap=(("10.0.0.1", 9092), ("10.0.0.2", 9092)))
+    network.set_brokers({1: ("10.0.0.1", 9092), 2: ("10.0.0.3", 9092)})
+    for number in (1, 2):
+        network.call(Node("broker", number), list_groups(Outcome()))
+        transport.links[-1].events.lost(OSError(111, "Connection refused"))
+    # Both back off. The other address of the cluster may lead to it; the first is that of broker 1.
+    assert network.least_loaded() == Node("bootstrap", 1)
+    network.call(Node("bootstrap", 1), list_groups(Outcome()))
+    transport.links[-1].events.lost(OSError(111, "Connection refused"))
+    assert network.least_loaded() is None
+    network.now_ms += 10_000
+    found = network.least_loaded()
+    assert found is not None
+    assert found.kind == "broker"
+
+
+def test_a_request_that_times_out_before_its_connection_is_there_is_an_event() -> None:
+    # Components go on after events only: one that fails in silence would be the last.
+    transport = FakeTransport()
+    network = a_network(transport)
+    outcome = Outcome()
+    network.call(SEED, list_groups(outcome, timeout_ms=100))
+    network.tick()
+    before = network.event_count
+    network.now_ms += 100
+    network.tick()
+    assert isinstance(outcome.error, KlammTimeoutError)
+    assert network.event_count > before

@@ -113,6 +113,17 @@ def test_a_connection_closed_while_it_was_tried_counts_as_not_answering(
     assert reactor.unreachable == {("kafka.test", 9): [("127.0.0.9", 9)]}
 
 
+@pytest.mark.parametrize("address", [("a..b", 9092), ("127.0.0.1", 99_999), ("127.0.0.1", -1)])
+def test_an_address_that_cannot_be_one_is_an_error_of_the_connection(
+    reactor: Reactor, address: tuple[str, int]
+) -> None:
+    # Brokers advertise such addresses when they are misconfigured; other brokers are still of use.
+    events = Events()
+    reactor.ask(lambda: reactor.connect(address, events)).result(PATIENCE_S)
+    assert isinstance(events.outcome.result(PATIENCE_S), OSError)
+    assert reactor.failure is None
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_whoever_waits_for_a_thread_that_dies_gets_its_error() -> None:
     reactor = Reactor(SystemClock(), "reactor")

@@ -59,6 +59,7 @@ class Accumulator:
         self._incomplete: dict[Batch, None] = {}  # oldest first
         self._failed: deque[Batch] = deque()
         self._dropped_failures: Counter[str] = Counter()  # records of failed batches not kept, by topic
+        self._refusal: Exception | None = None  # why no batch is opened any more
         self.is_closed = False
 
     def _locked(self, append: AppendToOpen) -> AppendToOpen:
@@ -177,6 +178,8 @@ class Accumulator:
         limit = self._settings.buffer_memory
         if self.is_closed:
             raise IllegalStateError("this producer is closed")
+        if self._refusal is not None:
+            raise self._refusal
         if self._used_bytes + size_bytes <= limit:
             self._used_bytes += size_bytes
             return
@@ -195,6 +198,8 @@ class Accumulator:
                 self._memory_came.wait(left_ms / 1000)
                 if self.is_closed:
                     raise IllegalStateError("this producer was closed while send() waited for memory")
+                if self._refusal is not None:
+                    raise self._refusal
             self._used_bytes += size_bytes
         finally:
             self._waiting -= 1
@@ -340,6 +345,12 @@ class Accumulator:
                 kept = [batch for batch in self._failed if batch not in told]
                 self._failed.clear()
                 self._failed.extend(kept)
+
+    def refuse(self, error: Exception) -> None:
+        """Open no more batches; callers that wait for memory get the error."""
+        with self._lock:
+            self._refusal = error
+            self._memory_came.notify_all()
 
     def close(self) -> None:
         """Accept no more records; wake up callers that wait for memory."""

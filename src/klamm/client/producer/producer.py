@@ -137,6 +137,7 @@ class Producer(TransactionMethods):
         error = IllegalStateError(f"the client's thread has stopped: {self._thread.reactor.failure!r}")
         error.__cause__ = self._thread.reactor.failure
         self._sender.die(error)
+        self._on_metadata(None)  # callers that wait for it see that it does not come
 
     def _on_transaction_state(self, may_send: bool) -> None:
         self._sender.refuses = not may_send
@@ -301,6 +302,8 @@ class Producer(TransactionMethods):
                 code = cluster.errors.get(name)
                 if code in (ErrorCode.invalid_topic_exception, ErrorCode.topic_authorization_failed):
                     raise broker_error(code, f"topic {name}")
+                if self._is_closed or self._sender.fatal is not None:
+                    self._refuse()
                 left_ms = due_at_ms - self._patience.now_ms()
                 if left_ms <= 0:
                     raise self._no_topic(info, name, partition)
@@ -397,6 +400,7 @@ class Producer(TransactionMethods):
         if self._is_closed:
             return None
         self._is_closed = True
+        self._on_metadata(None)
         self._abort_open_transaction(timeout)
         batches = self._accumulator.begin_flush()
         self._accumulator.close()

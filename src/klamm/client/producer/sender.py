@@ -109,6 +109,10 @@ class Sender:
     def tick(self, now_ms: int) -> int | None:
         """Send what may be sent; when to be called again."""
         self._expire(now_ms)
+        dues = (self._send_due(now_ms), self._expires_at_ms(now_ms))
+        return min((due for due in dues if due is not None), default=None)
+
+    def _send_due(self, now_ms: int) -> int | None:
         if self._transactions is not None:
             if self._transactions.is_giving_up:
                 self._drop_queued(self._transactions)
@@ -143,12 +147,13 @@ class Sender:
                 dues.append(now_ms + NO_METADATA_WAIT_MS)
             elif self._may_send(partition) and self._takes_part(partition):
                 ready[info.leader_id].append(partition)
-        oldest_ms = self._accumulator.oldest_ms()
-        if oldest_ms is not None:
-            late_at_ms = oldest_ms + self._settings.delivery_timeout_ms
-            if late_at_ms > now_ms:  # a batch that is late already is in flight: its request times out
-                dues.append(late_at_ms)
         return min(dues, default=None), ready
+
+    def _expires_at_ms(self, now_ms: int) -> int | None:
+        """When the oldest batch is late; one that is late already is in flight, and its request times out."""
+        oldest_ms = self._accumulator.oldest_ms()
+        late_at_ms = None if oldest_ms is None else oldest_ms + self._settings.delivery_timeout_ms
+        return late_at_ms if late_at_ms is not None and late_at_ms > now_ms else None
 
     def _may_send(self, partition: TopicPartition) -> bool:
         """Order: what was sent once goes alone, and nothing overtakes it."""
@@ -408,6 +413,7 @@ class Sender:
     def die(self, error: KlammError) -> None:
         """Nothing is sent from now on, and everything that waits fails."""
         self._give_up(error)
+        self._accumulator.refuse(error)  # first: a batch that is opened later would not be sent
         self.fail_all(error)
 
     def abandon_all(self, why: str) -> None:

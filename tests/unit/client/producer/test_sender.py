@@ -251,3 +251,22 @@ def test_a_record_that_arrives_while_its_batch_is_numbered_goes_into_the_next_on
     world.send("c")
     sent = [(header(item).base_sequence, values(item)) for item in world.requests]
     assert sent == [(0, ["a"]), (1, ["b"]), (2, ["c"])]
+
+
+def test_a_record_is_late_on_time_while_the_producer_id_is_still_asked_for() -> None:
+    world = World(delivery_timeout_ms=1000, request_timeout_ms=600, linger_ms=0)
+    delivery = world.send("a", run=False)  # and nobody answers
+    due_ms = world.core.tick(world.clock.now_ms())
+    while due_ms is not None and not delivery.done() and world.clock.now_ms() < 100_000:
+        world.clock.advance(max(1, due_ms - world.clock.now_ms()))
+        due_ms = world.core.tick(world.clock.now_ms())
+    assert isinstance(delivery.exception(0), KlammTimeoutError)
+    assert world.clock.now_ms() <= 1100
+
+
+def test_a_batch_is_not_opened_after_everything_has_failed() -> None:
+    world = World()
+    world.sender.die(BrokerError("no more", ErrorCode.cluster_authorization_failed))
+    with pytest.raises(BrokerError, match="no more"):
+        world.send("a")
+    assert world.accumulator.record_count == 0
