@@ -213,9 +213,8 @@ class Broker:
         if not self._is_virtual:
             self._thread.join()
             return
-        rate, self.clock.rate = self.clock.rate, 1.0  # what stops may have to wait for a time-out
-        self._thread.join()
-        self.clock.rate = rate
+        with self.clock.running():  # what stops may have to wait for a time-out
+            self._thread.join()
 
     def stop_node(self, node_id: int) -> None:
         """Stop one of several brokers, after it has handed its partitions over to the others."""

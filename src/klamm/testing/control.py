@@ -164,13 +164,16 @@ class Control:
         return self._show_clock()
 
     def _freeze(self, _: Request) -> object:
-        self._movable().freeze()
+        # Not for one thread: another request, or a restarted broker, may run on a thread with the same id.
+        self._movable().freeze_for_all()
         return self._show_clock()
 
     def _run(self, request: Request) -> object:
         rate = request.body.get("rate", 1.0)
         if isinstance(rate, bool) or not isinstance(rate, (int, float)):
             raise _invalid(f"invalid rate {rate!r}: expected a number, as 60 for a minute in each second")
+        if rate == 0:
+            return self._freeze(request)
         self._movable().resume(rate)
         return self._show_clock()
 

@@ -133,6 +133,12 @@ class VirtualClock:
         """
         self.rate = 0.0
 
+    def freeze_for_all(self) -> None:
+        """Stop the clock for this thread, too: it then moves by `advance` only."""
+        with self.lock:
+            self.rate = 0.0
+            self._owner = 0
+
     def resume(self, rate: float = 1.0) -> None:
         """Run again, from the time that it shows."""
         self.rate = rate
@@ -146,6 +152,19 @@ class VirtualClock:
             yield self
         finally:
             self.rate = before
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Let the clock run for the length of a block, also if it is stopped; then it is as before."""
+        with self.lock:
+            before, owner = self.rate, self._owner
+            self.rate = 1.0
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.rate = before
+                self._owner = owner
 
     def advance(self, duration: str | timedelta) -> None:
         """Move forward. Everything that becomes due happens in order, each at its own time.

@@ -108,6 +108,7 @@ def test_the_clock_moves_by_a_duration_and_shows_it(port: Port) -> None:
 def test_the_clock_stops_and_runs_at_a_rate(port: Port) -> None:
     assert port.done("POST", "/clock/freeze")["rate"] == 0.0
     assert port.done("POST", "/clock/run", {"rate": 60})["rate"] == 60.0
+    assert port.done("POST", "/clock/run", {"rate": 0})["rate"] == 0.0
     assert port.done("POST", "/clock/run")["rate"] == 1.0
 
 
@@ -267,6 +268,18 @@ def test_faults_of_the_disk_need_a_broker_in_memory(tmp_path: Path) -> None:
         port.done("POST", "/topics", {"name": "t"})
         assert port.done("POST", "/broker/restart")["is_running"]
         assert port.done("GET", "/topics") == {"topics": [{"topic": "t", "partitions": 1}]}
+
+
+def test_a_clock_that_stands_still_does_so_after_a_restart(port: Port) -> None:
+    before = port.done("POST", "/clock/freeze")
+    assert port.done("POST", "/broker/restart")["is_running"]
+    port.done("POST", "/topics", {"name": "t"})
+    after = port.done("GET", "/clock")
+    assert after["rate"] == 0.0
+    assert after["timestamp_ms"] - before["timestamp_ms"] < 3_600_000
+    assert (
+        port.done("POST", "/clock/advance", {"by": "1h"})["timestamp_ms"] == after["timestamp_ms"] + 3_600_000
+    )
 
 
 def test_there_is_a_limit_to_faults(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:

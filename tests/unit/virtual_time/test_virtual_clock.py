@@ -214,3 +214,25 @@ def test_a_future_and_a_condition_follow_the_clock() -> None:
             assert not condition.wait(60)
             loop.call_soon_threadsafe(loop.call_later, 1, notify)
             assert condition.wait(60)
+
+
+def test_a_clock_that_is_stopped_for_all_does_not_move_with_the_thread_that_stopped_it() -> None:
+    clock = VirtualClock()
+    clock.freeze_for_all()
+    before_ns = clock.now_ns()
+    assert not clock.new_event().wait(0.01)  # of real time
+    assert clock.now_ns() == before_ns
+    clock.advance("1h")
+    assert clock.now_ns() - before_ns == 3_600_000_000_000
+
+
+@pytest.mark.parametrize("stop", [VirtualClock.freeze, VirtualClock.freeze_for_all])
+def test_a_stopped_clock_that_runs_for_a_while_is_stopped_again_for_the_same_thread(stop: Any) -> None:
+    clock = VirtualClock()
+    stop(clock)
+    with clock.running():
+        assert clock.rate == 1.0
+    assert clock.rate == 0.0
+    before_ns = clock.now_ns()
+    clock.new_event().wait(0.01)
+    assert (clock.now_ns() > before_ns) == (stop is VirtualClock.freeze)
