@@ -83,7 +83,10 @@ def advance(
 
 @clock_app.command()
 def freeze(control: Control = "", timeout: Timeout = DEFAULT_TIMEOUT, as_json: AsJson = False) -> None:
-    """Stop the time. It then moves only by `klamm ctl clock advance`."""
+    """Stop the time. It then moves only by `klamm ctl clock advance`.
+
+    A client that waits for records is not answered before there are some, or the clock moves.
+    """
     _print_clock(ask(control, timeout, "POST", "/clock/freeze"), as_json)
 
 
