@@ -14,6 +14,7 @@ import pytest
 
 from faults.folder_cluster import TOPIC, FolderCluster, Promises
 from interop.test_dump_log import dump
+from klamm.testing import wait_until
 
 SEED: Final = int(os.environ.get("KLAMM_CLUSTER_SEED", "14"))
 ROUNDS: Final = int(os.environ.get("KLAMM_CLUSTER_ROUNDS", "5"))
@@ -32,13 +33,6 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
     yield start
     for cluster in begun:
         cluster.close()
-
-
-def until(is_so: Callable[[], bool], within_s: float = 60.0) -> None:
-    deadline = time.monotonic() + within_s
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def led_by(cluster: FolderCluster, *brokers: int) -> bool:
@@ -87,7 +81,7 @@ def test_a_killed_broker_s_partitions_are_taken_over_and_no_others_move(begin: B
     promises = Promises(cluster.bootstrap, groups=1)
     before = cluster.leaders()
     cluster.kill(1)
-    until(lambda: led_by(cluster, 2, 3))
+    wait_until(lambda: led_by(cluster, 2, 3), "60s")
     after = cluster.leaders()
     for partition, (leader, epoch) in before.items():
         expected = (after[partition][0], epoch + 1) if leader == 1 else (leader, epoch)
@@ -112,7 +106,7 @@ def test_all_brokers_stop_at_once_and_the_next_start_recovers_nothing(begin: Beg
     assert checkpoints
     assert all("is_clean: 1\n" in text for text in checkpoints)
     cluster.start(2)
-    until(lambda: led_by(cluster, 2))
+    wait_until(lambda: led_by(cluster, 2), "60s")
     promises.check()
     assert "recovering" not in cluster.logs()
 
@@ -136,7 +130,8 @@ def test_no_two_processes_have_a_partition_s_files_open_while_it_moves(begin: Be
     cluster = begin()
     promises = Promises(cluster.bootstrap, groups=1)
     for broker_id in (1, 2, 3):
-        until(partial(has_open_files, cluster, broker_id))  # they are opened when they are written to
+        # They are opened when they are written to.
+        wait_until(partial(has_open_files, cluster, broker_id), "60s")
         cluster.stop(broker_id)
         for _ in range(5):
             both = [owners for owners in doubly_open(cluster) if owners]

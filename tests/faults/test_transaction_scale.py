@@ -23,6 +23,7 @@ from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.find_coordinator import FindCoordinatorRequest
 from klamm.protocol.messages.init_producer_id import InitProducerIdRequest
 from klamm.protocol.messages.list_transactions import ListTransactionsRequest
+from klamm.testing import wait_until
 from support.wire import WireClient
 
 IDS: Final = int(os.environ.get("KLAMM_TXN_IDS", "10000"))
@@ -44,16 +45,17 @@ def broker(tmp_path: Path) -> Iterator[KlammProcess]:
 
 def wait_for_coordinator(client: WireClient) -> None:
     """The internal topic exists, and all its partitions are loaded."""
-    due_at = time.monotonic() + PATIENCE_S
     # One of these ids is in each of the 50 partitions.
     wanted = FindCoordinatorRequest(key_type=1, coordinator_keys=[f"{number}" for number in range(1_000)])
     nothing = ListTransactionsRequest(transactional_id_pattern="no id is called so")
-    while (
-        any(each.error_code for each in client.ask(ApiKey.FIND_COORDINATOR, 4, wanted).coordinators)
-        or client.ask(ApiKey.LIST_TRANSACTIONS, 2, nothing).error_code
-    ):
-        assert time.monotonic() < due_at
-        time.sleep(0.02)
+
+    def is_loaded() -> bool:
+        found = client.ask(ApiKey.FIND_COORDINATOR, 4, wanted).coordinators
+        if any(each.error_code for each in found):
+            return False
+        return not client.ask(ApiKey.LIST_TRANSACTIONS, 2, nothing).error_code
+
+    wait_until(is_loaded, f"{PATIENCE_S}s")
 
 
 def initialize(broker: KlammProcess, names: Iterable[str]) -> None:

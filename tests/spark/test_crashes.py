@@ -6,8 +6,7 @@ import json
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,18 +19,11 @@ from pyspark.sql import SparkSession
 from interop.kafka_tools import free_port
 from interop.processes import ROOT, KlammProcess, LineProcess
 from klamm.protocol.types import TopicPartition
+from klamm.testing import wait_until
 from spark.clusters import Cluster
 
 COUNT = 600
 A_WHILE = 60  # rows written: the second of many micro-batches
-
-
-def until(holds: Callable[[], bool], timeout_s: float = 120) -> None:
-    """Wait for what must come."""
-    deadline = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
 
 
 def fill(cluster: Cluster, topic: str) -> set[bytes]:
@@ -97,11 +89,12 @@ def check_not_ahead(cluster: Cluster, group: str, checkpoint: str) -> None:
 
 def check_complete(cluster: Cluster, origin: str, group: str) -> None:
     ends = cluster.ends(origin)
-    until(
+    wait_until(
         lambda: (
             cluster.committed(group).keys() == {TopicPartition(origin, number) for number in ends}
             and all(found.offset == ends[key.partition] for key, found in cluster.committed(group).items())
-        )
+        ),
+        "2m",
     )
 
 
@@ -161,13 +154,13 @@ def run_and_kill(job: Job) -> None:
     )
     try:
         jvm = json.loads(process.read_line(120))["jvm"]
-        until(lambda: written(cluster, job.target) >= A_WHILE)
+        wait_until(lambda: written(cluster, job.target) >= A_WHILE, "2m")
         check_not_ahead(cluster, job.group, job.checkpoint)
         workers = python_children(jvm)
         assert workers
         os.kill(jvm, signal.SIGKILL)
         # Its workers die with it: nobody goes on writing.
-        until(lambda: not any(is_alive(worker) for worker in workers))
+        wait_until(lambda: not any(is_alive(worker) for worker in workers), "2m")
     finally:
         process.kill()
     check_not_ahead(cluster, job.group, job.checkpoint)
@@ -185,7 +178,7 @@ def test_killed_workers_lose_nothing(
     assert jvm is not None
     pid = jvm.java.lang.ProcessHandle.current().pid()
     query = start(spark, cluster, (origin, target), group, checkpoint)
-    until(lambda: written(cluster, target) >= A_WHILE)
+    wait_until(lambda: written(cluster, target) >= A_WHILE, "2m")
     for worker in forked_workers(pid):
         with suppress(ProcessLookupError):  # it ended by itself
             os.kill(worker, signal.SIGKILL)
@@ -214,7 +207,7 @@ def test_a_killed_broker_loses_nothing_and_the_query_goes_on(
             group = f"{origin}-group"
             values = fill(cluster, origin)
             query = start(spark, cluster, (origin, target), group, checkpoint)
-            until(lambda: written(cluster, target) >= A_WHILE)
+            wait_until(lambda: written(cluster, target) >= A_WHILE, "2m")
             broker.kill()
             broker = KlammProcess(tmp_path / "data", stderr_path=tmp_path / "second.log", port=port)
             try:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from klamm.testing import wait_until
 from spark.probe import Event, ProbeSource, read_notes
 
 
@@ -132,16 +131,12 @@ def test_an_idle_query_asks_again_and_again(probe: SparkSession, tmp_path: Path)
     query = start(probe, tmp_path, {"processingTime": "0 seconds"})
     try:
         query.processAllAvailable()
-        until(lambda: len([e for e in of(read_notes(tmp_path / "notes"), "latest") if e["start"] == 5]) > 20)
+        wait_until(
+            lambda: len([e for e in of(read_notes(tmp_path / "notes"), "latest") if e["start"] == 5]) > 20,
+            "1m",
+        )
     finally:
         query.stop()
-
-
-def until(holds: Callable[[], bool], timeout_s: float = 60) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_the_start_is_asked_for_twice_and_again_after_a_first_batch_that_failed(
@@ -162,7 +157,7 @@ def test_offsets_are_compared_as_texts(probe: SparkSession, tmp_path: Path) -> N
     query = start(probe, tmp_path, {"processingTime": "0 seconds"}, shuffles="true")
     try:
         # The same offset in another order is a new one: batches without rows.
-        until(lambda: len(list((tmp_path / "checkpoint" / "offsets").glob("[0-9]*"))) > 4)
+        wait_until(lambda: len(list((tmp_path / "checkpoint" / "offsets").glob("[0-9]*"))) > 4, "1m")
         texts = {
             path.read_text().splitlines()[-1] for path in (tmp_path / "checkpoint" / "offsets").glob("[0-9]*")
         }

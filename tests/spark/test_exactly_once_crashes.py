@@ -10,8 +10,7 @@ import json
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from interop.kafka_tools import ApacheKafka, free_port
 from interop.processes import ROOT, KlammProcess, LineProcess
+from klamm.testing import wait_until
 from spark.clusters import Cluster
 from spark.crash_cases import Case, cases
 from spark.crashing import PARTITIONS, PLACES, StoppingSource, job
@@ -45,13 +45,6 @@ def some(found: list[Case], place: str) -> list[Case]:
 
 def places(victim: str) -> tuple[str, ...]:
     return PLACES if RUNS_ALL else TELLING[victim]
-
-
-def until(holds: Callable[[], bool], timeout_s: float = 240) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.01)
 
 
 def finish(spark: SparkSession, found: Sequence[Case]) -> None:
@@ -86,7 +79,10 @@ def test_a_killed_jvm_leaves_every_row_to_be_written_once(
     )
     try:
         jvm = json.loads(process.read_line(240))["jvm"]
-        until(lambda: all(case.stop.reached.exists() for case in found) or process.process.poll() is not None)
+        wait_until(
+            lambda: all(case.stop.reached.exists() for case in found) or process.process.poll() is not None,
+            "4m",
+        )
         assert process.process.poll() is None, process.what_it_said()
         os.kill(jvm, signal.SIGKILL)
     finally:
@@ -170,7 +166,7 @@ def test_a_killed_broker_leaves_every_row_to_be_written_once(
     with Cluster("killable", killable.bootstrap) as cluster:
         found = cases([cluster], names, tmp_path, place)
         started: list[Any] = [case.query.start(stopping, case.stop) for case in found]
-        until(lambda: all(case.stop.reached.exists() for case in found))
+        wait_until(lambda: all(case.stop.reached.exists() for case in found), "4m")
         killable.kill()
         found[0].stop.released.touch()
         killable.start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from klamm.testing import wait_until
 from spark.clusters import Cluster
 from spark.test_parity import OFFICIAL, OURS, PATIENCE, outcome, streamed
 
@@ -36,10 +36,7 @@ def replaced(cluster: Cluster, topic: str, count: int) -> None:
 
 def deleted(cluster: Cluster, topic: str) -> None:
     cluster.admin.delete_topics([topic]).unwrap()
-    deadline = time.monotonic() + 30
-    while topic in cluster.admin.list_topics():
-        assert time.monotonic() < deadline, f"{topic} is still there"
-        time.sleep(0.02)
+    wait_until(lambda: topic not in cluster.admin.list_topics(), describe=lambda: f"{topic} is still there")
 
 
 def add(cluster: Cluster, topic: str, count: int) -> None:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from klamm.testing.faults import Faults as Faults
     from klamm.testing.observation import Group as Group
     from klamm.testing.observation import assert_consumed_exactly_once as assert_consumed_exactly_once
+    from klamm.testing.observation import wait_until as wait_until
     from klamm.testing.rebalances.group import ScriptedGroup as ScriptedGroup
     from klamm.testing.rebalances.scripts import check_rebalances as check_rebalances
     from klamm.testing.rebalances.scripts import random_script as random_script
@@ -27,6 +28,7 @@ _HOMES = {
     "assert_consumed_exactly_once": "klamm.testing.observation",
     "check_rebalances": "klamm.testing.rebalances.scripts",
     "random_script": "klamm.testing.rebalances.scripts",
+    "wait_until": "klamm.testing.observation",
 }
 __all__ = [
     "Broker",
@@ -38,6 +40,7 @@ __all__ = [
     "assert_consumed_exactly_once",
     "check_rebalances",
     "random_script",
+    "wait_until",
 ]
 
 

@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 from klamm.client.admin.admin import Admin
 from klamm.client.admin.model import NewTopic
@@ -18,6 +18,8 @@ from klamm.coordinator.runtime.events import Event
 from klamm.durations import nanoseconds
 from klamm.errors import GroupIdNotFoundError
 from klamm.protocol.types import TopicPartition
+
+T = TypeVar("T")
 
 CLIENT_ID: Final = "klamm-testing"  # of the clients that look, and are not looked at
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -166,6 +168,17 @@ class Activity:
                 event.wait(left_s if self._look_every_s is None else min(left_s, self._look_every_s))
         finally:
             self._waiting.discard(event)
+
+
+def wait_until(
+    is_so: Callable[[], T], timeout: str = "30s", *, describe: Callable[[], str] = lambda: ""
+) -> T:
+    """Wait until a condition holds, and return its value; it is checked every 20 ms, on real time.
+
+    For other processes and clusters; a `klamm.testing.Broker` has its own. AssertionError, with what
+    `describe` returns, when the time is over.
+    """
+    return cast("T", Activity(SystemClock(), look_every_s=0.02).wait_until(is_so, timeout, describe))
 
 
 def assert_consumed_exactly_once(

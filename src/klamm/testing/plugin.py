@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 BOOTSTRAP: Final = "KLAMM_TEST_BOOTSTRAP"  # of a cluster to use in place of brokers in the process
 _LOG_LINES: Final = 500
-_LOOK_EVERY_S: Final = 0.05  # at a cluster that does not say when something happens
 _BROKERS: Final = ("klamm_broker", "klamm_session_broker")
 _numbers = count(1)
 
@@ -52,10 +51,9 @@ class OtherCluster:
 
     def wait_until(self, is_so: Callable[[], Any], timeout: str = "30s") -> Any:
         """As that of a klamm.testing.Broker, on real time."""
-        from klamm.clock import SystemClock  # noqa: PLC0415 - as the module says
-        from klamm.testing.observation import Activity  # noqa: PLC0415 - as the module says
+        from klamm.testing.observation import wait_until  # noqa: PLC0415 - as the module says
 
-        return Activity(SystemClock(), look_every_s=_LOOK_EVERY_S).wait_until(is_so, timeout, lambda: "")
+        return wait_until(is_so, timeout)
 
     def close(self) -> None:
         observer, self._observer = self._observer, None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -16,6 +15,7 @@ import klamm
 from klamm.cli.app import app
 from klamm.cli.offset_plans import parse_datetime, parse_duration
 from klamm.client.admin.model import NewTopic
+from klamm.testing import wait_until
 
 START_MS = 1_700_000_000_000
 
@@ -65,13 +65,13 @@ class Scene:
 
     def story(self, ends_with: str) -> list[Any]:
         """The group's events, once this one is among them: they are written when there is time."""
-        deadline = time.monotonic() + 30
-        while True:
+
+        def events() -> list[Any]:
             done = self.run("groups", "explain", self.group, "--json")
-            events = json.loads(done.stdout) if done.exit_code == 0 else []
-            if any(event["type"] == ends_with for event in events):
-                return events
-            assert time.monotonic() < deadline, done.output
+            found = json.loads(done.stdout) if done.exit_code == 0 else []
+            return found if any(event["type"] == ends_with for event in found) else []
+
+        return wait_until(events, describe=lambda: self.run("groups", "explain", self.group).output)
 
     def commit(self, *offsets: int) -> None:
         lines = "".join(f"{self.topic},{number},{offset}\n" for number, offset in enumerate(offsets))

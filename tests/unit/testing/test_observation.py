@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 import klamm
-from klamm.testing import Broker, BrokerTestCase, assert_consumed_exactly_once
+from klamm.testing import Broker, BrokerTestCase, assert_consumed_exactly_once, wait_until
 
 
 @pytest.fixture
@@ -137,3 +137,10 @@ class TestUnittest(BrokerTestCase):
     def test_a_test_case_has_a_broker_with_its_settings(self) -> None:
         with klamm.Producer(bootstrap_servers=self.broker.bootstrap) as producer:
             assert len(producer.partitions_for("t")) == 7
+
+
+def test_waiting_for_something_outside_returns_what_came_or_says_what_did_not() -> None:
+    answers = iter([0, 0, 7])
+    assert wait_until(lambda: next(answers)) == 7
+    with pytest.raises(AssertionError, match="still not so after 50ms\nno topic"):
+        wait_until(lambda: False, "50ms", describe=lambda: "no topic")

@@ -5,7 +5,6 @@ Client and broker run in this process on one clock, which the test moves.
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from klamm.errors import KlammError
 from klamm.spark.write.decisions import sink_group
 from klamm.spark.write.steps import SinkFencedError
+from klamm.testing import wait_until
 from spark.batches import MODES, PARTITIONS, Driver, KilledError, World, are_skipped, killed_at
 from spark.clusters import Cluster
 from unit.spark.moving import MINUTE_MS, SECOND_MS, Host, Time, in_background, pass_slowly, pass_until_failed
@@ -29,15 +29,6 @@ def world(request: pytest.FixtureRequest, host: Host, tmp_path: Path) -> Iterato
         yield World(cluster, "out", tmp_path / "checkpoint", request.param)
 
 
-def until(holds: Callable[[], bool]) -> None:
-    waiting = threading.Event()
-    for _ in range(6000):
-        if holds():
-            return
-        waiting.wait(0.01)
-    raise AssertionError("it did not happen")
-
-
 @pytest.mark.parametrize("days", [6, 8])
 def test_a_decision_is_recognised_for_as_long_as_offsets_are_kept(
     world: World, time: Time, days: int
@@ -47,10 +38,10 @@ def test_a_decision_is_recognised_for_as_long_as_offsets_are_kept(
     with pytest.raises(KilledError):
         first.commit(first.tasks(first.plan(), 0), at=killed_at(place))
     admin, group = world.cluster.admin, sink_group(world.transactional_id)
-    until(lambda: bool(admin.list_group_offsets(group, require_stable=True)))
+    wait_until(lambda: bool(admin.list_group_offsets(group, require_stable=True)), "1m")
     time.pass_by(days * DAY_MS)
     if days > 7:
-        until(lambda: not admin.list_group_offsets(group))
+        wait_until(lambda: not admin.list_group_offsets(group), "1m")
     messages = Driver(world).batch(0)
     assert are_skipped(messages) == (days < 7)
     # The one case in which rows are there twice, as documented: down for a week after such a crash.
