@@ -36,7 +36,8 @@ _VIRTUAL_SETTINGS: Final[Mapping[str, RawValue]] = {
     "log.cleaner.backoff.ms": 600_000,
     "log.flush.offset.checkpoint.interval.ms": 6 * 3_600_000,
     "log.retention.check.interval.ms": 600_000,
-    "offsets.topic.num.partitions": 1,  # each looks for expired offsets every ten minutes
+    "offsets.retention.check.interval.ms": 3_600_000,
+    "offsets.topic.num.partitions": 1,  # each looks for expired offsets
     "transaction.state.log.num.partitions": 1,
 }
 _VIRTUAL_SWEEP_MS: Final = 3_600_000
