@@ -166,8 +166,8 @@ def measure_load(report: Report, name: str, broker: Running, amounts: Amounts) -
 def measure(report: Report, name: str, folder: Path, amounts: Amounts, parts: set[str]) -> None:
     """One broker through some loads, from an empty folder."""
     broker = SUBJECTS[name].make(folder)
-    broker.start()
     try:
+        broker.start()
         address = ("127.0.0.1", broker.port)
         create_topic(f"127.0.0.1:{broker.port}", TOPIC, FILLED_PARTITIONS)
         wait_for_coordinator(address, ["any"])
