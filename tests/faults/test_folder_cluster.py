@@ -159,7 +159,7 @@ def test_a_batch_that_its_leader_wrote_in_part_is_cut_by_the_next_one(begin: Beg
             file.seek(0, os.SEEK_END)
             file.write(torn)
     cluster.resume(2, 3)
-    until(lambda: led_by(cluster, 2, 3))
+    wait_until(lambda: led_by(cluster, 2, 3), "60s")
     promises.check()
     for partition in led:
         assert f"{TOPIC}-{partition}/00000000000000000000.log" in cluster.logs()
