@@ -18,6 +18,7 @@ from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 _ALL = slice(None)
+IN_FLIGHT = 50
 OWN_FILES = 500  # that a process has open besides its connections
 
 
@@ -91,6 +92,22 @@ def one_each(connections: Sequence[socket.socket], request: bytes, answer_bytes:
         connection.sendall(request)
     for connection in connections:
         exactly(connection, answer_bytes)
+
+
+def one_after_the_other(address: Address, requests: Sequence[bytes]) -> None:
+    """Send each request once, on one connection, with some in flight."""
+    with connect(address) as connection:
+        for sent, request in enumerate(requests):
+            connection.sendall(request)
+            if sent >= IN_FLIGHT:
+                _skip_answer(connection)
+        for _ in requests[:IN_FLIGHT]:
+            _skip_answer(connection)
+
+
+def _skip_answer(connection: socket.socket) -> None:
+    (size,) = struct.unpack(">i", exactly(connection, 4))
+    exactly(connection, size)
 
 
 def create_topic(address: Address, topic: str, partitions: int) -> None:

@@ -11,7 +11,14 @@ from random import Random
 
 from bench.brokers import Klamm, cpu_s, resident_mb
 from bench.group_load import Crowd, connect, frame, wait_for_coordinator
-from bench.growth_load import answer_to, cpu_per_request, create_topic, one_each, used_by
+from bench.growth_load import (
+    answer_to,
+    cpu_per_request,
+    create_topic,
+    one_after_the_other,
+    one_each,
+    used_by,
+)
 from bench.growth_report import Cost, Growth
 from bench.raw_load import fetch_request, produce_request
 from klamm.protocol.api import ApiKey
@@ -31,9 +38,7 @@ STOP_WALL = Cost(PARTITIONS, "wall time of a stop", "s", "linear")
 PARTITION_MEMORY = Cost(PARTITIONS, "memory, resident", "MB", "linear")
 OPEN_FILES = Cost(PARTITIONS, "open files after all loads", "files", "linear")
 IDLE = Cost(PARTITIONS, "CPU when idle, in one second", "ms")
-FIRST_PRODUCE = Cost(
-    PARTITIONS, "CPU per Produce that is the first one of its partition since the start", "µs"
-)
+FIRST_PRODUCE = Cost(PARTITIONS, "CPU per first Produce of a partition, since the start", "µs")
 PRODUCE = Cost(PARTITIONS, "CPU per Produce of one record, over all partitions", "µs")
 FETCH = Cost(PARTITIONS, "CPU per Fetch of one record, over all partitions", "µs")
 METADATA = Cost(PARTITIONS, "CPU per partition in a Metadata response", "µs")
@@ -52,8 +57,7 @@ def grown_partitions(
         address = ("127.0.0.1", broker.port)
         growth.say(f"creating a topic of {size:,} partitions")
         create_topic(address, TOPIC, size)
-        produces = _produces(range(size))
-        _drive(address, broker, produces, max(size, LANES * IN_FLIGHT), 1)
+        one_after_the_other(address, _produces(range(size)))
         for _ in range(repeats if size < 10_000 else 1):
             started_at = time.monotonic()
             broker.stop()

@@ -87,6 +87,7 @@ class Growth:
             by_size = each.pop("samples")
             if each["axis"] not in measured:
                 self.samples[Cost(**each)] = {int(size): samples for size, samples in by_size.items()}
+        self.notes = [*found["notes"], *(text for text in self.notes if text not in found["notes"])]
         for axis, about in found["circumstances"].items():
             self.circumstances.setdefault(axis, about)
 
