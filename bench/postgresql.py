@@ -21,8 +21,8 @@ from pathlib import Path
 from random import Random
 
 from bench.folder_cluster import DEFAULTS, commit, committed_at, found_coordinator, prepare
-from bench.group_load import connect
-from bench.group_rates import commits
+from bench.group_load import connect, frame
+from bench.group_rates import COMMIT, a_commit, pipelined
 from bench.raw_load import paced_produce, pipelined_produce, wait_until_writable
 from faults.postgresql_cluster import PostgresBrokers
 from interop.processes import KlammProcess
@@ -106,10 +106,9 @@ class Statements:
         return len(took_ms) / (time.perf_counter() - began), statistics.median(took_ms)
 
 
-def create_topics(bootstrap: str) -> None:
+def create_topic(bootstrap: str) -> None:
     with WireClient(bootstrap) as client:
-        topics = [CreatableTopic(TOPIC, PARTITIONS, 1), CreatableTopic("orders", 1, 1)]
-        client.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics))
+        client.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest([CreatableTopic(TOPIC, PARTITIONS, 1)]))
 
 
 def address_of(broker: KlammProcess) -> tuple[str, int]:
@@ -177,11 +176,16 @@ def main() -> None:
             None,
             store=server.url_of("postgres"),
             stderr_path=Path(folder, "log"),
-            settings={"group.initial.rebalance.delay.ms": "0"},
         ) as broker:
-            create_topics(broker.bootstrap)
+            create_topic(broker.bootstrap)
             address = address_of(broker)
             wait_until_writable(address, TOPIC, PARTITIONS)
+            prepare(address)
+            frames = [
+                frame(ApiKey.OFFSET_COMMIT, COMMIT, a_commit(f"group-{number}", range(1)))
+                for number in range(64)
+            ]
+            lanes = [frames[lane::8] for lane in range(8)]
             for _ in range(given.repeats):
                 one, many = pgbench(server, 1, given.seconds), pgbench(server, 16, given.seconds)
                 rounds, _ = raw.rate(2048, 6, given.seconds)
@@ -202,14 +206,8 @@ def main() -> None:
                 )
                 add("16 KiB batches/s, 50 partitions, acks=-1 / tps of 16 clients", batches / many)
                 add("produce, MB/s", batches * BATCH_BYTES / 1e6)
-                rate = commits(
-                    address,
-                    broker.pid,
-                    groups=64,
-                    partitions=1,
-                    lanes=8,
-                    warm_up_s=0.5,
-                    measure_s=given.seconds,
+                rate = pipelined(
+                    address, broker.pid, lanes, warm_up_s=0.5, measure_s=given.seconds
                 ).per_second
                 add("offset commits/s", rate)
                 add("offset commits/s, 64 groups / tps of 16 clients", rate / many)

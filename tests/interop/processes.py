@@ -157,7 +157,7 @@ class KlammProcess(LineProcess):
             command, stderr_path=stderr_path, environment={"PYTHONPATH": sources, **(environment or {})}
         )
         try:
-            self.banner = self.read_line(20)
+            self.banner = self.read_line(60)
         except (ProcessEndedError, TimeoutError):
             self.kill()
             raise
