@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -25,26 +25,6 @@ SEED: Final = int(os.environ.get("KLAMM_CLUSTER_SEED", "14"))
 ROUNDS: Final = int(os.environ.get("KLAMM_CLUSTER_ROUNDS", "1"))
 
 Start = Callable[[int], PostgresBrokers]
-
-
-@pytest.fixture
-def postgres() -> Iterator[PostgresServer]:
-    with PostgresServer(["fsync=off"]) as server:
-        yield server
-
-
-@pytest.fixture
-def start(postgres: PostgresServer, tmp_path: Path) -> Iterator[Start]:
-    clusters: list[PostgresBrokers] = []
-
-    def start(size: int) -> PostgresBrokers:
-        clusters.append(PostgresBrokers(postgres, tmp_path, size))
-        clusters[-1].create_topics()
-        return clusters[-1]
-
-    yield start
-    for cluster in clusters:
-        cluster.close()
 
 
 def test_one_broker_survives_its_own_death_and_restarts_of_the_database(

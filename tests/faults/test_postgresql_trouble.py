@@ -7,7 +7,6 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -29,26 +28,6 @@ class Now:
     """Dates records."""
 
     clock = SystemClock()
-
-
-@pytest.fixture
-def postgres() -> Iterator[PostgresServer]:
-    with PostgresServer(["fsync=off"]) as server:
-        yield server
-
-
-@pytest.fixture
-def start(postgres: PostgresServer, tmp_path: Path) -> Iterator[Start]:
-    clusters: list[PostgresBrokers] = []
-
-    def start(size: int) -> PostgresBrokers:
-        clusters.append(PostgresBrokers(postgres, tmp_path, size))
-        clusters[-1].create_topics()
-        return clusters[-1]
-
-    yield start
-    for cluster in clusters:
-        cluster.close()
 
 
 def produced(client: WireClient, *, timeout_ms: int = 30_000) -> PartitionProduceResponse:
