@@ -62,12 +62,13 @@ class Every:
             await self._task
 
     def _arm(self, in_ms: int) -> None:
-        now_s, interval_s = self._loop.time(), max(1, in_ms) / 1000
-        due_s = now_s + interval_s
-        if self._since_s is not None:
-            # A thousandth more: seconds in a float are not exact, and this instant must not come again.
-            due_s = self._since_s + ((now_s - self._since_s + 0.001) // interval_s + 1) * interval_s
-        self._timer = self._loop.call_at(due_s, self._begin)
+        interval_s = max(1, in_ms) / 1000
+        if self._since_s is None:
+            self._timer = self._loop.call_later(interval_s, self._begin)
+            return
+        # A thousandth more: seconds in a float are not exact, and this instant must not come again.
+        passed = (self._loop.time() - self._since_s + 0.001) // interval_s
+        self._timer = self._loop.call_at(self._since_s + (passed + 1) * interval_s, self._begin)
 
     def _begin(self) -> None:
         try:
