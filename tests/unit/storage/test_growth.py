@@ -17,7 +17,7 @@ import pytest
 
 from klamm.clock import ManualClock
 from klamm.storage.engines.segments import SegmentStore, names, partition_checkpoint
-from klamm.storage.engines.segments.files import OsFiles
+from klamm.storage.engines.segments.files import OsFiles, overwrite
 from klamm.storage.engines.segments.lanes import RunAll, in_threads, one_by_one
 from klamm.storage.engines.segments.partition_checkpoint import (
     PartitionCheckpoint,
@@ -215,3 +215,13 @@ def test_logs_are_closed_several_at_a_time(tmp_path: Path) -> None:
     ]
     assert [log.log_end_offset for log in again] == [1, 1, 1, 1]
     assert all(read_all(log) for log in again)
+
+
+def test_only_what_a_disk_writes_as_a_whole_is_overwritten_in_place() -> None:
+    files = CountingFiles()
+    for size, is_done in ((512, True), (513, False)):
+        files.write_file(f"/{size}", bytes(size), sync=False)
+        assert overwrite(files, f"/{size}", b"x" * size) is is_done
+        assert files.read_file(f"/{size}") == (b"x" if is_done else b"\0") * size
+    assert not overwrite(files, "/512", b"x" * 511), "the end of the old content would remain"
+    assert not overwrite(files, "/missing", b"x")

@@ -11,9 +11,11 @@ import os
 import resource
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 Chunk = bytes | bytearray | memoryview
+
+_SECTOR_BYTES: Final = 512  # what a disk writes as a whole
 
 
 class DirectoryEntry(NamedTuple):
@@ -231,11 +233,13 @@ def write_aside(files: Files, path: str, data: bytes, *, sync: bool) -> None:
 
 
 def overwrite(files: Files, path: str, data: bytes) -> bool:
-    """Replace the content of a file in place; False, and nothing is done, unless it has the same length.
+    """Replace the content of a small file in place; False, and nothing is done, if its length differs.
 
-    Not durable. Of less than a sector a crash leaves the old content or the new. Much cheaper than a rename
-    over a file, for which some file systems wait until the new content is on disk.
+    Not durable. Within a sector a crash leaves the old content or the new. Much cheaper than a rename over a
+    file, for which some file systems wait until the new content is on disk.
     """
+    if len(data) > _SECTOR_BYTES:
+        return False
     try:
         handle = files.open(path)
     except FileNotFoundError:
