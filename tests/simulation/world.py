@@ -50,6 +50,7 @@ _REMEMBERED_EVENTS: Final = 80
 _LINE_LENGTH: Final = 400
 _RESTART_AFTER_MS: Final = (50, 1_000, 4_000, 12_000)
 _HEALED_WITHIN_MS: Final = 240_000
+_LAST_FLUSH_MS: Final = 100  # what nothing waits for is flushed a little later
 
 
 class BrokenPromiseError(AssertionError):
@@ -166,6 +167,7 @@ class World:
                 self.broken(f"did not come to rest: {', '.join(restless)}")
             self.pass_ms(1_000)
         self.do(inspect(self, self._members()))
+        self.pass_ms(_LAST_FLUSH_MS)
         for checker in self.checkers:
             checker.at_the_end()
         self._check_consumed()
