@@ -12,6 +12,7 @@ from typing import Final
 
 from klamm.broker.cluster.topic_names import ADMIN_CLIENT_ID, INTERNAL_TOPICS
 from klamm.broker.net.context import CloseConnectionError, HandlerResult, HeldResponse, RequestContext
+from klamm.broker.partitions.produce_items import Item, check_request, is_of_transaction, items_of
 from klamm.broker.partitions.produce_wait import Appended, ProduceWait, SingleWait, name_leaders
 from klamm.broker.partitions.registry import Partition
 from klamm.broker.partitions.validation import BatchRefusedError, checked_batch
@@ -31,17 +32,14 @@ from klamm.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from klamm.protocol.types import Buffer, TopicPartition
+from klamm.protocol.types import TopicPartition
 from klamm.records.batch import TRANSACTIONAL_BIT, BatchHeader
 from klamm.records.compression import Codec
 from klamm.records.core import sound_header
-from klamm.records.produced import ProducedError, first_header, is_no_batch, single_batch
 from klamm.storage.log import LogError, NotContinuedError, PartitionLog
 from klamm.storage.producer_state import NO_GUARD
 
-_ACKS: Final = (-1, 0, 1)
 _DEFAULT_FLUSH_TIMEOUT_MS: Final = 30_000  # Kafka's default of request.timeout.ms
-_UNKNOWN_PARTITION: Final = ErrorCode.unknown_topic_or_partition
 # With every other error of an append Kafka returns the log start offset.
 _WITHOUT_LOG_START: Final = frozenset(
     {
@@ -51,24 +49,6 @@ _WITHOUT_LOG_START: Final = frozenset(
         ErrorCode.kafka_storage_error,
     }
 )
-
-
-@dataclass(slots=True)
-class Item:
-    """One partition of the request on its way; `response` has an error once it is refused."""
-
-    topic: str
-    response: PartitionProduceResponse
-    partition: Partition | None
-    batch: Buffer = b""
-    header: BatchHeader | None = None  # also of a rejected batch, if it is complete
-    is_corrupt: bool = False  # not a batch
-    guard: int | None = None  # of a verification, needed to append the first batch of a transaction
-
-    def refuse(self, error_code: int, message: str | None = None) -> None:
-        self.response.error_code = int(error_code)
-        self.response.error_message = message
-        self.response.base_offset = -1
 
 
 def handle(
@@ -82,8 +62,8 @@ def handle(
             answer = _handle_one(services, context, request, topic, topic.partition_data[0])
             if answer is not None:
                 return answer
-    response, items = _items(services, request)
-    _check_request(request, items)
+    response, items = items_of(services, request)
+    check_request(request, items)
     unverified = _unverified(services, request, items)
     if unverified:
         return _verify_and_append(services, context, request, response, items, unverified)
@@ -96,7 +76,7 @@ def _unverified(services: Services, request: ProduceRequest, items: Iterable[Ite
     unverified = []
     for item in items:
         header, partition = item.header, item.partition
-        if item.response.error_code or header is None or not _is_of_transaction(header):
+        if item.response.error_code or header is None or not is_of_transaction(header):
             continue
         if not is_checked or partition is None or partition.error_code is not NO_ERROR:
             continue
@@ -106,11 +86,6 @@ def _unverified(services: Services, request: ProduceRequest, items: Iterable[Ite
         ):
             unverified.append(item)
     return unverified
-
-
-def _is_of_transaction(header: BatchHeader) -> bool:
-    """As Kafka sees it: without a producer, the transactional bit has no meaning."""
-    return header.producer_id >= 0 and bool(header.attributes & TRANSACTIONAL_BIT)
 
 
 @dataclass(slots=True)
@@ -304,15 +279,18 @@ def _begin_one(
 ) -> HandlerResult[ProduceResponse]:
     """Append the one batch of a request when the coordinator has confirmed the transaction that it begins.
 
-    None when it begins none: then nothing has been done.
+    None when it begins none or may not: then nothing has been done, and the general path decides.
     """
     is_checked = services.config.transaction_partition_verification_enable or request.adds_partitions
     log, producer_id = partition.log, header.producer_id
     if not is_checked or log.has_open_transaction(producer_id, header.producer_epoch):
         return None
-    guard = log.begin_verification(
-        producer_id, header.producer_epoch, header.base_sequence, begins_at_zero=request.adds_partitions
-    )
+    try:
+        guard = log.begin_verification(
+            producer_id, header.producer_epoch, header.base_sequence, begins_at_zero=request.adds_partitions
+        )
+    except LogError:
+        return None
     verification = Verification(
         services,
         request.transactional_id or "",
@@ -329,7 +307,7 @@ def _begin_one(
             if answer is not None:
                 assert not isinstance(answer, Awaitable)  # with its guard, it is not verified again
                 return answer
-        response, (item,) = _items(services, request)
+        response, (item,) = items_of(services, request)
         item.guard = guard
         if error_code is not NO_ERROR:
             _refuse_unverified(request, item, error_code)
@@ -363,85 +341,6 @@ def _tell_refusal(line: PartitionProduceResponse, partition: Partition, error: L
     partition.note(error)
     if error.error_code not in _WITHOUT_LOG_START:
         line.log_start_offset = partition.log.log_start_offset
-
-
-def _items(services: Services, request: ProduceRequest) -> tuple[ProduceResponse, list[Item]]:
-    """The response to fill, and the items with the checks that concern one partition alone."""
-    responses: list[TopicProduceResponse] = []
-    items: list[Item] = []
-    for topic in request.topic_data:
-        name, unknown = topic.name, _UNKNOWN_PARTITION
-        if request.uses_topic_ids:
-            state = services.image.topic_by_id(topic.topic_id)
-            name, unknown = ("", ErrorCode.unknown_topic_id) if state is None else (state.name, unknown)
-        answers: list[PartitionProduceResponse] = []
-        for data in topic.partition_data:
-            index = data.index
-            answer = PartitionProduceResponse(index)
-            answers.append(answer)
-            item = Item(name, answer, services.partitions.get(name, index))
-            items.append(item)
-            _read_batch(item, data, request.allows_zstd)
-            if item.partition is None and services.image.partition(name, index) is None:
-                item.refuse(unknown)
-        if answers:
-            responses.append(TopicProduceResponse(topic.topic_id, topic.name, answers))
-    if len(items) > 1:
-        _refuse_repeated(items)
-    return ProduceResponse(responses), items
-
-
-def _read_batch(item: Item, data: PartitionProduceData, allows_zstd: bool) -> None:
-    try:
-        item.header = single_batch(data.records, zstd_allowed=allows_zstd)
-        assert data.records is not None
-        item.batch = data.records
-    except ProducedError as error:
-        item.refuse(error.error_code, str(error))
-        item.is_corrupt = is_no_batch(data.records)
-        item.header = first_header(data.records)
-
-
-def _refuse_repeated(items: Iterable[Item]) -> None:
-    """Reject several batches for one partition: their order is undefined."""
-    seen: dict[tuple[str, int], Item] = {}
-    for item in items:
-        first = seen.setdefault((item.topic, item.response.index), item)
-        if first is not item and item.response.error_code != ErrorCode.unknown_topic_id:
-            for twin in (first, item):
-                if twin.response.error_code != ErrorCode.unknown_topic_or_partition:
-                    twin.refuse(ErrorCode.invalid_request, "the partition is named twice")
-
-
-def _check_request(request: ProduceRequest, items: Iterable[Item]) -> None:
-    """Checks that concern the request as a whole."""
-    flagged = [item for item in items if item.header is None or item.header.attributes & TRANSACTIONAL_BIT]
-    if flagged:
-        first = next((item for item in flagged if item.header is not None or item.is_corrupt), None)
-        if first is not None and first.is_corrupt:
-            # Kafka fails on it while it looks for a transaction: nothing of the request is appended.
-            _refuse_all(items, ErrorCode.corrupt_message, "no batch can be made out of a partition's bytes")
-            return
-        if first is not None and request.transactional_id is None:
-            _refuse_all(items, ErrorCode.transactional_id_authorization_failed)
-            return
-        producers = {
-            (item.header.producer_id, item.header.producer_epoch)
-            for item in flagged
-            if not item.response.error_code and item.header is not None and _is_of_transaction(item.header)
-        }
-        if len(producers) > 1:
-            _refuse_all(items, ErrorCode.invalid_producer_id_mapping)
-            return
-    if request.acks not in _ACKS:
-        for item in items:
-            if not item.response.error_code:
-                item.refuse(ErrorCode.invalid_required_acks)
-
-
-def _refuse_all(items: Iterable[Item], error_code: ErrorCode, message: str | None = None) -> None:
-    for item in items:
-        item.refuse(error_code, message)
 
 
 def _append(services: Services, context: RequestContext, item: Item, *, write_later: bool) -> Appended | None:

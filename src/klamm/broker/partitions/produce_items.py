@@ -1,0 +1,128 @@
+"""The partitions of a Produce request: their batches, and the checks before any of them is appended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from klamm.protocol.types import Buffer
+from klamm.records.batch import TRANSACTIONAL_BIT, BatchHeader
+from klamm.records.produced import ProducedError, first_header, is_no_batch, single_batch
+
+if TYPE_CHECKING:
+    from klamm.broker.partitions.registry import Partition
+    from klamm.broker.services import Services
+
+_ACKS: Final = (-1, 0, 1)
+_UNKNOWN_PARTITION: Final = ErrorCode.unknown_topic_or_partition
+
+
+@dataclass(slots=True)
+class Item:
+    """One partition of the request on its way; `response` has an error once it is refused."""
+
+    topic: str
+    response: PartitionProduceResponse
+    partition: Partition | None
+    batch: Buffer = b""
+    header: BatchHeader | None = None  # also of a rejected batch, if it is complete
+    is_corrupt: bool = False  # not a batch
+    guard: int | None = None  # of a verification, needed to append the first batch of a transaction
+
+    def refuse(self, error_code: int, message: str | None = None) -> None:
+        self.response.error_code = int(error_code)
+        self.response.error_message = message
+        self.response.base_offset = -1
+
+
+def is_of_transaction(header: BatchHeader) -> bool:
+    """As Kafka sees it: without a producer, the transactional bit has no meaning."""
+    return header.producer_id >= 0 and bool(header.attributes & TRANSACTIONAL_BIT)
+
+
+def items_of(services: Services, request: ProduceRequest) -> tuple[ProduceResponse, list[Item]]:
+    """The response to fill, and the items with the checks that concern one partition alone."""
+    responses: list[TopicProduceResponse] = []
+    items: list[Item] = []
+    for topic in request.topic_data:
+        name, unknown = topic.name, _UNKNOWN_PARTITION
+        if request.uses_topic_ids:
+            state = services.image.topic_by_id(topic.topic_id)
+            name, unknown = ("", ErrorCode.unknown_topic_id) if state is None else (state.name, unknown)
+        answers: list[PartitionProduceResponse] = []
+        for data in topic.partition_data:
+            index = data.index
+            answer = PartitionProduceResponse(index)
+            answers.append(answer)
+            item = Item(name, answer, services.partitions.get(name, index))
+            items.append(item)
+            _read_batch(item, data, request.allows_zstd)
+            if item.partition is None and services.image.partition(name, index) is None:
+                item.refuse(unknown)
+        if answers:
+            responses.append(TopicProduceResponse(topic.topic_id, topic.name, answers))
+    if len(items) > 1:
+        _refuse_repeated(items)
+    return ProduceResponse(responses), items
+
+
+def _read_batch(item: Item, data: PartitionProduceData, allows_zstd: bool) -> None:
+    try:
+        item.header = single_batch(data.records, zstd_allowed=allows_zstd)
+        assert data.records is not None
+        item.batch = data.records
+    except ProducedError as error:
+        item.refuse(error.error_code, str(error))
+        item.is_corrupt = is_no_batch(data.records)
+        item.header = first_header(data.records)
+
+
+def _refuse_repeated(items: Iterable[Item]) -> None:
+    """Reject several batches for one partition: their order is undefined."""
+    seen: dict[tuple[str, int], Item] = {}
+    for item in items:
+        first = seen.setdefault((item.topic, item.response.index), item)
+        if first is not item and item.response.error_code != ErrorCode.unknown_topic_id:
+            for twin in (first, item):
+                if twin.response.error_code != ErrorCode.unknown_topic_or_partition:
+                    twin.refuse(ErrorCode.invalid_request, "the partition is named twice")
+
+
+def check_request(request: ProduceRequest, items: Iterable[Item]) -> None:
+    """Checks that concern the request as a whole."""
+    flagged = [item for item in items if item.header is None or item.header.attributes & TRANSACTIONAL_BIT]
+    if flagged:
+        first = next((item for item in flagged if item.header is not None or item.is_corrupt), None)
+        if first is not None and first.is_corrupt:
+            # Kafka fails on it while it looks for a transaction: nothing of the request is appended.
+            _refuse_all(items, ErrorCode.corrupt_message, "no batch can be made out of a partition's bytes")
+            return
+        if first is not None and request.transactional_id is None:
+            _refuse_all(items, ErrorCode.transactional_id_authorization_failed)
+            return
+        producers = {
+            (item.header.producer_id, item.header.producer_epoch)
+            for item in flagged
+            if not item.response.error_code and item.header is not None and is_of_transaction(item.header)
+        }
+        if len(producers) > 1:
+            _refuse_all(items, ErrorCode.invalid_producer_id_mapping)
+            return
+    if request.acks not in _ACKS:
+        for item in items:
+            if not item.response.error_code:
+                item.refuse(ErrorCode.invalid_required_acks)
+
+
+def _refuse_all(items: Iterable[Item], error_code: ErrorCode, message: str | None = None) -> None:
+    for item in items:
+        item.refuse(error_code, message)
