@@ -105,6 +105,8 @@ class Accumulator:
             except BaseException:
                 self._abandon(batch)  # a header of the wrong kind; an empty batch must not be sent
                 raise
+            # Not before: a record that another thread adds without the lock might take the room of this one.
+            self._open[batch.partition] = batch
             if is_keyless:
                 self._stays[name] = batch
         # Linger: the first record of a batch starts the clock, and ends it for the batch before.
@@ -121,7 +123,7 @@ class Accumulator:
         return self._sticky.choose(topic, lambda: self._queued(topic.name))
 
     def _open_batch(self, partition: TopicPartition, size_bytes: int, due_at_ms: int | None) -> Batch:
-        """An empty batch for the record; closes the previous one."""
+        """An empty batch for the record, which must be its first; closes the previous one."""
         self.check_size(size_bytes)
         reserved_bytes = max(self._limit_bytes, size_bytes + BATCH_OVERHEAD_BYTES)
         self._reserve(reserved_bytes, due_at_ms)
@@ -131,12 +133,10 @@ class Accumulator:
             batch.wait_with(self._new_event)
         batch.reserved_bytes = reserved_bytes
         self._queues.setdefault(partition, deque()).append(batch)
-        self._open[partition] = batch
         self._incomplete[batch] = None
         return batch
 
     def _abandon(self, batch: Batch) -> None:
-        self._close_open(batch.partition)
         self._queues[batch.partition].remove(batch)
         del self._incomplete[batch]
         self._give_back(batch.reserved_bytes)
