@@ -173,6 +173,9 @@ class LogChecker(Checker):
             if history.is_compacted:
                 continue
             if base < history.safe_end:
+                if base not in history.safe and stored[MAGIC_AT:] == history.tried.get(base):
+                    # It became safe and was deleted in one turn of the broker; the deletion was lost.
+                    history.safe[base] = stored
                 if stored != history.safe.get(base):
                     self._broken(history, f"the safe batch at {base} has changed")
             elif stored[MAGIC_AT:] != history.tried.get(base):
