@@ -70,7 +70,7 @@ faults: $(VENV)/.dev ## Real processes: kill -9, torn writes, full disks
 spark: $(VENV)/.dev ## The pipeline end to end: one Spark application, klamm's broker and Apache Kafka
 	@tools/bring.sh
 	@tools/fetch_spark_connector.sh
-	@tools/real_tests.sh spark $(PYTEST) --durations=12 --timeout=600 -n 2 --dist loadfile tests/spark
+	@tools/real_tests.sh spark $(PYTEST) --durations=12 --timeout=600 tests/spark
 
 test-crash: $(VENV)/.dev ## Every step of an exactly-once batch: the JVM, a Python process and the broker are killed
 	@tools/fetch_kafka.sh

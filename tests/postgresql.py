@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from tempfile import mkdtemp
@@ -61,7 +62,8 @@ class PostgresServer:
         """SIGSTOP all its processes, or SIGCONT them."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text(encoding="ascii").split()
         for pid in (self.pid, *map(int, children)):
-            os.kill(pid, number)
+            with suppress(ProcessLookupError):  # a session that has just ended
+                os.kill(pid, number)
 
     def start(self) -> None:
         """Start the server and wait until it accepts connections."""
