@@ -30,8 +30,10 @@ SETTINGS: Final = {
     "klamm.broker.serve.window.ms": "20000",
     "broker.session.timeout.ms": "60000",
 }
+# librdkafka repeats a commit twice, within 300 ms. Loading may take longer; the next commit follows.
+LOADING: Final = "Commit failed: Broker: Coordinator load in progress"
 # What libraries report when the coordinator was killed: they go on by themselves.
-NOTICES: Final = ("unable to join group session: ", "unable to dial: ", "Coordinator load in progress")
+NOTICES: Final = ("unable to join group session: ", "unable to dial: ", LOADING)
 ROUNDS: Final = int(os.environ.get("KLAMM_GROUP_ROUNDS", "1"))
 
 
@@ -137,7 +139,7 @@ class Readers:
     def check(self, written: set[tuple[int, int]], assignments: list[int]) -> None:
         """Every record was read once, and the group has not noticed anything."""
         self._check_records(written, assignments)
-        assert self._errors() == []
+        assert [each for each in self._errors() if LOADING not in each] == []
 
     def check_after_a_crash(self, written: set[tuple[int, int]], assignments: list[int]) -> None:
         """As `check`, but some libraries report what they try again; franz-go joins again, too."""
