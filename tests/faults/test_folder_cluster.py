@@ -12,8 +12,7 @@ from typing import Final
 
 import pytest
 
-from faults.folder_cluster import TOPIC, FolderCluster, Promises
-from interop.test_dump_log import dump
+from faults.folder_cluster import FolderCluster, Promises
 from klamm.testing import wait_until
 
 SEED: Final = int(os.environ.get("KLAMM_CLUSTER_SEED", "14"))
@@ -139,32 +138,6 @@ def test_no_two_processes_have_a_partition_s_files_open_while_it_moves(begin: Be
         cluster.start(broker_id)
     promises.end()
     promises.check()
-
-
-@pytest.mark.timeout(200)
-def test_a_batch_that_its_leader_wrote_in_part_is_cut_by_the_next_one(begin: Begin) -> None:
-    # scenario 74
-    cluster = begin()
-    promises = Promises(cluster.bootstrap, groups=1)
-    time.sleep(0.5)
-    promises.end()
-    led = [partition for partition, (leader, _) in cluster.leaders().items() if leader == 1]
-    assert led
-    cluster.pause(2, 3)
-    cluster.kill(1)
-    for partition in led:
-        *_, newest = sorted((cluster.data / f"{TOPIC}-{partition}").glob("*.log"))
-        with newest.open("r+b") as file:
-            torn = file.read(70)  # a whole header, and not all of its records
-            file.seek(0, os.SEEK_END)
-            file.write(torn)
-    cluster.resume(2, 3)
-    wait_until(lambda: led_by(cluster, 2, 3), "60s")
-    promises.check()
-    for partition in led:
-        assert f"{TOPIC}-{partition}/00000000000000000000.log" in cluster.logs()
-        logs = sorted((cluster.data / f"{TOPIC}-{partition}").glob("*.log"))
-        assert "baseOffset: 0 " in dump(logs, "--deep-iteration")
 
 
 def open_partitions(cluster: FolderCluster) -> dict[int, set[str]]:

@@ -95,7 +95,8 @@ def test_a_broker_without_its_database_asks_clients_to_retry_and_comes_back(
     postgres.stop(signal.SIGQUIT)
     with WireClient(cluster.bootstrap, timeout_s=60) as client:
         assert produced(client, timeout_ms=500).error_code == ErrorCode.request_timed_out
-    # What it knows may be out of date: such a response is held.
+    # What it knows may be out of date after the serve window: such a response is held.
+    time.sleep(1.0)
     with WireClient(cluster.bootstrap, timeout_s=3) as client, pytest.raises(socket.timeout):
         client.ask(ApiKey.METADATA, 12, MetadataRequest())
     postgres.start()
