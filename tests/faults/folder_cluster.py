@@ -72,14 +72,6 @@ class FolderCluster:
         if process.process.poll() is None:
             os.kill(process.pid, signal.SIGCONT)
 
-    def pause(self, *broker_ids: int) -> None:
-        for broker_id in broker_ids:
-            os.kill(self.running[broker_id].pid, signal.SIGSTOP)
-
-    def resume(self, *broker_ids: int) -> None:
-        for broker_id in broker_ids:
-            os.kill(self.running[broker_id].pid, signal.SIGCONT)
-
     def ended(self) -> list[int]:
         """Brokers whose processes were ended by others."""
         return [broker_id for broker_id, each in self.running.items() if each.process.poll() is not None]
