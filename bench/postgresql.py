@@ -33,8 +33,8 @@ from klamm.storage.engines.postgresql.chunks import Chunk
 from klamm.storage.engines.postgresql.cluster import PostgresCluster
 from klamm.storage.engines.postgresql.connection import Address
 from klamm.storage.engines.postgresql.rounds import append_chunks
+from klamm.testing.wire import WireClient
 from postgresql import PostgresServer
-from support.wire import WireClient
 
 TOPIC, PARTITIONS = "bench", 50
 BATCH_BYTES = 16 * 1024

@@ -30,7 +30,7 @@ from klamm.protocol.messages.offset_commit import (
 )
 from klamm.protocol.messages.offset_fetch import OffsetFetchRequest
 from klamm.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from support.wire import WireClient
+from klamm.testing.wire import WireClient
 
 TOPIC: Final = "t"
 PARTITIONS: Final = 8

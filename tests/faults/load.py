@@ -19,7 +19,7 @@ from klamm.protocol.messages.init_producer_id import InitProducerIdRequest
 from klamm.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from klamm.records.batch import iter_headers
 from klamm.records.record import Record, decode_records, encode_batch
-from support.wire import WireClient
+from klamm.testing.wire import WireClient
 
 PLAIN: Final = "plain"
 COMPACTED: Final = "compacted"

@@ -20,7 +20,7 @@ import klamm
 from interop.processes import ROOT, LineProcess
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.metadata import MetadataRequest
-from support.wire import WireClient
+from klamm.testing.wire import WireClient
 
 COMMAND = (sys.executable, "-m", "klamm", "up", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0")
 START_WITHIN_S = 60.0

@@ -25,7 +25,7 @@ from klamm.protocol.messages.produce import (
     TopicProduceData,
 )
 from klamm.records.record import Record, encode_batch
-from support.wire import WireClient
+from klamm.testing.wire import WireClient
 
 Broker = Callable[[], AbstractContextManager[KlammProcess]]
 SEGMENT_BYTES = "4096"

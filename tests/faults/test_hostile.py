@@ -21,7 +21,7 @@ from klamm.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from klamm.records.batch import ATTRIBUTES_AT, HEADER_BYTES, LENGTH_AT, reseal
 from klamm.records.compression import Codec, compress
 from klamm.records.record import Record, decode_records, encode_batch
-from support.wire import WireClient, request_bytes
+from klamm.testing.wire import WireClient, request_bytes
 
 STRANGERS: Final = 4
 ATTACKS_EACH: Final = 90

@@ -23,7 +23,7 @@ from klamm.protocol.messages.heartbeat import HeartbeatRequest
 from klamm.protocol.messages.metadata import MetadataRequest
 from klamm.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from klamm.records.record import Record, encode_batch
-from support.wire import WireClient, request_bytes
+from klamm.testing.wire import WireClient, request_bytes
 
 CLIENTS: Final = 100
 PIPELINED: Final = 20

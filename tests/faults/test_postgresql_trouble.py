@@ -17,9 +17,9 @@ from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.metadata import MetadataRequest
 from klamm.protocol.messages.produce import PartitionProduceResponse
+from klamm.testing.requests import a_produce
+from klamm.testing.wire import WireClient
 from postgresql import PostgresServer
-from support.requests import a_produce
-from support.wire import WireClient
 
 Start = Callable[[int], PostgresBrokers]
 

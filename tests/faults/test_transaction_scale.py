@@ -24,7 +24,7 @@ from klamm.protocol.messages.find_coordinator import FindCoordinatorRequest
 from klamm.protocol.messages.init_producer_id import InitProducerIdRequest
 from klamm.protocol.messages.list_transactions import ListTransactionsRequest
 from klamm.testing import wait_until
-from support.wire import WireClient
+from klamm.testing.wire import WireClient
 
 IDS: Final = int(os.environ.get("KLAMM_TXN_IDS", "10000"))
 CLIENTS: Final = 100

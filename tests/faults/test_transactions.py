@@ -31,7 +31,7 @@ from klamm.protocol.messages.write_txn_markers import (
 from klamm.records.batch import iter_headers
 from klamm.records.committed import visible_batches
 from klamm.records.record import Record, decode_records, encode_batch
-from support.wire import WireClient
+from klamm.testing.wire import WireClient
 
 KILLS: Final = int(os.environ.get("KLAMM_TXN_KILLS", "40"))
 TOPIC: Final = "t"

@@ -17,7 +17,7 @@ from klamm import __version__
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from klamm.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from support.wire import WireClient
+from klamm.testing.wire import WireClient
 
 COMMAND = (sys.executable, "-m", "klamm")
 ENVIRONMENT = {"PYTHONPATH": str(ROOT / "src")}

@@ -15,7 +15,7 @@ from klamm.protocol.codec import request_decoder, response_encoder
 from klamm.protocol.headers import is_flexible, read_request_header, response_has_tags
 from klamm.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from klamm.protocol.schema import schema_versions
-from support.wire import response_bytes
+from klamm.testing.wire import response_bytes
 
 CHUNK: Final = bytes(256 * 1024)
 

@@ -32,7 +32,7 @@ from klamm.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from klamm.records.record import Record, encode_batch
-from support.wire import WireClient
+from klamm.testing.wire import WireClient
 
 HOUR_MS = 3_600_000
 FAULTS = re.compile(r"Mismatches in|not found in|isvalid: false|Exception|corrupt", re.IGNORECASE)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any, Final
 
+from internals.jar import JarClient
+from internals.shared_jar import JarNode, SharedJar
 from klamm.broker.cluster.topic_names import OFFSETS_TOPIC
 from klamm.coordinator.runtime.placement import partition_for
 from klamm.protocol.api import ApiKey
@@ -26,9 +28,7 @@ from klamm.protocol.messages.offset_fetch import (
 from klamm.records.batch import iter_headers
 from klamm.records.record import decode_records
 from klamm.storage.cluster import LeaderChange
-from support.jar import JarClient
-from support.requests import a_batch, a_fetch, a_produce
-from support.shared_jar import JarNode, SharedJar
+from klamm.testing.requests import a_batch, a_fetch, a_produce
 
 PARTITIONS: Final = 4
 SHARDS: Final = 3

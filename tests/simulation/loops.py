@@ -10,7 +10,7 @@ from contextvars import Context
 from typing import Any, Final, TypeVarTuple
 
 from klamm.clock import ManualClock
-from support.virtual_loop import Leap, VirtualLoop
+from klamm.testing.virtual_loop import Leap, VirtualLoop
 
 Arguments = TypeVarTuple("Arguments")
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from klamm.protocol.api import ApiKey
 from klamm.protocol.framing import FrameReader
+from klamm.testing.wire import request_bytes, response_from
 from simulation.faults import Faults
 from simulation.loops import ProcessLoop
-from support.wire import request_bytes, response_from
 
 if TYPE_CHECKING:
     from klamm.broker.net.connection import Connection

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from klamm.testing.rebalances.scripts import check_rebalances as check_rebalances
     from klamm.testing.rebalances.scripts import random_script as random_script
     from klamm.testing.test_case import BrokerTestCase as BrokerTestCase
+    from klamm.testing.virtual_loop import VirtualLoop as VirtualLoop
+    from klamm.testing.wire import WireClient as WireClient
 
 # Imported on first use: pytest imports this package in every project where klamm is installed.
 _HOMES = {
@@ -25,6 +27,8 @@ _HOMES = {
     "Faults": "klamm.testing.faults",
     "Group": "klamm.testing.observation",
     "ScriptedGroup": "klamm.testing.rebalances.group",
+    "VirtualLoop": "klamm.testing.virtual_loop",
+    "WireClient": "klamm.testing.wire",
     "assert_consumed_exactly_once": "klamm.testing.observation",
     "check_rebalances": "klamm.testing.rebalances.scripts",
     "random_script": "klamm.testing.rebalances.scripts",
@@ -37,6 +41,8 @@ __all__ = [
     "Faults",
     "Group",
     "ScriptedGroup",
+    "VirtualLoop",
+    "WireClient",
     "assert_consumed_exactly_once",
     "check_rebalances",
     "random_script",

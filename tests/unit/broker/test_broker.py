@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from internals.jar import Jar
 from klamm.broker.partitions.registry import Partition
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.metadata import MetadataRequest
 from klamm.storage.cluster import ConfigResourceType
 from klamm.storage.engines.segments.files import remove_tree
-from support.jar import Jar
-from support.requests import a_batch, a_produce
+from klamm.testing.requests import a_batch, a_produce
 
 
 def again(jar: Jar) -> Jar:

@@ -13,7 +13,7 @@ import pytest
 import klamm
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from support.wire import request_bytes
+from klamm.testing.wire import request_bytes
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from klamm.protocol.headers import (
 from klamm.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
 from klamm.protocol.schema import schema_versions
 from klamm.protocol.types import Buffer
-from support.wire import response_bytes
+from klamm.testing.wire import response_bytes
 
 
 @dataclass

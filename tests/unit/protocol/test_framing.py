@@ -19,7 +19,7 @@ from klamm.protocol.headers import (
     request_frame,
     response_has_tags,
 )
-from support.wire import response_bytes
+from klamm.testing.wire import response_bytes
 
 
 def framed(payload: bytes) -> bytes:

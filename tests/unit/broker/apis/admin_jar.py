@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from internals.jar import Jar, JarClient
 from klamm.storage.log import PartitionLog
-from support.jar import Jar, JarClient
 
 
 class AdminJar(Jar):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from internals.jar import Jar, JarClient
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from klamm.protocol.messages.delete_records import (
@@ -33,8 +34,7 @@ from klamm.protocol.messages.offset_for_leader_epoch import (
 )
 from klamm.protocol.messages.produce import ProduceRequest, TopicProduceData
 from klamm.records.batch import ATTRIBUTES_AT, parse_header, reseal
-from support.jar import Jar, JarClient
-from support.requests import a_batch, a_fetch, a_produce
+from klamm.testing.requests import a_batch, a_fetch, a_produce
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from internals.jar import Jar, JarClient
 from klamm.broker.partitions.registry import Partition
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -20,8 +21,7 @@ from klamm.protocol.messages.fetch import (
 from klamm.records.batch import iter_headers
 from klamm.records.markers import ControlType, encode_marker
 from klamm.storage.log import AppendOrigin
-from support.jar import Jar, JarClient
-from support.requests import a_batch, a_fetch, a_produce
+from klamm.testing.requests import a_batch, a_fetch, a_produce
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from internals.jar import Jar, JarClient
 from klamm.broker.partitions.fetch_sessions import MAX_EPOCH, FetchSessions
 from klamm.clock import ManualClock
 from klamm.protocol.api import ApiKey
@@ -20,8 +21,7 @@ from klamm.protocol.messages.fetch import (
     PartitionData,
 )
 from klamm.protocol.types import ZERO_ID
-from support.jar import Jar, JarClient
-from support.requests import a_batch, a_fetch, a_produce
+from klamm.testing.requests import a_batch, a_fetch, a_produce
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from internals.jar import Jar, JarClient
 from klamm.broker.partitions.registry import Partition
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -31,8 +32,7 @@ from klamm.protocol.messages.offset_for_leader_epoch import (
 from klamm.records.compression import Codec
 from klamm.storage.cluster import ClusterStoreError
 from klamm.storage.engines.simulated_disk import Fault
-from support.jar import Jar, JarClient
-from support.requests import a_batch, a_fetch, a_produce
+from klamm.testing.requests import a_batch, a_fetch, a_produce
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from internals.jar import Jar, JarClient
 from klamm.broker.partitions.registry import Partition
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -18,8 +19,7 @@ from klamm.records.batch import crc_is_valid, parse_header, reseal
 from klamm.records.compression import Codec
 from klamm.records.record import Record, decode_records, encode_batch
 from klamm.storage.cluster import BrokerRegistration, LeaderChange
-from support.jar import Jar, JarClient
-from support.requests import a_batch, a_produce
+from klamm.testing.requests import a_batch, a_produce
 
 HOUR_MS = 3_600_000
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from internals.jar import Jar, JarClient
 from klamm.broker.partitions.registry import Partition
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.produce import PartitionProduceResponse, ProduceRequest
 from klamm.records.record import decode_records
 from klamm.storage.engines.simulated_disk import Fault
-from support.jar import Jar, JarClient
-from support.requests import a_batch, a_produce
+from klamm.testing.requests import a_batch, a_produce
 
 
 @pytest.fixture

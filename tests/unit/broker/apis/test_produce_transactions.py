@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from internals.jar import Jar, JarClient
+from internals.transactions import SmallCoordinator
 from klamm.broker.partitions.markers import TransactionMarker
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -22,9 +24,7 @@ from klamm.protocol.messages.update_features import FeatureUpdateKey, UpdateFeat
 from klamm.protocol.types import TopicPartition
 from klamm.storage import producer_state
 from klamm.storage.log import PartitionLog
-from support.jar import Jar, JarClient
-from support.requests import a_batch, a_produce
-from support.transactions import SmallCoordinator
+from klamm.testing.requests import a_batch, a_produce
 
 PRODUCER = 7
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

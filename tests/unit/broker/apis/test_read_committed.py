@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from internals.jar import Jar
+from internals.transactions import SmallCoordinator
 from klamm.broker.partitions.markers import TransactionMarker
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -30,9 +32,7 @@ from klamm.records.batch import iter_headers
 from klamm.records.committed import visible_batches
 from klamm.records.record import decode_records
 from klamm.storage.log import PartitionLog
-from support.jar import Jar
-from support.requests import a_batch, a_fetch, a_produce
-from support.transactions import SmallCoordinator
+from klamm.testing.requests import a_batch, a_fetch, a_produce
 
 A, B = 4001, 4002
 T0 = TopicPartition("t", 0)

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from internals.jar import Jar, JarClient
+from internals.transactions import SmallCoordinator
 from klamm.broker.partitions.markers import TransactionMarker
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -23,8 +25,6 @@ from klamm.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from klamm.protocol.types import TopicPartition
-from support.jar import Jar, JarClient
-from support.transactions import SmallCoordinator
 
 PRODUCER = 7
 OFFSETS = TopicPartition("__consumer_offsets", 0)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from internals.jar import Jar, JarClient
 from klamm.coordinator.group.records import encode_records
 from klamm.coordinator.group.remembered import OffsetPended
 from klamm.protocol.api import ApiKey
@@ -30,8 +31,7 @@ from klamm.records.layout import OffsetCommitValue
 from klamm.records.markers import decode_marker
 from klamm.storage.engines.simulated_disk import Fault
 from klamm.storage.log import AppendOrigin, PartitionLog
-from support.jar import Jar, JarClient
-from support.requests import a_batch
+from klamm.testing.requests import a_batch
 
 PRODUCER = 4001
 

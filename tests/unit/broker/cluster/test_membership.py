@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from internals.cluster_jar import ClusterJar
 from klamm.broker.broker import Broker
 from klamm.broker.cluster.image import ClusterImage
 from klamm.broker.net.server import StartError
 from klamm.storage.cluster import BrokerState, ClusterStoreError, ConfigResourceType
-from support.cluster_jar import ClusterJar
 
 
 @pytest.fixture

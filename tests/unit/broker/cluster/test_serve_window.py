@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from internals.shared_jar import SharedJar
 from klamm.broker.cluster.serve_window import HOLD_MS, ServeWindow, claims_nothing
 from klamm.clock import ManualClock
 from klamm.protocol.api import ApiKey
@@ -25,9 +26,8 @@ from klamm.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from klamm.storage.cluster import ClusterStoreError
-from support.requests import a_fetch, a_produce
-from support.shared_jar import SharedJar
-from support.virtual_loop import VirtualLoop
+from klamm.testing.requests import a_fetch, a_produce
+from klamm.testing.virtual_loop import VirtualLoop
 from unit.broker.several.asking import fetch, produce
 
 WINDOW_MS = 3000

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from internals.jar import Jar, JarClient
 from klamm.broker.cluster.topic_names import EVENTS_TOPIC, OFFSETS_TOPIC
 from klamm.broker.metrics.groups import group_families
 from klamm.coordinator.group.events import GroupRemoved
@@ -42,8 +43,7 @@ from klamm.protocol.messages.sync_group import SyncGroupRequest, SyncGroupReques
 from klamm.records.batch import iter_headers
 from klamm.records.record import decode_records
 from klamm.storage.engines.simulated_disk import Fault
-from support.jar import Jar, JarClient
-from support.requests import a_produce
+from klamm.testing.requests import a_produce
 
 NOT_THERE = ErrorCode.coordinator_not_available
 LATEST = {

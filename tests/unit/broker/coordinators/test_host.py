@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from internals.jar import Jar
 from klamm.broker.cluster.topic_names import EVENTS_TOPIC, TRANSACTIONS_TOPIC
 from klamm.broker.coordinators.host import CoordinatorHost
 from klamm.broker.coordinators.logs import PartitionCoordinatorLog
@@ -23,7 +24,6 @@ from klamm.records.batch import iter_headers
 from klamm.records.record import decode_records
 from klamm.storage.engines.simulated_disk import Fault
 from klamm.storage.log import AppendOrigin
-from support.jar import Jar
 from unit.broker.coordinators.ledger import ANYONE, Add, Ledger, LedgerMachine, Published, Sum
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from internals.jar import Jar, JarClient
 from klamm.broker.cluster.topic_names import EVENTS_TOPIC, TRANSACTIONS_TOPIC
 from klamm.broker.metrics.exposition import render
 from klamm.broker.metrics.transactions import transaction_families
@@ -41,8 +42,7 @@ from klamm.protocol.messages.txn_offset_commit import (
 from klamm.records.batch import iter_headers
 from klamm.records.markers import decode_marker
 from klamm.records.record import decode_records
-from support.jar import Jar, JarClient
-from support.requests import a_batch, a_produce
+from klamm.testing.requests import a_batch, a_produce
 
 SETTINGS = {"transaction.state.log.num.partitions": "4", "offsets.topic.num.partitions": "4"}
 V1, V2 = 11, 12  # of Produce

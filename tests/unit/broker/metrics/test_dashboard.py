@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from internals.jar import Jar
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.api_versions import ApiVersionsRequest
 from klamm.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -18,8 +19,7 @@ from klamm.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from support.jar import Jar
-from support.requests import a_produce
+from klamm.testing.requests import a_produce
 
 ROOT = Path(__file__).parents[4]
 DASHBOARD = json.loads((ROOT / "docs" / "grafana" / "klamm.json").read_text())

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from internals.jar import Jar, JarClient
 from klamm.broker.metrics import lag
 from klamm.broker.metrics.metrics import Metrics
 from klamm.protocol.api import ApiKey
@@ -16,8 +17,7 @@ from klamm.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from support.jar import Jar, JarClient
-from support.requests import a_batch, a_produce
+from klamm.testing.requests import a_batch, a_produce
 
 PARTITIONS = 3
 SAMPLE = re.compile(

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from internals.jar import Jar
+from internals.transactions import SmallCoordinator
 from klamm.broker.broker import Broker
 from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.metrics.exposition import Family, render
@@ -23,9 +25,7 @@ from klamm.config import ConfigError
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.api_versions import ApiVersionsRequest
 from klamm.protocol.messages.metadata import MetadataRequest
-from support.jar import Jar
-from support.requests import a_batch, a_fetch, a_produce
-from support.transactions import SmallCoordinator
+from klamm.testing.requests import a_batch, a_fetch, a_produce
 
 TOPICS = "kafka_server_brokertopicmetrics_"
 REQUESTS = "kafka_network_requestmetrics_"

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from internals.jar import Jar, JarClient
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.metadata import MetadataRequest
-from support.jar import Jar, JarClient
-from support.requests import a_fetch
+from klamm.testing.requests import a_fetch
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from internals.jar import Jar, JarClient
 from klamm.broker.net.connection import MAX_UNDECIDED
 from klamm.broker.net.context import RequestContext
 from klamm.broker.services import Services
@@ -17,9 +18,8 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.api_versions import ApiVersionsRequest
 from klamm.protocol.messages.heartbeat import HeartbeatRequest
 from klamm.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from support.jar import Jar, JarClient
-from support.requests import a_batch, a_fetch, a_produce
-from support.wire import request_bytes
+from klamm.testing.requests import a_batch, a_fetch, a_produce
+from klamm.testing.wire import request_bytes
 
 
 @pytest.fixture

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from internals.jar import Jar, JarClient
 from klamm.broker.net.outbox import MANY_BLOCKED, PART_BYTES, SMALL_PART_BYTES, TURN_BYTES
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.fetch import FetchRequest, FetchResponse
 from klamm.protocol.messages.metadata import MetadataRequest
 from klamm.records.batch import crc_is_valid, iter_headers
 from klamm.storage.engines.segments.slices import PinnedFile
-from support.jar import Jar, JarClient
-from support.requests import a_batch, a_fetch, a_produce
+from klamm.testing.requests import a_batch, a_fetch, a_produce
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from internals.jar import Jar, JarClient
 from klamm.broker.net.memory import SMALL_REQUEST_BYTES, STALLED_MS, RequestMemory
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.metadata import MetadataRequest
-from support.jar import Jar, JarClient
-from support.requests import a_batch, a_fetch, a_produce
+from klamm.testing.requests import a_batch, a_fetch, a_produce
 
 LIMIT_BYTES = 100_000
 LARGE_BYTES = 150_000

@@ -20,7 +20,7 @@ from klamm.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTop
 from klamm.protocol.messages.metadata import MetadataRequest
 from klamm.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from klamm.records.record import Record, encode_batch
-from support.wire import WireClient, request_bytes
+from klamm.testing.wire import WireClient, request_bytes
 
 PARTITIONS = 3
 BATCHES = 8

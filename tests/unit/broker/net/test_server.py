@@ -18,7 +18,7 @@ from klamm.protocol.messages.api_versions import ApiVersionsRequest
 from klamm.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from klamm.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from klamm.records.record import Record, encode_batch
-from support.wire import WireClient
+from klamm.testing.wire import WireClient
 
 
 def test_a_free_port_is_the_same_on_every_address_of_a_name() -> None:

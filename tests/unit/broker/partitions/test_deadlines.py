@@ -8,7 +8,7 @@ import pytest
 
 from klamm.broker.partitions.deadlines import Deadlines
 from klamm.clock import ManualClock
-from support.virtual_loop import VirtualLoop
+from klamm.testing.virtual_loop import VirtualLoop
 
 
 @dataclass(eq=False)

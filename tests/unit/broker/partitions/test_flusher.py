@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 
+from internals.jar import Jar, JarClient
 from klamm.broker.partitions.flusher import LATER_MS, Flusher
 from klamm.broker.partitions.registry import Partition
 from klamm.protocol.api import ApiKey
@@ -16,8 +17,7 @@ from klamm.storage.engines.segments.kernel_sync import KernelSync
 from klamm.storage.engines.segments.sync import SegmentSyncTicket
 from klamm.storage.engines.simulated_disk import Fault
 from klamm.storage.log import LogError, SyncTicket
-from support.jar import Jar, JarClient
-from support.requests import a_batch, a_produce
+from klamm.testing.requests import a_batch, a_produce
 
 
 @pytest.fixture

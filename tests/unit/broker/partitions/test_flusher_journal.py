@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from internals.jar import Jar, JarClient
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.storage.engines.segments import SegmentStore
 from klamm.storage.engines.segments.log import SegmentLog
 from klamm.storage.engines.simulated_disk import Fault
-from support.jar import Jar, JarClient
-from support.requests import a_batch, a_produce
+from klamm.testing.requests import a_batch, a_produce
 
 COUNT = 3
 

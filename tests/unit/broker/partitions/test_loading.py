@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from internals.jar import Jar
 from klamm.protocol.api import ApiKey
 from klamm.storage.log import MustLoadError
-from support.jar import Jar
-from support.requests import a_fetch, a_produce
+from klamm.testing.requests import a_fetch, a_produce
 
 
 @pytest.fixture

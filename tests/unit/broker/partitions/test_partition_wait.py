@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from internals.jar import Jar
 from klamm.broker.partitions.partition_wait import FutureWait
 from klamm.broker.partitions.registry import Partition
-from support.jar import Jar
 
 
 class Wait(FutureWait[str]):

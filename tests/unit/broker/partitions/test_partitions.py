@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from internals.jar import Jar
 from klamm.broker.partitions.registry import Partition
 from klamm.protocol.errors import ErrorCode
 from klamm.storage.log import LogError
-from support.jar import Jar
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from internals.jar import Jar
 from klamm.broker.net.context import RequestContext
 from klamm.broker.security.permissions import ANONYMOUS, OPERATIONS, AllowAll, Permission, ResourceType
 from klamm.protocol.api import ApiKey
@@ -14,7 +15,6 @@ from klamm.protocol.messages.describe_groups import DescribeGroupsRequest
 from klamm.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from klamm.protocol.messages.find_coordinator import FindCoordinatorRequest
 from klamm.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from support.jar import Jar
 
 
 class ByName(AllowAll):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from internals.shared_jar import JarNode, SharedJar
 from klamm.broker.cluster.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from klamm.coordinator.runtime.placement import partition_for
 from klamm.protocol.api import ApiKey
@@ -23,8 +24,7 @@ from klamm.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from klamm.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from support.requests import a_fetch, a_produce
-from support.shared_jar import JarNode, SharedJar
+from klamm.testing.requests import a_fetch, a_produce
 
 SHARDS: Final = 6  # partitions of each internal topic
 GROUP, TRANSACTION = 0, 1

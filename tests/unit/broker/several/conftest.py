@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.shared_jar import SharedJar
+from internals.shared_jar import SharedJar
 
 
 @pytest.fixture

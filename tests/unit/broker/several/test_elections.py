@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from internals.shared_jar import SharedJar
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -16,7 +17,6 @@ from klamm.protocol.messages.alter_partition_reassignments import (
 from klamm.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from klamm.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from klamm.storage.cluster import BrokerState, LeaderChange
-from support.shared_jar import SharedJar
 from unit.broker.several.asking import produce
 
 QUIET = {"auto.leader.rebalance.enable": "false"}

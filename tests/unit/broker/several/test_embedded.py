@@ -7,7 +7,7 @@ import pytest
 import klamm
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.metadata import MetadataRequest
-from support.wire import WireClient
+from klamm.testing.wire import WireClient
 
 
 def leaders(bootstrap: str) -> dict[int, int]:

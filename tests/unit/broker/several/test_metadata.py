@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from internals.shared_jar import JarNode, SharedJar
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from klamm.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -21,8 +22,7 @@ from klamm.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from klamm.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from support.requests import a_fetch, a_produce
-from support.shared_jar import JarNode, SharedJar
+from klamm.testing.requests import a_fetch, a_produce
 
 
 def metadata(node: JarNode, *topics: str) -> Any:

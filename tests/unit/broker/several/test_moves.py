@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from internals.jar import JarClient
+from internals.shared_jar import JarNode, SharedJar
 from klamm.broker.cluster.topic_names import EVENTS_TOPIC, OFFSETS_TOPIC
 from klamm.broker.metrics.exposition import render
 from klamm.broker.metrics.partitions import partition_families
@@ -20,9 +22,7 @@ from klamm.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentit
 from klamm.protocol.messages.list_groups import ListGroupsRequest
 from klamm.records.batch import iter_headers
 from klamm.records.record import decode_records
-from support.jar import JarClient
-from support.requests import a_batch, a_fetch, a_produce
-from support.shared_jar import JarNode, SharedJar
+from klamm.testing.requests import a_batch, a_fetch, a_produce
 from unit.broker.several.asking import (
     a_commit,
     a_join,

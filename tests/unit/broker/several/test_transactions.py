@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from internals.shared_jar import JarNode, SharedJar
 from klamm.broker.cluster.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -18,8 +19,7 @@ from klamm.protocol.messages.txn_offset_commit import (
 )
 from klamm.records.batch import CONTROL_BIT, iter_headers
 from klamm.records.markers import decode_marker
-from support.requests import a_batch, a_produce
-from support.shared_jar import JarNode, SharedJar
+from klamm.testing.requests import a_batch, a_produce
 from unit.broker.several.asking import (
     TRANSACTION,
     committed,

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from internals.shared_jar import JarNode, SharedJar
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -23,8 +24,7 @@ from klamm.records.batch import iter_headers
 from klamm.records.record import decode_records
 from klamm.storage.cleaning_job import CleaningJob
 from klamm.storage.cluster import LeaderChange
-from support.requests import a_batch
-from support.shared_jar import JarNode, SharedJar
+from klamm.testing.requests import a_batch
 from unit.broker.several.asking import fetch, produce
 
 SETTINGS = {

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from internals.shared_jar import SharedJar
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from klamm.protocol.messages.add_partitions_to_txn import (
@@ -53,8 +54,7 @@ from klamm.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from support.requests import a_batch, a_fetch, a_produce
-from support.shared_jar import SharedJar
+from klamm.testing.requests import a_batch, a_fetch, a_produce
 from unit.broker.several.asking import (
     TRANSACTION,
     a_join,

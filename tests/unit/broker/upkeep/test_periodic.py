@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from internals.jar import Jar
 from klamm.broker.partitions.registry import Partition
 from klamm.broker.upkeep.periodic import Every
 from klamm.clock import ManualClock
@@ -15,9 +16,8 @@ from klamm.records.record import decode_records
 from klamm.storage.engines.segments import names
 from klamm.storage.engines.segments.log import SegmentLog
 from klamm.storage.topic_config import TopicConfig
-from support.jar import Jar
-from support.requests import a_batch, a_produce
-from support.virtual_loop import VirtualLoop
+from klamm.testing.requests import a_batch, a_produce
+from klamm.testing.virtual_loop import VirtualLoop
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from klamm.protocol.codec import request_encoder, response_decoder
 from klamm.protocol.framing import FrameReader
 from klamm.protocol.headers import read_response_header, request_frame, response_has_tags
 from klamm.protocol.types import Buffer
+from klamm.testing.selection import api_named
 
 
 def request_bytes(
@@ -42,7 +43,10 @@ def frames_in(data: bytes) -> list[bytes]:
 
 
 class WireClient:
-    """A blocking client on a real socket."""
+    """A blocking client on a real socket: `client.ask("ListGroups", 4, ListGroupsRequest())`.
+
+    Requests and responses are those of `klamm.protocol.messages`; an API is given by its name or its ApiKey.
+    """
 
     def __init__(self, address: str, *, timeout_s: float = 10.0, client_id: str | None = "test") -> None:
         host, _, port = address.rpartition(":")
@@ -58,28 +62,28 @@ class WireClient:
     ) -> None:
         self.socket.close()
 
-    def send(self, api_key: ApiKey, version: int, request: Any) -> int:
+    def send(self, api: ApiKey | str, version: int, request: Any) -> int:
         """Send without waiting; the correlation id."""
         self._correlation_id += 1
         self.socket.sendall(
             request_bytes(
-                api_key, version, request, correlation_id=self._correlation_id, client_id=self._client_id
+                _key(api), version, request, correlation_id=self._correlation_id, client_id=self._client_id
             )
         )
         return self._correlation_id
 
-    def receive(self, api_key: ApiKey, version: int) -> tuple[int, Any]:
-        """The next answer, taken for this API and version."""
-        return response_from(api_key, version, self.receive_frame())
+    def receive(self, api: ApiKey | str, version: int) -> tuple[int, Any]:
+        """The next answer, with its correlation id, taken for this API and version."""
+        return response_from(_key(api), version, self.receive_frame())
 
     def receive_frame(self) -> bytes:
         (size,) = struct.unpack(">i", self._exactly(4))
         return self._exactly(size)
 
-    def ask(self, api_key: ApiKey, version: int, request: Any) -> Any:
+    def ask(self, api: ApiKey | str, version: int, request: Any) -> Any:
         """Send and wait for the answer."""
-        sent = self.send(api_key, version, request)
-        correlation_id, response = self.receive(api_key, version)
+        sent = self.send(api, version, request)
+        correlation_id, response = self.receive(api, version)
         assert correlation_id == sent
         return response
 
@@ -99,3 +103,7 @@ class WireClient:
             parts.append(part)
             size -= len(part)
         return b"".join(parts)
+
+
+def _key(api: ApiKey | str) -> ApiKey:
+    return api_named(api) if isinstance(api, str) else api

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
+from internals.jar import JarClient
+from internals.virtual_disk import VirtualDisk
 from klamm.broker.broker import Broker
 from klamm.broker.cluster.lease import MemoryLease, MemoryLeases
 from klamm.broker.cluster.placement import plan_take_over
@@ -26,8 +28,7 @@ from klamm.storage.cluster import LeaderChange, PartitionRegistration
 from klamm.storage.engines.memory_cluster import MemoryCluster
 from klamm.storage.engines.shared_logs import SharedLogs
 from klamm.storage.engines.simulated_disk import SimulatedFiles
-from support.jar import JarClient
-from support.virtual_loop import VirtualDisk, VirtualLoop
+from klamm.testing.virtual_loop import VirtualLoop
 
 
 class JarNode:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from random import Random
 
+from internals.virtual_disk import VirtualDisk
 from klamm.broker.broker import Broker
 from klamm.broker.cluster.lease import MemoryLease, MemoryLeases
 from klamm.broker.cluster.membership import Membership
@@ -16,7 +17,7 @@ from klamm.protocol.messages.create_topics import CreatableTopic
 from klamm.storage.cluster import LeaderChange
 from klamm.storage.engines.memory_cluster import MemoryCluster
 from klamm.storage.engines.simulated_disk import SimulatedFiles
-from support.virtual_loop import VirtualDisk, VirtualLoop
+from klamm.testing.virtual_loop import VirtualLoop
 
 
 class Member:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar, TypeVarTuple
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 from klamm.clock import ManualClock
 
 Result = TypeVar("Result")
-Arguments = TypeVarTuple("Arguments")
 
 
 class Leap:
@@ -29,12 +29,16 @@ class Leap:
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """Runs callbacks in order, timers at their virtual instant; sockets and threads do not exist."""
+    """Runs callbacks in order, timers at their virtual instant; sockets and threads do not exist.
 
-    def __init__(self, clock: ManualClock) -> None:
+    For coroutines that wait, back off and time out: `with VirtualLoop() as loop: loop.run(coroutine)`. Its
+    clock moves to the next timer when nothing else is left to do, and not with real time.
+    """
+
+    def __init__(self, clock: ManualClock | None = None) -> None:
         super().__init__()
-        self.clock = clock
-        self._selector = Leap(clock)
+        self.clock = clock or ManualClock()
+        self._selector = Leap(self.clock)
         self._clock_resolution = 0.000_01  # a timer is due when the clock shows its millisecond
 
     def _process_events(self, event_list: list[Any]) -> None:
@@ -42,6 +46,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _write_to_self(self) -> None:
         """Nobody sleeps who would have to be woken."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def __del__(self) -> None:
         """A loop without sockets leaves nothing behind when a failed test forgets to close it."""
@@ -59,33 +71,5 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.pass_ms(1)
 
     def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        """What a coroutine returns, however long it waits."""
         return self.run_until_complete(coroutine)
-
-
-class VirtualDisk:
-    """`run_blocking` without threads: each call takes as long as it is told to."""
-
-    def __init__(self, loop: VirtualLoop, delay_ms: int = 0) -> None:
-        self._loop = loop
-        self.delay_ms = delay_ms
-        self.calls = 0
-
-    def __call__(
-        self, function: Callable[[*Arguments], Result], *arguments: *Arguments
-    ) -> asyncio.Future[Result]:
-        future: asyncio.Future[Result] = self._loop.create_future()
-        self.calls += 1
-
-        def run() -> None:
-            try:
-                result = function(*arguments)
-            except Exception as error:
-                future.set_exception(error)
-            else:
-                future.set_result(result)
-
-        if self.delay_ms:
-            self._loop.call_later(self.delay_ms / 1000, run)
-        else:
-            self._loop.call_soon(run)
-        return future

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any, Protocol
 
+from internals.virtual_disk import VirtualDisk
 from klamm.broker.broker import Broker
 from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.services import Services
@@ -17,8 +18,8 @@ from klamm.protocol.messages.create_topics import CreatableTopic, CreatableTopic
 from klamm.storage.cluster import ClusterStore
 from klamm.storage.engines.memory_cluster import MemoryCluster
 from klamm.storage.engines.simulated_disk import SimulatedFiles
-from support.virtual_loop import VirtualDisk, VirtualLoop
-from support.wire import frames_in, request_bytes, response_from
+from klamm.testing.virtual_loop import VirtualLoop
+from klamm.testing.wire import frames_in, request_bytes, response_from
 
 
 class JarTransport(asyncio.Transport):

@@ -1,4 +1,4 @@
-"""Requests that most tests of the data path want, with everything that does not matter filled in."""
+"""Requests to write and read records, with everything that does not matter filled in: for `WireClient`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from klamm.records.record import Record, encode_batch
 
 
 class Timed(Protocol):
-    """A jar, or a broker in one: dates records."""
+    """A broker whose clock dates the records."""
 
     @property
     def clock(self) -> Clock: ...
 
 
 def a_batch(
-    jar: Timed,
+    broker: Timed,
     *,
     key: bytes | None = b"key",
     value: bytes | None = b"value",
@@ -29,7 +29,7 @@ def a_batch(
     **options: Any,
 ) -> bytes:
     """A batch of some equal records, dated now."""
-    times = timestamps_ms if timestamps_ms is not None else [jar.clock.timestamp_ms()] * count
+    times = timestamps_ms if timestamps_ms is not None else [broker.clock.timestamp_ms()] * count
     records = [Record(index, time, key, value) for index, time in enumerate(times)]
     if "producer_id" in options:
         options = {"producer_epoch": 0, "base_sequence": 0, **options}
@@ -37,7 +37,7 @@ def a_batch(
 
 
 def a_produce(
-    jar: Timed,
+    broker: Timed,
     batch: Buffer | None = None,
     *,
     topic: str = "t",
@@ -50,7 +50,7 @@ def a_produce(
 ) -> ProduceRequest:
     """Produce one batch to one partition, or what `batches` says to several."""
     if batches is None:
-        batches = {(topic, partition): a_batch(jar) if batch is None else batch}
+        batches = {(topic, partition): a_batch(broker) if batch is None else batch}
     topics = [
         TopicProduceData(topic_id, name, [PartitionProduceData(index, records)])
         for (name, index), records in batches.items()
@@ -59,7 +59,7 @@ def a_produce(
 
 
 def a_fetch(
-    jar: Timed,
+    broker: Timed,
     *,
     topic: str = "t",
     topic_id: bytes = ZERO_ID,

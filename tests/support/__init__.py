@@ -1,1 +1,0 @@
-"""What several tests share: a protocol client, a loop on virtual time, a broker in a jar."""
