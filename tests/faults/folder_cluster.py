@@ -72,6 +72,14 @@ class FolderCluster:
         if process.process.poll() is None:
             os.kill(process.pid, signal.SIGCONT)
 
+    def pause(self, *broker_ids: int) -> None:
+        for broker_id in broker_ids:
+            os.kill(self.running[broker_id].pid, signal.SIGSTOP)
+
+    def resume(self, *broker_ids: int) -> None:
+        for broker_id in broker_ids:
+            os.kill(self.running[broker_id].pid, signal.SIGCONT)
+
     def ended(self) -> list[int]:
         """Brokers whose processes were ended by others."""
         return [broker_id for broker_id, each in self.running.items() if each.process.poll() is not None]
@@ -89,7 +97,7 @@ class FolderCluster:
 
     def logs(self) -> str:
         return "\n".join(
-            f"== {path.name}\n{path.read_text(errors='replace')[-3000:]}"
+            f"== {path.name}\n{path.read_text(errors='replace')}"
             for path in sorted(self.folder.glob("broker-*.log"))
         )
 

@@ -12,7 +12,8 @@ from typing import Final
 
 import pytest
 
-from faults.folder_cluster import FolderCluster, Promises
+from faults.folder_cluster import TOPIC, FolderCluster, Promises
+from interop.test_dump_log import dump
 from klamm.testing import wait_until
 
 SEED: Final = int(os.environ.get("KLAMM_CLUSTER_SEED", "14"))
@@ -138,6 +139,41 @@ def test_no_two_processes_have_a_partition_s_files_open_while_it_moves(begin: Be
         cluster.start(broker_id)
     promises.end()
     promises.check()
+
+
+@pytest.mark.timeout(200)
+def test_a_batch_that_its_leader_wrote_in_part_is_cut_by_the_next_one(begin: Begin) -> None:
+    # scenario 74
+    # Nothing may move but by the take-over: a log that is torn while another broker has it open is damaged.
+    cluster = begin(settings={"auto.leader.rebalance.enable": "false"})
+    promises = Promises(cluster.bootstrap, groups=1)
+    wait_until(lambda: len(promises.sent) > 200, "60s")
+    promises.end()
+    before = cluster.leaders()
+    led = [partition for partition, (leader, _) in before.items() if leader == 1]
+    assert led
+    cluster.pause(2, 3)
+    cluster.kill(1)
+    for partition in led:
+        (segment,) = (cluster.data / f"{TOPIC}-{partition}").glob("*.log")
+        with segment.open("r+b") as file:
+            torn = file.read(70)  # a whole header, and not all of its records
+            file.seek(0, os.SEEK_END)
+            file.write(torn)
+    cluster.resume(2, 3)
+    wait_until(lambda: led_by(cluster, 2, 3), "60s")
+    promises.check()
+    after = cluster.leaders()
+    for partition, (leader, epoch) in before.items():
+        assert after[partition] == ((after[partition][0], epoch + 1) if leader == 1 else (leader, epoch))
+    for partition in led:
+        (segment,) = (cluster.data / f"{TOPIC}-{partition}").glob("*.log")
+        assert f"{TOPIC}-{partition}/{segment.name} at " in cluster.logs()
+        printed = dump([segment], "--deep-iteration")
+        assert "baseOffset: 0 " in printed
+        assert "invalid bytes" not in printed
+    assert "its leader stopped or died" in cluster.logs()
+    assert "handed it over" not in cluster.logs()
 
 
 def open_partitions(cluster: FolderCluster) -> dict[int, set[str]]:

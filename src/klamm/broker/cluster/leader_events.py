@@ -12,6 +12,7 @@ from klamm.broker.cluster.topic_names import EVENTS_TOPIC
 if TYPE_CHECKING:
     from klamm.broker.partitions.registry import Partition
     from klamm.broker.services import Services
+    from klamm.storage.cluster import ClusterChanges
 
 
 class LeaderEventCause(StrEnum):
@@ -63,7 +64,9 @@ class LeaderEvents:
     def __init__(self, services: Services) -> None:
         self._services = services
         self.counts: Counter[LeaderEventCause] = Counter()
+        self._gained: list[tuple[str, int, int, int]] = []  # topic, partition, leader epoch, former leader
         services.partitions.opening_watchers.append(self._opened)
+        services.follower.change_watchers.append(self._applied)
 
     def _opened(self, partition: Partition) -> None:
         # A partition is opened before the image shows its new leader.
@@ -72,9 +75,13 @@ class LeaderEvents:
         if state is None or state.leader_id in (-1, image.broker_id):
             return
         if partition.topic != EVENTS_TOPIC:  # whose move would cause a record in it
-            self._services.loop.call_soon(
-                self._tell, partition.topic, partition.partition, partition.leader_epoch, state.leader_id
-            )
+            self._gained.append((*partition.name, partition.leader_epoch, state.leader_id))
+
+    def _applied(self, _: ClusterChanges) -> None:
+        """The image shows what became of the former leaders. Opening many partitions takes several turns."""
+        gained, self._gained = self._gained, []
+        for each in gained:
+            self._tell(*each)
 
     def _tell(self, topic: str, partition: int, leader_epoch: int, former: int) -> None:
         services = self._services

@@ -11,6 +11,7 @@ import pytest
 
 from internals.jar import JarClient
 from internals.shared_jar import JarNode, SharedJar
+from klamm.broker.cluster.leader_events import LeaderEventCause
 from klamm.broker.cluster.topic_names import EVENTS_TOPIC, OFFSETS_TOPIC
 from klamm.broker.metrics.exposition import render
 from klamm.broker.metrics.partitions import partition_families
@@ -397,3 +398,12 @@ def test_moves_and_deaths_leave_an_event_and_are_counted(jar: SharedJar) -> None
     assert {each["former_leader"] for each in gone} == {1}
     page = render(partition_families(jar[2].services))
     assert b'klamm_leader_changes_total{cause="handed_over"} 1' in page
+
+
+def test_a_death_is_the_cause_of_every_move_that_it_leads_to(jar: SharedJar) -> None:
+    # More partitions than are opened in one turn of the event loop.
+    jar.create_topic("many", [1] * 40)
+    jar.kill(1)
+    told = [events for node in jar.nodes.values() if (events := node.services.leader_events) is not None]
+    assert sum(each.counts[LeaderEventCause.LEADER_GONE] for each in told) > 40
+    assert sum(each.counts[LeaderEventCause.HANDED_OVER] for each in told) == 0
