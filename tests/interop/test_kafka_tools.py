@@ -80,6 +80,32 @@ def test_kafka_configs_shows_the_brokers_own_settings(bootstrap: str) -> None:
     assert "message.max.bytes=1048588" in described
 
 
+def test_kafka_reassign_partitions_limits_a_move_and_lifts_the_limit(
+    bootstrap: str, client: ClientFactory, topic: str, tmp_path: Path
+) -> None:
+    client("confluent").create_topic(topic, partitions=2)
+    broker = ("kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, "--entity-type", "brokers")
+    described = output(run_kafka_tool(*broker, "--describe"))
+    (broker_id,) = re.findall(r"for broker (\d+) are", described)
+    moves = [{"topic": topic, "partition": index, "replicas": [int(broker_id)]} for index in range(2)]
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": moves}), encoding="utf-8")
+
+    def reassign(*arguments: str) -> str:
+        command = ("reassign.ReassignPartitionsCommand", "--bootstrap-server", bootstrap)
+        return output(run_kafka_tool(*command, "--reassignment-json-file", str(plan), *arguments))
+
+    said = reassign("--execute", "--throttle", "1000000")
+    assert "The inter-broker throttle limit was set to 1000000 B/s" in said
+    assert f"Successfully started partition reassignments for {topic}-0,{topic}-1" in said
+    described = output(run_kafka_tool(*broker, "--describe", "--entity-name", broker_id))
+    assert "leader.replication.throttled.rate=1000000" in described
+    assert "follower.replication.throttled.rate=1000000" in described
+
+    assert f"Clearing broker-level throttles on broker {broker_id}" in reassign("--verify")
+    assert "throttled.rate" not in output(run_kafka_tool(*broker, "--describe", "--entity-name", broker_id))
+
+
 def test_the_console_producer_and_consumer_agree(bootstrap: str, client: ClientFactory, topic: str) -> None:
     client("confluent").create_topic(topic)
     output(

@@ -27,6 +27,9 @@ BROKER_SETTINGS = {
     "num.partitions": ("3",),
     "auto.create.topics.enable": ("false",),
     "log.message.timestamp.type": ("CreateTime", "x"),
+    "leader.replication.throttled.rate": ("1000", "0", "-1", ""),
+    "follower.replication.throttled.rate": ("1000", " 7 ", "x"),
+    "replica.alter.log.dirs.io.max.bytes.per.second": ("1000", "9223372036854775808"),
 }
 
 

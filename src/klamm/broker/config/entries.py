@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from klamm.broker.config.broker_config import BrokerConfig, Layers
+from klamm.broker.config.idle_settings import REPLICATION_THROTTLES
 from klamm.broker.config.settings import BROKER_SETTINGS
 from klamm.config import ConfigSource, Kind, Setting, as_text
 from klamm.storage.topic_config import effective_values
@@ -58,6 +59,8 @@ def describe_broker(config: BrokerConfig, keys: Collection[str] | None = None) -
     entries = []
     for setting in _wanted(BROKER_SETTINGS.settings, keys):
         value = config.node_id if setting.name in _NODE_ID_NAMES else values[setting.name]
+        if value is None and setting in REPLICATION_THROTTLES:
+            continue
         names = [setting.name, *(name for name in _kin(setting.name) if name != setting.name)]
         synonyms = _broker_synonyms(config.layers, names)
         entries.append(_entry(setting, None if value is None else as_text(value), synonyms))

@@ -27,7 +27,14 @@ def _dynamic(setting: Setting) -> Setting:
     return replace(setting, dynamic=True)
 
 
+# Limits that kafka-reassign-partitions sets for a move and removes after it; shown only while they are set.
+REPLICATION_THROTTLES: Final = (
+    _dynamic(_idle("leader.replication.throttled.rate", Kind.LONG, None, at_least(0))),
+    _dynamic(_idle("follower.replication.throttled.rate", Kind.LONG, None, at_least(0))),
+    _dynamic(_idle("replica.alter.log.dirs.io.max.bytes.per.second", Kind.LONG, None, at_least(0))),
+)
 IDLE_SETTINGS: Final = (
+    *REPLICATION_THROTTLES,
     _dynamic(_idle("num.network.threads", Kind.INT, 3, at_least(1))),
     _dynamic(_idle("num.io.threads", Kind.INT, 8, at_least(1))),
     _idle("queued.max.requests", Kind.INT, 500, at_least(1)),

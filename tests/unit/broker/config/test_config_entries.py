@@ -106,3 +106,19 @@ def test_the_cluster_default_lists_only_what_is_set_there() -> None:
     (entry,) = describe_cluster_default(config)
     assert (entry.name, entry.value, entry.source) == ("log.retention.ms", "2", CLUSTER)
     assert chain(entry) == [("log.retention.ms", "2", CLUSTER)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    ],
+)
+def test_a_limit_of_a_move_is_shown_while_it_is_set(name: str) -> None:
+    assert describe_broker(BrokerConfig(), [name]) == []
+    config = BrokerConfig.from_settings({}, dynamic_default={name: "7"}, dynamic={name: "5"})
+    entry = broker_entry(config, name)
+    assert (entry.value, entry.kind, entry.is_read_only) == ("5", Kind.LONG, False)
+    assert chain(entry) == [(name, "5", BROKER), (name, "7", CLUSTER)]
