@@ -130,8 +130,8 @@ class TransactionalProducer:
     async def run(self) -> None:
         """Run the transactions that are prepared."""
         for added, produced, ended in self._next:
-            while any(errors_of_added(*(await self._coordinator.ask(added)))):
-                pass  # the markers of the last transaction are late
+            while any(errors_of_added(*(await self._coordinator.ask(added)))):  # noqa: ASYNC110 - as a client does
+                await asyncio.sleep(0)  # the markers of the last transaction are late
             self._responses.append(
                 [*await self._leader.ask(produced, 2), *await self._coordinator.ask(ended)]
             )

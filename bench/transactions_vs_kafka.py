@@ -1,9 +1,15 @@
 """How do klamm's transactions compare with Apache Kafka's?
 
-The same client, librdkafka, on both; every answer is durable on klamm's side. Each broker is warmed by the
-load that follows until two rates in a row lie within a tenth of each other.
+The same clients on both; every answer is durable on klamm's side. Each broker is warmed by the load that
+follows until two rates in a row lie within a tenth of each other.
 
     python -m bench.transactions_vs_kafka --rounds 2
+
+The clients differ in what they do between a commit and the next transaction. librdkafka needs 1 to 2 ms
+before it sends AddPartitionsToTxn, by its own log (`debug=protocol`), and Kafka has written its markers by
+then. franz-go sends at once: Kafka, which answers EndTxn before the markers are written, answers
+CONCURRENT_TRANSACTIONS, and the client waits for 20 ms. franz-go's program is that of the interop tests:
+`tools/build_clients.sh` builds it.
 """
 
 from __future__ import annotations
@@ -23,14 +29,17 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from bench.broker_vs_kafka import create_topic
 from bench.brokers import SUBJECTS
 from bench.report import Figure, Report
+from interop.harness import ClientProcess
 
 RECORDS = 10  # in a transaction
 VALUE = b"x" * 100
 WARM_ROUNDS = 12  # at most
 STEADY = 0.1
 
-ONE = Figure(f"transactions/s, 1 producer, {RECORDS} records each", "1/s", True)
-TEN = Figure(f"transactions/s, 10 producers, {RECORDS} records each", "1/s", True)
+ONE = Figure(f"transactions/s, 1 producer, {RECORDS} records each, librdkafka", "1/s", True)
+TEN = Figure(f"transactions/s, 10 producers, {RECORDS} records each, librdkafka", "1/s", True)
+ONE_GO = Figure(f"transactions/s, 1 producer, {RECORDS} records each, franz-go", "1/s", True)
+TEN_GO = Figure(f"transactions/s, 10 producers, {RECORDS} records each, franz-go", "1/s", True)
 VISIBLE = Figure("from commit to visible under read_committed, median", "ms", False)
 LOOP = Figure("consume-transform-produce, 100 records per transaction", "records/s", True)
 PLAIN = Figure("produce of 100 B, no idempotence", "records/s", True)
@@ -83,6 +92,20 @@ def measure_rates(report: Report, name: str, bootstrap: str, count: int) -> None
             list(threads.map(lambda each: run_transactions(each, count // 2), many))
 
         report.add(TEN, name, warmed(lambda: rate_of(together, 10 * (count // 2))))
+
+
+def measure_rates_of_franz_go(report: Report, name: str, bootstrap: str, folder: Path, count: int) -> None:
+    client = ClientProcess("franz-go", bootstrap, stderr_path=folder / "franz-go.log")
+
+    def rate(producers: int, each: int) -> float:
+        took = client.ask("run_transactions", topic="transactions", total=producers, count=each)
+        return producers * each / float(took["seconds"])
+
+    try:
+        report.add(ONE_GO, name, warmed(lambda: rate(1, count)))
+        report.add(TEN_GO, name, warmed(lambda: rate(10, count // 2)))
+    finally:
+        client.close()
 
 
 def measure_visibility(report: Report, name: str, bootstrap: str, count: int) -> None:
@@ -178,6 +201,7 @@ def measure(report: Report, name: str, folder: Path, *, quick: bool) -> None:
         bootstrap = f"127.0.0.1:{broker.port}"
         create_topic(bootstrap, "transactions", 2)
         measure_rates(report, name, bootstrap, 20 if quick else 300)
+        measure_rates_of_franz_go(report, name, bootstrap, folder, 20 if quick else 300)
         measure_visibility(report, name, bootstrap, 20 if quick else 200)
         measure_loop(report, name, bootstrap, 500 if quick else 20_000)
         measure_produce(report, name, bootstrap, 2_000 if quick else 100_000)

@@ -357,6 +357,8 @@ func handle(c command) (answer, error) {
 		return answer{}, producers[c.Producer].end(ctx, kgo.TryCommit)
 	case "abort_transaction":
 		return answer{}, producers[c.Producer].end(ctx, kgo.TryAbort)
+	case "run_transactions":
+		return runTransactions(ctx, c)
 	case "close_producer":
 		producers[c.Producer].client.Close()
 		delete(producers, c.Producer)
