@@ -24,7 +24,6 @@ from klamm.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
-from klamm.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from klamm.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
@@ -286,17 +285,9 @@ def describe_log_dirs(world: World) -> Step:
     return Step(ApiKey.DESCRIBE_LOG_DIRS, any_version(world, ApiKey.DESCRIBE_LOG_DIRS), request)
 
 
-def elect_leaders(world: World) -> Step:
-    version = any_version(world, ApiKey.ELECT_LEADERS)
-    request = ElectLeadersRequest(
-        world.random.choice((0, 0, 1, 2, -1)),
-        [TopicPartitions(*item) for item in grouped(world, targets(world)).items()],
-        5000,
-    )
-    return Step(ApiKey.ELECT_LEADERS, version, request)
-
-
 def list_partition_reassignments(world: World) -> Step:
     topics = [ListPartitionReassignmentsTopics(*item) for item in grouped(world, targets(world)).items()]
-    request = ListPartitionReassignmentsRequest(5000, None if world.random.random() < 0.3 else topics)
+    if topics and world.random.random() < 0.1:
+        topics.append(topics[0])
+    request = ListPartitionReassignmentsRequest(5000, world.random.choice((None, [], topics, topics)))
     return Step(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, request)

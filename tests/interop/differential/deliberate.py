@@ -260,6 +260,14 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
     ),
     Deliberate(
         area=CONFIG,
+        case="Configurations of loggers, client metrics and groups",
+        klamm="INVALID_REQUEST",
+        kafka="describes and changes them",
+        why="klamm has none of them: logging is set when it starts, settings of groups are for newer kinds.",
+        kept_out_by="rare_steps.settings_of_others",
+    ),
+    Deliberate(
+        area=CONFIG,
         case="AlterConfigs with an unknown name",
         klamm="INVALID_CONFIG that names the nearest known one",
         kafka="accepts it",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
-from interop.differential import admin_steps, config_steps, data_steps, wire_steps
+from interop.differential import admin_steps, cluster_steps, config_steps, data_steps, rare_steps, wire_steps
 from interop.differential.audit import audit
 from interop.differential.comparing import Plain, differences, without_correlation
 from interop.differential.deliberate import reason
@@ -41,8 +41,11 @@ DATA: Final[dict[Callable[[World], Step], int]] = {
     admin_steps.describe_cluster: 1,
     admin_steps.describe_topic_partitions: 3,
     admin_steps.describe_log_dirs: 2,
-    admin_steps.elect_leaders: 2,
+    cluster_steps.elect_leaders: 2,
+    rare_steps.reassign: 2,
     admin_steps.list_partition_reassignments: 1,
+    rare_steps.update_features: 1,
+    rare_steps.settings_of_others: 1,
     config_steps.describe_configs: 4,
     config_steps.incremental_alter_configs: 4,
     config_steps.alter_configs: 2,

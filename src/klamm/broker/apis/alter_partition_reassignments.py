@@ -35,6 +35,8 @@ async def handle(
     services: Services, context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     """Store the new replicas of each partition; hand-overs follow after the response."""
+    if not request.topics:
+        return AlterPartitionReassignmentsResponse(error_message="")  # Kafka looks at nothing else
     if request.timeout_ms <= 0:
         return _timed_out(request)
     responses = []

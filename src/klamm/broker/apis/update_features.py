@@ -17,13 +17,15 @@ from klamm.protocol.messages.update_features import (
 async def handle(
     services: Services, context: RequestContext, request: UpdateFeaturesRequest
 ) -> UpdateFeaturesResponse:
-    """All updates are made, or none."""
+    """All updates are made, or none; of several for one feature the last."""
     updates = request.feature_updates
     if request.has_downgrade_flag:
         types = (UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE)
         updates = [replace(each, upgrade_type=types[each.allow_downgrade]) for each in updates]
-    refusal = await update_features(services, updates, validate_only=request.validate_only)
+    latest = {each.feature: each for each in updates}
+    refusal = await update_features(services, list(latest.values()), validate_only=request.validate_only)
     if refusal is not None:
         return UpdateFeaturesResponse(error_code=int(refusal.error_code), error_message=refusal.message)
-    names = dict.fromkeys(each.feature for each in updates)
-    return UpdateFeaturesResponse(results=[UpdatableFeatureResult(name, 0, "NONE") for name in names])
+    return UpdateFeaturesResponse(
+        results=[UpdatableFeatureResult(each.feature, 0, "NONE") for each in updates]
+    )

@@ -135,3 +135,11 @@ def test_an_update_that_another_broker_overtook_is_decided_anew(jar: AdminJar) -
     assert update(jar, FeatureUpdateKey(NAME, 0, SAFE)).error_code == 0
     assert jar.cluster.features() == FinalizedFeatures(2, {})
     assert shown(jar)[:2] == (2, {})
+
+
+def test_of_two_updates_of_a_feature_the_last_counts_and_both_are_answered(jar: AdminJar) -> None:
+    refused, good = FeatureUpdateKey(NAME, -1), FeatureUpdateKey(NAME, 1, SAFE)
+    answer = update(jar, refused, good, version=1)
+    assert (answer.error_code, [each.feature for each in answer.results]) == (0, [NAME, NAME])
+    assert shown(jar)[:2] == (1, {NAME: 1})
+    assert update(jar, good, refused).error_code == ErrorCode.invalid_update_version

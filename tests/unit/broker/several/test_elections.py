@@ -222,3 +222,13 @@ def test_a_broker_that_is_fenced_while_it_stops_does_not_register_again(jar: Sha
     jar.pass_ms(5_000)
     states = {each.broker_id: each.state for each in jar.cluster.brokers()}
     assert states[1] is BrokerState.GONE
+
+
+def test_a_reassignment_of_nothing_is_answered_as_kafka_does_whatever_else_it_says(jar: SharedJar) -> None:
+    request = AlterPartitionReassignmentsRequest(0, topics=[], allow_replication_factor_change=False)
+    client = jar[2].connect()
+    client.send(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, request)
+    jar.pass_ms(200)
+    (answer,) = client.new_answers()
+    assert (answer.error_code, answer.error_message) == (0, "")
+    assert answer.allow_replication_factor_change
