@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from klamm.protocol.messages.offset_commit import (
 )
 from klamm.protocol.messages.offset_fetch import OffsetFetchRequest
 from klamm.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from klamm.testing import wait_until
 from klamm.testing.wire import WireClient
 
 TOPIC: Final = "t"
@@ -341,11 +341,10 @@ def _offsets(client: WireClient, group_id: str) -> dict[int, int]:
 
 def _wait_for_coordinator(client: WireClient, group_id: str) -> None:
     """The group's shard is there, and loaded."""
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
+
+    def is_loaded() -> bool:
         found = client.ask(ApiKey.FIND_COORDINATOR, 1, FindCoordinatorRequest(key=group_id))
         described: Any = client.ask(ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest([group_id]))
-        if found.error_code == described.groups[0].error_code == ErrorCode.none:
-            return
-        time.sleep(0.002)
-    raise TimeoutError(f"{group_id} has no coordinator")
+        return bool(found.error_code == described.groups[0].error_code == ErrorCode.none)
+
+    wait_until(is_loaded, "20s", every="2ms", describe=lambda: f"{group_id} has no coordinator")

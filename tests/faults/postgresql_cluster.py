@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from interop.kafka_tools import free_port
 from interop.processes import KlammProcess
+from klamm.testing import wait_until
 from postgresql import PostgresServer
 
 TOPIC: Final = "t"
@@ -140,7 +141,7 @@ class Faults:
     def _suspend(self, node_id: int) -> None:
         """Until others have taken everything over."""
         self._cluster.signal(node_id, signal.SIGSTOP)
-        eventually(lambda: self._cluster.leads_nothing(node_id))
+        wait_until(lambda: self._cluster.leads_nothing(node_id), "90s")
         time.sleep(self._random.uniform(0.0, 1.0))
         self._cluster.signal(node_id, signal.SIGCONT)
 
@@ -200,7 +201,7 @@ class Numbers:
     def wait_for_more(self, count: int = 100) -> None:
         """Wait until so many more records are acknowledged: the cluster serves again."""
         wanted = len(self.acknowledged) + count
-        eventually(lambda: len(self.acknowledged) >= wanted)
+        wait_until(lambda: len(self.acknowledged) >= wanted, "90s")
 
     def end(self) -> None:
         self._is_over.set()
@@ -303,13 +304,6 @@ class Pairs:
         assert seen[::2] == seen[1::2] == sorted(set(seen)), "in both partitions, once"
         assert self.committed <= set(seen)
         assert not self.aborted & set(seen)
-
-
-def eventually(holds: Callable[[], bool], timeout_s: float = 90) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.05)
 
 
 def read_all(bootstrap: str, topic: str) -> dict[int, list[tuple[int, int]]]:

@@ -6,7 +6,7 @@ import base64
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -74,14 +74,6 @@ class ClientError(Exception):
 
 def _given(**limits: int | None) -> dict[str, int]:
     return {name: limit for name, limit in limits.items() if limit is not None}
-
-
-def eventually(ask: Callable[[], object], expected: object, *, timeout_s: float = 10) -> None:
-    """Ask again until the answer is as expected: what was decided may reach a broker later."""
-    deadline = time.monotonic() + timeout_s
-    while (answer := ask()) != expected:
-        assert time.monotonic() < deadline, f"still {answer!r}, expected {expected!r}"
-        time.sleep(0.02)
 
 
 def client_command(name: str) -> list[str]:

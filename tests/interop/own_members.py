@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -13,6 +12,7 @@ from interop.own import PATIENCE_S
 from klamm import Consumer, TopicPartition
 from klamm.client.consumer.group.listener import RebalanceListener
 from klamm.errors import CommitFailedError, RebalanceInProgressError
+from klamm.testing import wait_until
 
 
 class Event(NamedTuple):
@@ -120,13 +120,13 @@ class Party:
         return member
 
     def wait_until(self, what: Callable[[], bool], waiting_for: str) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not what():
+        def is_so() -> bool:
             for member in self.members:
                 if member.failure is not None:
                     raise member.failure
-            assert time.monotonic() < deadline, f"waited for {waiting_for}; {self._describe()}"
-            time.sleep(0.01)
+            return what()
+
+        wait_until(is_so, f"{PATIENCE_S}s", describe=lambda: f"waited for {waiting_for}; {self._describe()}")
 
     def settle(self, members: Sequence[OwnMember], partitions: Sequence[TopicPartition]) -> None:
         """Wait until exactly these members share all partitions, evenly."""

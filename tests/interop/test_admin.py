@@ -16,8 +16,8 @@ from interop.harness import (
     ClientError,
     ClientProcess,
     Record,
-    eventually,
 )
+from klamm.testing import wait_until
 
 ClientFactory = Callable[[str], ClientProcess]
 
@@ -38,18 +38,18 @@ def test_a_topic_lives_from_creation_to_deletion(client: ClientFactory, topic: s
         return found
 
     under_test.create_topic(topic, 3, retention_ms="3600000", cleanup_policy="compact")
-    eventually(partitions, 3)
+    wait_until(partitions, equals=3)
     assert config("cleanup.policy") == "compact"
     assert config("segment.bytes") == "1073741824"
 
     under_test.ask("create_partitions", topic=topic, total=5)
-    eventually(partitions, 5)
+    wait_until(partitions, equals=5)
 
     under_test.ask("alter_config", topic=topic, name="retention.ms", value="7200000")
-    eventually(lambda: config("retention.ms"), "7200000")
+    wait_until(lambda: config("retention.ms"), equals="7200000")
 
     under_test.ask("delete_topic", topic=topic)
-    eventually(lambda: client("java").refusal("describe_topic", topic=topic), UNKNOWN_TOPIC)
+    wait_until(lambda: client("java").refusal("describe_topic", topic=topic), equals=UNKNOWN_TOPIC)
 
 
 @pytest.mark.parametrize("name", CLIENTS)

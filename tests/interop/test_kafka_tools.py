@@ -8,8 +8,9 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from interop.harness import START_MS, ClientProcess, Record, eventually
+from interop.harness import START_MS, ClientProcess, Record
 from interop.kafka_tools import run_kafka_tool
+from klamm.testing import wait_until
 
 ClientFactory = Callable[[str], ClientProcess]
 
@@ -42,7 +43,7 @@ def test_kafka_topics_creates_lists_describes_grows_and_deletes(bootstrap: str, 
 
     assert topics("--describe", "--topic", topic, "--under-replicated-partitions").strip() == ""
     topics("--delete", "--topic", topic)
-    eventually(lambda: topic in topics("--list").splitlines(), False)
+    wait_until(lambda: topic in topics("--list").splitlines(), equals=False)
 
 
 def test_kafka_topics_says_why_it_cannot_create_a_topic_twice(

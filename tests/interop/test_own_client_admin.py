@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from interop.harness import START_MS, eventually
+from interop.harness import START_MS
 from interop.own import Own, poll_until, read
 from interop.own_members import Party
 from klamm import KlammError, TopicPartition
@@ -15,6 +15,7 @@ from klamm.client.admin.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from klamm.client.admin.results import Results
 from klamm.errors import BrokerError, UnsupportedVersionError
 from klamm.protocol.errors import ErrorCode
+from klamm.testing import wait_until
 
 pytestmark = [pytest.mark.groups, pytest.mark.timeout(120)]
 
@@ -66,15 +67,16 @@ def test_topics_are_made_described_grown_and_deleted(own: Own, topic: str) -> No
         topic: ErrorCode.invalid_partitions,
         f"{topic}-default": 0,
     }
-    eventually(
-        lambda: len(admin.describe_topics([f"{topic}-default"]).unwrap()[f"{topic}-default"].partitions), 4
+    wait_until(
+        lambda: len(admin.describe_topics([f"{topic}-default"]).unwrap()[f"{topic}-default"].partitions),
+        equals=4,
     )
 
     assert codes(admin.delete_topics([topic, f"{topic}-nowhere"], raise_errors=False)) == {
         topic: 0,
         f"{topic}-nowhere": ErrorCode.unknown_topic_or_partition,
     }
-    eventually(lambda: topic in admin.describe_topics(), False)
+    wait_until(lambda: topic in admin.describe_topics(), equals=False)
 
 
 def own_broker(own: Own) -> int:
@@ -129,9 +131,9 @@ def test_settings_are_read_and_changed_one_by_one(own: Own, topic: str) -> None:
         entries = own.admin.describe_configs([resource], keys=keys).unwrap()[resource]
         return {name: entry.value for name, entry in entries.items()}
 
-    eventually(
+    wait_until(
         told,
-        {
+        equals={
             "max.message.bytes": "123456",
             "cleanup.policy": "delete,compact",
             "retention.ms": "604800000",

@@ -8,7 +8,7 @@ from random import Random
 import confluent_kafka
 import pytest
 
-from interop.harness import COMPRESSIONS, START_MS, eventually
+from interop.harness import COMPRESSIONS, START_MS
 from interop.own import Own, poll_until, read, values
 from klamm import Consumer, TopicPartition
 from klamm.client.producer.delivery import Delivery
@@ -18,6 +18,7 @@ from klamm.errors import (
     RecordDeserializationError,
     RecordTooLargeError,
 )
+from klamm.testing import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -128,7 +129,7 @@ def test_callbacks_come_in_order_without_being_polled_for(own: Own, topic: str) 
     for n in range(500):
         producer.send(topic, b"%d" % n, on_delivery=delivered)
     producer.flush(30)
-    eventually(lambda: offsets, list(range(500)))
+    wait_until(lambda: offsets, equals=list(range(500)))
 
 
 def test_a_topic_that_does_not_exist_is_made_by_the_first_record(own: Own, topic: str) -> None:
@@ -294,7 +295,7 @@ class TestReadCommitted:
         assert not careful.poll(0.3), "the open transaction is not to be seen"
         stable_end = careful.end_offsets([partition])[partition]
         # Three records and a marker each; behind the last marker it waits for the open one.
-        eventually(lambda: self.position_after_poll(careful, partition), 12)
+        wait_until(lambda: self.position_after_poll(careful, partition), equals=12)
         assert stable_end == 12
 
         hasty = own.consumer(group_id=None)

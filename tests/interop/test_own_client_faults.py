@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from interop.conftest import QUICK_GROUPS
-from interop.harness import eventually
 from interop.kafka_tools import ApacheKafka, free_port
 from interop.own import PATIENCE_S, Own, read, values
 from interop.own_members import Party
@@ -18,6 +17,7 @@ from interop.processes import KlammProcess
 from interop.proxy import Proxy
 from klamm import Consumer, Producer, TopicPartition
 from klamm.client.producer.delivery import Delivery
+from klamm.testing import wait_until
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -226,7 +226,7 @@ def test_a_consumer_waits_for_a_broker_that_comes_later_and_says_what_is_wrong(t
         consumer.assign([TopicPartition("t", 0)])
         assert not consumer.poll(0.3)
         assert not consumer.health().is_healthy
-        eventually(lambda: f"127.0.0.1:{port}" in str(consumer.health().last_error), True)
+        wait_until(lambda: f"127.0.0.1:{port}" in str(consumer.health().last_error))
         with KlammProcess(tmp_path / "data", stderr_path=tmp_path / "klamm.log", port=port) as broker:
             with Producer(bootstrap_servers=broker.bootstrap) as producer:
                 producer.send("t", b"at last").result(30)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from interop.groups import Watch, group_on
-from interop.harness import eventually
 from interop.own import Own, poll_until, read, values
 from interop.own_members import Party
 from klamm import TopicPartition
@@ -24,6 +23,7 @@ from klamm.errors import (
     KlammError,
     WakeupError,
 )
+from klamm.testing import wait_until
 
 pytestmark = [pytest.mark.groups, pytest.mark.timeout(120)]
 
@@ -144,8 +144,9 @@ def test_automatic_commits_let_the_next_one_go_on(own: Own, topic: str) -> None:
     rest = values(read(second, 7))
     assert rest == [b"%d" % n for n in range(13, 20)]
     # While it lives, the clock commits too.
-    eventually(
-        lambda: (second.poll(0.02), own.admin.list_group_offsets(f"g-{topic}")[partition].offset)[1], 20
+    wait_until(
+        lambda: (second.poll(0.02), own.admin.list_group_offsets(f"g-{topic}")[partition].offset)[1],
+        equals=20,
     )
 
 
@@ -235,7 +236,7 @@ def test_a_wakeup_and_a_second_thread_do_no_harm(own: Own, topic: str) -> None:
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    eventually(lambda: consumer.metrics()["polls"] > 0, True)
+    wait_until(lambda: consumer.metrics()["polls"] > 0)
     with pytest.raises(ConcurrentAccessError):
         consumer.position(partition)
     consumer.wakeup()

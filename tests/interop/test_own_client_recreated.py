@@ -6,16 +6,16 @@ import time
 
 import pytest
 
-from interop.harness import eventually
 from interop.own import Own, poll_until, read, values
 from klamm import Consumer, TopicPartition
+from klamm.testing import wait_until
 
 pytestmark = [pytest.mark.groups, pytest.mark.timeout(120)]
 
 
 def recreate(own: Own, topic: str) -> TopicPartition:
     own.admin.delete_topics([topic]).unwrap()
-    eventually(lambda: topic in own.admin.describe_topics(), False)
+    wait_until(lambda: topic in own.admin.describe_topics(), equals=False)
     (partition,) = own.create_topic(topic, 1)
     return partition
 
@@ -43,7 +43,7 @@ def test_everything_in_the_new_topic_is_read(own: Own, topic: str, written: int,
     own.admin.delete_topics([topic]).unwrap()
     if polls:
         consumer.poll(0.2)
-    eventually(lambda: topic in own.admin.describe_topics(), False)
+    wait_until(lambda: topic in own.admin.describe_topics(), equals=False)
     (partition,) = own.create_topic(topic, 1)
     own.fill([partition], written, start=100)
     expected = [b"%d" % number for number in range(100, 100 + written)]

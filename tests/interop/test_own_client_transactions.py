@@ -6,7 +6,6 @@ import asyncio
 import base64
 import pickle
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -15,12 +14,12 @@ from pathlib import Path
 import pytest
 
 import klamm
-from interop.harness import eventually
 from interop.own import PATIENCE_S, Own, read, values
 from interop.processes import KlammProcess, LineProcess
 from klamm import TopicPartition
 from klamm.client.producer.transactions.manager import TransactionManager
 from klamm.client.producer.transactions.states import ProducerPhase
+from klamm.testing import wait_until
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -179,7 +178,7 @@ def test_offsets_move_with_the_transaction_or_not_at_all(own: Own, topic: str, v
             producer.commit_transaction()
         else:
             producer.abort_transaction()
-        eventually(lambda: offset_of(own, f"{topic}-group", partition), {5: 5, 7: 5, 9: 9}[offset])
+        wait_until(lambda: offset_of(own, f"{topic}-group", partition), equals={5: 5, 7: 5, 9: 9}[offset])
 
 
 def test_a_consumer_that_lost_its_group_cannot_commit(own: Own, topic: str, version: int) -> None:
@@ -276,7 +275,7 @@ def test_a_transaction_is_carried_on_by_other_processes_and_ended_by_another_pro
     ending.send_offsets_to_transaction({partitions[0]: 17}, f"{topic}-sink")
     ending.commit_transaction()
     assert len(committed(own, partitions, 301)) == 301
-    eventually(lambda: offset_of(own, f"{topic}-sink", partitions[0]), 17)
+    wait_until(lambda: offset_of(own, f"{topic}-sink", partitions[0]), equals=17)
     with ending.transaction():  # it goes on as any other
         ending.send(topic, b"more", partition=0)
     assert len(committed(own, partitions, 302)) == 302
@@ -311,10 +310,13 @@ def test_every_record_is_copied_once_however_often_workers_are_killed(
             worker.read_line(PATIENCE_S)
         worker.kill()
     last = workers.start("copy", source, target, f"{topic}-group", topic)
-    deadline = time.monotonic() + 90
-    while {offset_of(own, f"{topic}-group", item) for item in partitions} != {1_000}:
-        assert time.monotonic() < deadline, last.what_it_said()
-        time.sleep(0.2)
+    wait_until(
+        lambda: {offset_of(own, f"{topic}-group", item) for item in partitions},
+        "90s",
+        equals={1_000},
+        every="200ms",
+        describe=last.what_it_said,
+    )
     seen = Counter(committed(own, outputs, 2_000))
     assert seen == {b"%d" % number: 2 for number in range(1_000)}
 
@@ -384,7 +386,7 @@ def test_the_same_with_asyncio(own: Own, topic: str) -> None:
 
     asyncio.run(scenario())
     assert len(committed(own, partitions, 10)) == 10
-    eventually(lambda: offset_of(own, f"{topic}-group", partitions[0]), 3)
+    wait_until(lambda: offset_of(own, f"{topic}-group", partitions[0]), equals=3)
 
 
 def test_a_time_out_above_the_brokers_limit_is_refused_with_the_name_of_the_setting(

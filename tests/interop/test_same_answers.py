@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from interop.harness import START_MS, eventually
+from interop.harness import START_MS
 from interop.kafka_tools import ApacheKafka
 from interop.questions import Conversation, comparable
 from klamm.broker.routes import ROUTES
@@ -32,6 +32,7 @@ from klamm.protocol.messages import (
 )
 from klamm.records.compression import Codec
 from klamm.records.record import Record, encode_batch
+from klamm.testing import wait_until
 
 TOPIC, COMPACTED, MISSING = "same-plain", "same-compacted", "same-missing"
 METADATA, CREATE, DELETE_TOPICS = ApiKey.METADATA, ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS
@@ -90,9 +91,9 @@ def fill(address: str) -> None:
     with Conversation(address) as conversation:
         conversation.ask(CREATE, 7, create_topics.CreateTopicsRequest(topics=[plain, compacted]))
         for batch in (a_batch(3), a_batch(2, codec=Codec.LZ4, start_ms=START_MS + 10), a_batch(1)):
-            eventually(partial(wrote, conversation, batch), True)
-        eventually(lambda: conversation.ask(PRODUCER_ID, 0, asking_for_an_id()).error_code, 0)
-        eventually(lambda: conversation.ask(METADATA, 9, naming(COMPACTED)).topics[0].error_code, 0)
+            wait_until(partial(wrote, conversation, batch))
+        wait_until(lambda: conversation.ask(PRODUCER_ID, 0, asking_for_an_id()).error_code, equals=0)
+        wait_until(lambda: conversation.ask(METADATA, 9, naming(COMPACTED)).topics[0].error_code, equals=0)
 
 
 def asking_for_an_id() -> object:

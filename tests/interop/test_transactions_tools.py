@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from interop.harness import eventually
 from interop.kafka_tools import run_kafka_tool
 from interop.processes import KlammProcess
 from klamm.protocol.api import ApiKey
@@ -32,6 +31,7 @@ from klamm.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from klamm.records.record import Record, encode_batch
+from klamm.testing import wait_until
 from klamm.testing.wire import WireClient
 
 HOUR_MS = 3_600_000
@@ -182,7 +182,7 @@ def test_kafkas_dump_tool_decodes_the_records_of_both_coordinators(
     """One transaction of version 2, with an offset in it."""
     create(broker, topic)
     for key_type, key in ((0, "readers"), (1, "copies")):
-        eventually(lambda: find_coordinator(broker, key_type, key), True)  # noqa: B023 - called at once
+        wait_until(lambda: find_coordinator(broker, key_type, key))  # noqa: B023 - called at once
     made: list[Any] = []
 
     def init() -> int:
@@ -190,7 +190,7 @@ def test_kafkas_dump_tool_decodes_the_records_of_both_coordinators(
         code: int = made[0].error_code
         return code
 
-    eventually(init, 0)
+    wait_until(init, equals=0)
     producer_id, epoch = made[0].producer_id, made[0].producer_epoch
     batch = encode_batch(
         [Record(0, int(time.time() * 1000), b"key", b"value")],
@@ -208,7 +208,8 @@ def test_kafkas_dump_tool_decodes_the_records_of_both_coordinators(
     assert answer.topics[0].partitions[0].error_code == 0
     ended = ask(broker, ApiKey.END_TXN, 5, EndTxnRequest("copies", producer_id, epoch, True))
     assert (ended.error_code, ended.producer_epoch) == (0, epoch + 1)
-    eventually(lambda: state_of(broker, "copies"), "CompleteCommit")  # the answer does not wait for markers
+    # The answer does not wait for markers.
+    wait_until(lambda: state_of(broker, "copies"), equals="CompleteCommit")
     assert broker.stop() == 0
     said = {}
     for decoder, internal in (("offsets", "__consumer_offsets"), ("transaction-log", "__transaction_state")):

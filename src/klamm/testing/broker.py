@@ -16,18 +16,19 @@ from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.net.server import MakeConnection
 from klamm.broker.storage import Storage, segment_store
 from klamm.client.consumer.records import ConsumerRecord
-from klamm.clock import Clock
+from klamm.clock import Clock, SystemClock
 from klamm.config import RawValue
 from klamm.coordinator.runtime.events import Event
 from klamm.storage.engines.memory_cluster import MemoryCluster
 from klamm.storage.engines.simulated_disk import SimulatedFiles
 from klamm.testing.faults import Faults
 from klamm.testing.faulty_connection import FaultyConnection
-from klamm.testing.observation import Activity, Group, Observer, Story
+from klamm.testing.observation import ANYTHING_TRUE, Activity, Group, Observer, Story
 
 T = TypeVar("T")
 
 _FOLDER: Final = "/memory"
+_LOOK_EVERY_S: Final = 0.25  # of real time, for what happens without a request: a record that expires
 # Every Fetch names its partitions, so that faults can select by them.
 _SETTINGS: Final[Mapping[str, RawValue]] = {"max.incremental.fetch.session.cache.slots": 0}
 
@@ -62,6 +63,7 @@ class Broker(embedded.Broker):
         self._ends_by: Literal["stop", "kill"] = "stop"
         self._story = Story()
         self._activity = Activity(self._clock)
+        self._activity_outside = Activity(SystemClock(), look_every_s=_LOOK_EVERY_S)
         self._observer: Observer | None = None
         self.faults = Faults(self._clock, self._disk)
         self.log: Any = None  # what the pytest plugin keeps of the log
@@ -93,12 +95,21 @@ class Broker(embedded.Broker):
         """
         return self._story.text(key, times)
 
-    def wait_until(self, is_so: Callable[[], T], timeout: str = "30s") -> T:
-        """Wait until a condition holds, and return its value; it is checked when the broker does something.
+    def wait_until(
+        self,
+        is_so: Callable[[], T],
+        timeout: str = "30s",
+        *,
+        equals: object = ANYTHING_TRUE,
+        real_time: bool = False,
+    ) -> T:
+        """Wait until a condition holds, or has this value, and return its value.
 
-        The time-out is on the broker's clock. AssertionError, with the story, when it is over.
+        It is checked when the broker does something. The time-out is on the broker's clock, unless
+        `real_time`. AssertionError, with the last value and the story, when it is over.
         """
-        return cast("T", self._activity.wait_until(is_so, timeout, partial(self.story, times=True)))
+        activity = self._activity_outside if real_time else self._activity
+        return cast("T", activity.wait_until(is_so, timeout, partial(self.story, times=True), equals))
 
     def _look(self) -> Observer:
         if not self.is_running:
@@ -163,14 +174,18 @@ class Broker(embedded.Broker):
         return Storage(logs, cluster, self._disk)
 
     def _make_connection(self) -> MakeConnection:
-        return partial(FaultyConnection, self.faults, self._activity.happened)
+        return partial(FaultyConnection, self.faults, self._has_acted)
 
     def _has_started(self, broker: assembly.Broker) -> None:
         broker.services.events.watchers.append(self._has_happened)
 
     def _has_happened(self, event: Event) -> None:
         self._story.add(event)
+        self._has_acted()
+
+    def _has_acted(self) -> None:
         self._activity.happened()
+        self._activity_outside.happened()
 
     async def _close(self, broker: assembly.Broker) -> None:
         if self._ends_by == "stop":

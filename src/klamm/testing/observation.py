@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Literal, TypeVar, cast
 
 from klamm.client.admin.admin import Admin
 from klamm.client.admin.model import NewTopic
@@ -21,6 +21,7 @@ from klamm.protocol.types import TopicPartition
 
 T = TypeVar("T")
 
+ANYTHING_TRUE: Final = object()  # what conditions wait for, unless a value is given
 CLIENT_ID: Final = "klamm-testing"  # of the clients that look, and are not looked at
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _MOST_SHOWN: Final = 10
@@ -34,7 +35,9 @@ class Group:
     state: str  # Kafka's: Empty, PreparingRebalance, CompletingRebalance, Stable, Dead
     assignment: Mapping[str, tuple[TopicPartition, ...]]  # by client id
     committed: Mapping[TopicPartition, int]  # the next offsets to read
-    lag: Mapping[TopicPartition, int]  # records behind each committed offset
+    lag: Mapping[
+        TopicPartition, int
+    ]  # records behind committed offsets; all of those that members have without
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -98,15 +101,25 @@ class Observer:
         except GroupIdNotFoundError:
             return Group(group_id, "Dead", {}, {}, {})
         committed = {each: found.offset for each, found in self._admin.list_group_offsets(group_id).items()}
-        ends = self._admin.list_offsets(list(committed), raise_errors=False).successes if committed else {}
-        lag = {each: max(0, end.offset - committed[each]) for each, end in ends.items()}
         assignment: dict[str, tuple[TopicPartition, ...]] = {}
         for member in described.members:
             name = member.group_instance_id or member.client_id
             while name in assignment:
                 name += "'"
             assignment[name] = tuple(sorted(member.assignment or ()))
+        assigned = {each for owned in assignment.values() for each in owned}
+        starts = committed | self._offsets(assigned - committed.keys(), "earliest")
+        ends = self._offsets(starts, "latest")
+        lag = {each: max(0, end - starts[each]) for each, end in ends.items()}
         return Group(group_id, described.state, assignment, committed, lag)
+
+    def _offsets(
+        self, partitions: Collection[TopicPartition], at: Literal["earliest", "latest"]
+    ) -> dict[TopicPartition, int]:
+        if not partitions:
+            return {}
+        found = self._admin.list_offsets(list(partitions), at, raise_errors=False).successes
+        return {each: listed.offset for each, listed in found.items()}
 
 
 class Story:
@@ -150,8 +163,10 @@ class Activity:
         for event in tuple(self._waiting):
             event.set()
 
-    def wait_until(self, is_so: Callable[[], Any], timeout: str, describe: Callable[[], str]) -> Any:
-        """What `is_so` returns, as soon as that is true; AssertionError after the time-out."""
+    def wait_until(
+        self, is_so: Callable[[], Any], timeout: str, describe: Callable[[], str], equals: object
+    ) -> Any:
+        """What `is_so` returns, as soon as that is as wanted; AssertionError after the time-out."""
         limit_ns = nanoseconds(timeout)
         event = event_on(self._clock)
         self._waiting.add(event)
@@ -160,25 +175,33 @@ class Activity:
         try:
             while True:
                 event.clear()
-                if result := is_so():
+                result = is_so()
+                if result == equals if equals is not ANYTHING_TRUE else result:
                     return result
                 left_s = (due_ms - patience.now_ms()) / 1000
                 if left_s <= 0:
-                    raise AssertionError(f"still not so after {timeout}\n{describe()}".rstrip())
+                    wanted = "" if equals is ANYTHING_TRUE else f", expected {equals!r}"
+                    raise AssertionError(f"still {result!r} after {timeout}{wanted}\n{describe()}".rstrip())
                 event.wait(left_s if self._look_every_s is None else min(left_s, self._look_every_s))
         finally:
             self._waiting.discard(event)
 
 
 def wait_until(
-    is_so: Callable[[], T], timeout: str = "30s", *, describe: Callable[[], str] = lambda: ""
+    is_so: Callable[[], T],
+    timeout: str = "30s",
+    *,
+    equals: object = ANYTHING_TRUE,
+    every: str = "20ms",
+    describe: Callable[[], str] = lambda: "",
 ) -> T:
-    """Wait until a condition holds, and return its value; it is checked every 20 ms, on real time.
+    """Wait until a condition holds, or has this value, and return its value; checked on real time.
 
-    For other processes and clusters; a `klamm.testing.Broker` has its own. AssertionError, with what
-    `describe` returns, when the time is over.
+    For other processes and clusters; a `klamm.testing.Broker` has its own. AssertionError, with the last
+    value and what `describe` returns, when the time is over.
     """
-    return cast("T", Activity(SystemClock(), look_every_s=0.02).wait_until(is_so, timeout, describe))
+    activity = Activity(SystemClock(), look_every_s=nanoseconds(every) / 1_000_000_000)
+    return cast("T", activity.wait_until(is_so, timeout, describe, equals))
 
 
 def assert_consumed_exactly_once(

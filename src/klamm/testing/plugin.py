@@ -49,11 +49,11 @@ class OtherCluster:
         """As that of a klamm.testing.Broker."""
         return self._look().group(group_id)
 
-    def wait_until(self, is_so: Callable[[], Any], timeout: str = "30s") -> Any:
+    def wait_until(self, is_so: Callable[[], Any], timeout: str = "30s", **equals: Any) -> Any:
         """As that of a klamm.testing.Broker, on real time."""
         from klamm.testing.observation import wait_until  # noqa: PLC0415 - as the module says
 
-        return wait_until(is_so, timeout)
+        return wait_until(is_so, timeout, **equals)
 
     def close(self) -> None:
         observer, self._observer = self._observer, None

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from interop.differential.group_sides import GroupSide
-from interop.differential.sides import ANSWER_WITHIN_S, Side, until
+from interop.differential.sides import ANSWER_WITHIN_S, Side
 from interop.differential.txn_world import TxnSide
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.alter_partition_reassignments import (
@@ -30,6 +30,7 @@ from klamm.protocol.messages.init_producer_id import InitProducerIdRequest
 from klamm.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from klamm.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from klamm.protocol.messages.metadata import MetadataResponse
+from klamm.testing import wait_until
 
 BROKERS: Final = (1, 2, 3)
 INTERNAL_PARTITIONS: Final = 6
@@ -198,7 +199,7 @@ class SeveralBrokers(Side):
                 found: int = self.ask(ApiKey.FIND_COORDINATOR, 1, request).node_id
                 return found
 
-            until(lambda: node() > 0, True)
+            wait_until(lambda: node() > 0, "20s", every="2ms")
             self._coordinators[kind, key] = node()
         return self._coordinators[kind, key]
 
@@ -255,7 +256,7 @@ class SeveralBrokers(Side):
             self._is_arranged = True
         super().clear()
         for broker in BROKERS:
-            until(partial(self._has_producer_ids, broker), True)
+            wait_until(partial(self._has_producer_ids, broker), "20s", every="2ms")
 
     def _has_producer_ids(self, broker: int) -> bool:
         """A Kafka broker without a block of ids refuses the request, and gets one."""
@@ -276,7 +277,7 @@ class SeveralBrokers(Side):
         request = AlterPartitionReassignmentsRequest(topics=topics)
         self.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, request)
         self.wait_for_reassignments()
-        until(self._are_arranged, True, 60.0)
+        wait_until(self._are_arranged, "60s", every="2ms")
         self._coordinators.clear()
 
     def _are_arranged(self) -> bool:
@@ -302,7 +303,7 @@ class SeveralBrokers(Side):
         """A new leader of Kafka does not know at once how far its followers have come."""
         for name, index in self._leaders:
             if not name.startswith("__"):
-                until(partial(self._knows_end, name, index), True)
+                wait_until(partial(self._knows_end, name, index), "20s", every="2ms")
 
     def _knows_end(self, name: str, index: int) -> bool:
         topics = [ListOffsetsTopic(name, [ListOffsetsPartition(index, -1, -1)])]
@@ -311,7 +312,12 @@ class SeveralBrokers(Side):
 
     def wait_for_reassignments(self) -> None:
         request = ListPartitionReassignmentsRequest(30_000, None)
-        until(lambda: list(self.ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, request).topics), [], 60.0)
+        wait_until(
+            lambda: list(self.ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, request).topics),
+            "60s",
+            equals=[],
+            every="2ms",
+        )
 
     def _told(self, wanted: DescribeConfigsRequest) -> str | None:
         """What all brokers say; None as long as they do not agree."""

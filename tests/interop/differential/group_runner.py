@@ -15,13 +15,13 @@ from interop.differential.deliberate import ANOTHER_LEADER, reason
 from interop.differential.group_sides import GroupSide, collect
 from interop.differential.group_world import TOPICS, Asked, Group, GroupWorld, Member
 from interop.differential.runner import Difference
-from interop.differential.sides import until
 from interop.differential.world import World
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from klamm.protocol.messages.delete_groups import DeleteGroupsRequest
 from klamm.protocol.messages.describe_groups import DescribeGroupsRequest
 from klamm.protocol.messages.join_group import JoinGroupResponse
+from klamm.testing import wait_until
 
 _ANSWERED_WITHIN_S: Final = 15.0
 _QUIET_S: Final = 0.01  # both have decided, and nobody says anything for this long: whoever is silent waits
@@ -134,9 +134,9 @@ class GroupHistory:
         side.settle()
         side.learn()
         for group_id in (*offset_steps.STRAY_GROUPS, *(group.group_id for group in self.world.groups)):
-            until(partial(side.find_coordinator, group_id), 0)
+            wait_until(partial(side.find_coordinator, group_id), "20s", equals=0, every="2ms")
             if group_id:
-                until(partial(side.stranger_beats, group_id), _UNKNOWN_MEMBER)
+                wait_until(partial(side.stranger_beats, group_id), "20s", equals=_UNKNOWN_MEMBER, every="2ms")
         for group_id in offset_steps.STRAY_GROUPS:
             side.ask(ApiKey.DELETE_GROUPS, 1, DeleteGroupsRequest([group_id]))
 

@@ -8,7 +8,6 @@ import itertools
 import socket
 import struct
 import time
-from collections.abc import Callable
 from typing import Any, Final
 
 from klamm.protocol.api import ApiKey
@@ -26,6 +25,7 @@ from klamm.protocol.messages.incremental_alter_configs import (
 from klamm.protocol.messages.init_producer_id import InitProducerIdRequest
 from klamm.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from klamm.protocol.types import ZERO_ID
+from klamm.testing import wait_until
 
 CLOSED: Final = "closed"
 SILENT: Final = "silent"
@@ -194,7 +194,7 @@ class Side:
             mark = str(next(self._marks))
             change = AlterConfigsResource(_TOPIC, MARK, [AlterableConfig("retention.ms", 0, mark)])
             self.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, IncrementalAlterConfigsRequest([change]))
-            until(lambda: self._told(wanted), mark)
+            wait_until(lambda: self._told(wanted), "20s", equals=mark, every="2ms")
 
     def _told(self, wanted: DescribeConfigsRequest) -> str | None:
         answer = self.ask(ApiKey.DESCRIBE_CONFIGS, 4, wanted)
@@ -214,14 +214,19 @@ class Side:
             5,
             CreateTopicsRequest([CreatableTopic(name=MARK, num_partitions=1, replication_factor=1)]),
         )
-        until(lambda: MARK in {topic.name for topic in self.learn().topics}, True)
+        wait_until(lambda: MARK in {topic.name for topic in self.learn().topics}, "20s", every="2ms")
         for broker in ("", "1"):
             self._forget_settings(broker)
         # Formatting a Kafka makes this setting, and it does not let go of it again.
         resource = AlterConfigsResource(_BROKER, "", [AlterableConfig("min.insync.replicas", 0, "1")])
         self.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, IncrementalAlterConfigsRequest([resource]))
         self.settle()
-        until(lambda: self.ask(ApiKey.INIT_PRODUCER_ID, 0, InitProducerIdRequest()).error_code, 0)
+        wait_until(
+            lambda: self.ask(ApiKey.INIT_PRODUCER_ID, 0, InitProducerIdRequest()).error_code,
+            "20s",
+            equals=0,
+            every="2ms",
+        )
         self._generations.clear()
         self._stand_ins.clear()
         self._real_ids.clear()
@@ -240,12 +245,3 @@ class Side:
         if changes:
             resource = AlterConfigsResource(_BROKER, broker, changes)
             self.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, IncrementalAlterConfigsRequest([resource]))
-
-
-def until(ask: Callable[[], object], expected: object, timeout_s: float = 20.0) -> None:
-    """Ask again until the answer is as expected."""
-    deadline = time.monotonic() + timeout_s
-    while (answer := ask()) != expected:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"still {answer!r}, expected {expected!r}")
-        time.sleep(0.002)

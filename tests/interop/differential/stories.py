@@ -10,7 +10,6 @@ from typing import Any, Final
 from interop.differential.comparing import Plain, differences
 from interop.differential.group_sides import GroupSide, collect
 from interop.differential.group_steps import subscription
-from interop.differential.sides import until
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.heartbeat import HeartbeatRequest
 from klamm.protocol.messages.join_group import (
@@ -20,6 +19,7 @@ from klamm.protocol.messages.join_group import (
 )
 from klamm.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from klamm.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from klamm.testing import wait_until
 
 LONG_MS: Final = 60_000
 SHORT_MS: Final = 1_000
@@ -38,8 +38,10 @@ class Story:
         self._connections: dict[str, int] = {}
         self._asked: dict[int, tuple[str, ApiKey, int, Any]] = {}
         for side in self._sides:
-            until(partial(side.find_coordinator, self.group_id), 0)
-            until(partial(side.stranger_beats, self.group_id), _UNKNOWN_MEMBER)
+            wait_until(partial(side.find_coordinator, self.group_id), "20s", equals=0, every="2ms")
+            wait_until(
+                partial(side.stranger_beats, self.group_id), "20s", equals=_UNKNOWN_MEMBER, every="2ms"
+            )
 
     def close(self) -> None:
         for side in self._sides:
@@ -126,7 +128,12 @@ class Story:
     def beats_until(self, name: str, generation: int, error_code: int) -> None:
         """Send heartbeats until both brokers answer them with this."""
         request = HeartbeatRequest(self.group_id, generation, name)
-        until(lambda: {_beat(side, request) for side in self._sides}, {error_code}, _PATIENCE_S)
+        wait_until(
+            lambda: {_beat(side, request) for side in self._sides},
+            f"{_PATIENCE_S}s",
+            equals={error_code},
+            every="2ms",
+        )
 
     # Groups in a known state
 

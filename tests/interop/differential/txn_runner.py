@@ -13,7 +13,6 @@ from interop.differential.batches import HOUR_MS
 from interop.differential.comparing import Plain, differences
 from interop.differential.deliberate import AFTER_REFUSED_BEGINNING, reason
 from interop.differential.runner import Difference
-from interop.differential.sides import until
 from interop.differential.txn_steps import AUDIT, STEPS, learn
 from interop.differential.txn_world import GROUPS, TOPICS, Asked, Transaction, TxnSide, TxnWorld
 from klamm.protocol.api import ApiKey
@@ -25,6 +24,7 @@ from klamm.protocol.messages.find_coordinator import FindCoordinatorRequest
 from klamm.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from klamm.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from klamm.records.batch import parse_header
+from klamm.testing import wait_until
 
 _GROUP, _TRANSACTION = 0, 1
 _ENDING: Final = frozenset({"PrepareCommit", "PrepareAbort"})
@@ -77,7 +77,7 @@ class TxnHistory:
             # Else the markers of what is open would be written to the topics of the next history.
             for side in self._sides:
                 for transactional_id in self._ids:
-                    until(partial(self._ended, side, transactional_id), 0)
+                    wait_until(partial(self._ended, side, transactional_id), "20s", equals=0, every="2ms")
 
     @staticmethod
     def _ended(side: TxnSide, transactional_id: str) -> Any:
@@ -105,11 +105,13 @@ class TxnHistory:
         side.settle()
         side.learn()
         for transactional_id in self._ids:
-            until(partial(self._found, side, transactional_id, _TRANSACTION), 0)
-            until(partial(self._loaded, side, transactional_id), True)
+            wait_until(
+                partial(self._found, side, transactional_id, _TRANSACTION), "20s", equals=0, every="2ms"
+            )
+            wait_until(partial(self._loaded, side, transactional_id), "20s", every="2ms")
         for group_id in GROUPS:
-            until(partial(self._found, side, group_id, _GROUP), 0)
-            until(partial(self._group_loaded, side, group_id), 0)
+            wait_until(partial(self._found, side, group_id, _GROUP), "20s", equals=0, every="2ms")
+            wait_until(partial(self._group_loaded, side, group_id), "20s", equals=0, every="2ms")
             side.ask(ApiKey.DELETE_GROUPS, 1, DeleteGroupsRequest([group_id]))
 
     @staticmethod
@@ -150,7 +152,7 @@ class TxnHistory:
                 answer.producer_id = self._sides[1].producer_stand_in(answer.producer_id)
             learn(asked, answer, asked.transaction)
         for side in self._sides:
-            until(partial(self._is_ending, side), False)
+            wait_until(partial(self._is_ending, side), "20s", equals=False, every="2ms")
 
     def _note_refused(self, asked: Asked, answer: Any) -> None:
         if (produced := _produced(asked)) is None:

@@ -86,7 +86,7 @@ def test_waiting_in_vain_fails_on_the_brokers_clock_with_the_story(broker: Broke
         producer.send("t", "x").result()
     with a_consumer(broker) as consumer:
         consumer.consume(1, timeout=30)
-        with broker.clock.frozen(), pytest.raises(AssertionError, match=r"still not so after 1m\n.*group g"):
+        with broker.clock.frozen(), pytest.raises(AssertionError, match=r"still False after 1m\n.*group g"):
             broker.wait_until(lambda: False, timeout="1m")
 
 
@@ -142,5 +142,14 @@ class TestUnittest(BrokerTestCase):
 def test_waiting_for_something_outside_returns_what_came_or_says_what_did_not() -> None:
     answers = iter([0, 0, 7])
     assert wait_until(lambda: next(answers)) == 7
-    with pytest.raises(AssertionError, match="still not so after 50ms\nno topic"):
+    with pytest.raises(AssertionError, match="still False after 50ms\nno topic"):
         wait_until(lambda: False, "50ms", describe=lambda: "no topic")
+
+
+def test_waiting_for_a_value_ends_with_it_or_says_what_it_was_last() -> None:
+    counts = iter(range(10))
+    assert wait_until(lambda: next(counts), equals=3, every="1ms") == 3
+    with pytest.raises(AssertionError, match="still 5 after 30ms, expected 0"):
+        wait_until(lambda: 5, "30ms", equals=0, every="1ms")
+    with Broker() as broker, pytest.raises(AssertionError, match="still 0 after 20ms, expected 1"):
+        broker.wait_until(lambda: len(broker.topics()), "20ms", equals=1)
