@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from klamm.cli import ctl_faults
+from klamm.cli import ctl_faults, ctl_wait
 from klamm.cli.cluster import AsJson, print_json, print_table
 from klamm.cli.control_port import DEFAULT_TIMEOUT, Control, Timeout, ask, path_of
 from klamm.cli.failures import MISUSED, fail
@@ -24,6 +24,7 @@ app = typer.Typer(
   export KLAMM_CONTROL=127.0.0.1:9093
   klamm ctl clock advance 2h
   klamm ctl faults add fail OffsetCommit --group billing --error NOT_COORDINATOR --times 2
+  klamm ctl wait group billing --lag 0
   klamm ctl story billing
 
 Programs use the same port over HTTP, with JSON: docs/testing-other-languages.md.
@@ -36,6 +37,7 @@ clock_app = typer.Typer(
 )
 app.add_typer(clock_app, name="clock")
 app.add_typer(ctl_faults.app, name="faults")
+app.add_typer(ctl_wait.app, name="wait")
 
 
 @app.callback()

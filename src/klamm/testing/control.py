@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -15,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from klamm.broker.net.server import StartError
-from klamm.client.consumer.record_json import record_as_json
 from klamm.clock import SystemClock
 from klamm.errors import KlammError, KlammTimeoutError
 from klamm.testing.control_faults import FaultOrders
+from klamm.testing.control_looks import Looks, WaitedInVain
 from klamm.version import __version__
 from klamm.virtual_time.clock import NotSettledError, VirtualClock
 
@@ -65,8 +64,7 @@ class Control:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._faults = FaultOrders(broker.faults)
-        # The clients that look are used by one thread at a time, and not while the broker ends.
-        self._lock = threading.Lock()
+        self._looks = looks = Looks(broker, self._faults)
         # Method and path; {} is a variable part. Then the fields of the body and the names of the query.
         self._routes: tuple[tuple[str, str, Operation, str], ...] = (
             ("GET", "/", self._summary, ""),
@@ -79,14 +77,35 @@ class Control:
             ("DELETE", "/faults", lambda _: {"faults": self._faults.lift_all()}, ""),
             ("GET", "/faults/injected", self._injected, ""),
             ("GET", "/faults/{}", lambda request: self._faults.described(_number(request)), ""),
+            (
+                "POST",
+                "/faults/{}/wait-until",
+                lambda request: looks.fault_when(_number(request), request.body),
+                "count timeout",
+            ),
             ("DELETE", "/faults/{}", lambda request: self._faults.lift(_number(request)), ""),
-            ("GET", "/topics", self._topics, ""),
-            ("POST", "/topics", self._create_topic, "name partitions configs"),
+            ("GET", "/topics", lambda _: looks.topics(), ""),
+            ("POST", "/topics", lambda request: looks.create_topic(request.body), "name partitions configs"),
             ("GET", "/topics/{}/records", self._records, "?committed"),
-            ("GET", "/groups/{}", self._group, ""),
+            (
+                "POST",
+                "/topics/{}/wait-until",
+                self._wait_for(looks.records_when),
+                "records committed timeout",
+            ),
+            ("GET", "/groups/{}", lambda request: looks.group(request.parts[0]), ""),
+            ("POST", "/groups/{}/wait-until", self._wait_for(looks.group_when), "state members lag timeout"),
             ("GET", "/groups/{}/story", self._story, "?times"),
+            ("POST", "/groups/{}/story/wait-until", self._wait_for(looks.story_when), "event timeout"),
             ("GET", "/transactions/{}/story", self._story, "?times"),
+            ("POST", "/transactions/{}/story/wait-until", self._wait_for(looks.story_when), "event timeout"),
             ("GET", "/story", self._story, "?times"),
+            (
+                "POST",
+                "/story/wait-until",
+                lambda request: looks.story_when(None, request.body),
+                "event timeout",
+            ),
             ("POST", "/broker/kill", self._kill, ""),
             ("POST", "/broker/cut-power", self._cut_power, ""),
             ("POST", "/broker/restart", self._restart, ""),
@@ -104,7 +123,7 @@ class Control:
             raise _invalid(str(error)) from error
         except LookupError as error:
             raise ControlError(HTTPStatus.NOT_FOUND, str(error.args[0])) from error
-        except (KlammTimeoutError, NotSettledError) as error:
+        except (KlammTimeoutError, NotSettledError, WaitedInVain) as error:
             raise ControlError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
         except (KlammError, StartError, RuntimeError) as error:
             raise ControlError(HTTPStatus.CONFLICT, str(error)) from error
@@ -195,76 +214,30 @@ class Control:
             "paths": [f"{method} {path}" for method, path, *_ in self._routes],
         }
 
-    def _topics(self, _: Request) -> object:
-        with self._lock:
-            found = self._broker.topics()
-        return {"topics": [{"topic": name, "partitions": count} for name, count in sorted(found.items())]}
-
-    def _create_topic(self, request: Request) -> object:
-        name, configs = request.body.get("name"), request.body.get("configs") or {}
-        partitions = request.body.get("partitions", -1)
-        if not isinstance(name, str):
-            raise _invalid(f"invalid name {name!r}: expected the name of a topic")
-        if isinstance(partitions, bool) or not isinstance(partitions, int) or not -1 <= partitions < 10_000:
-            raise _invalid(f"invalid partitions {partitions!r}: expected a number from 1 to 9999")
-        if not isinstance(configs, dict):
-            raise _invalid(f'invalid configs {configs!r}: expected an object, as {{"retention.ms": "1000"}}')
-        with self._lock:
-            self._broker.create_topic(name, partitions, {key: str(value) for key, value in configs.items()})
-            return {"topic": name, "partitions": self._broker.topics().get(name, partitions)}
-
     def _records(self, request: Request) -> object:
-        (topic,) = request.parts
-        is_committed = request.flag("committed", True)
-        with self._lock:
-            exists = topic in self._broker.topics()
-            found = self._broker.records(topic, committed=is_committed) if exists else []
-        return {"topic": topic, "exists": exists, "records": [record_as_json(each) for each in found]}
-
-    def _group(self, request: Request) -> object:
-        (group_id,) = request.parts
-        with self._lock:
-            group = self._broker.group(group_id)
-        return {
-            "group": group_id,
-            "state": group.state,
-            "members": [
-                {
-                    "name": name,
-                    "assignment": [{"topic": each.topic, "partition": each.partition} for each in assigned],
-                }
-                for name, assigned in group.assignment.items()
-            ],
-            "offsets": [
-                {
-                    "topic": each.topic,
-                    "partition": each.partition,
-                    "committed": offset,
-                    "lag": group.lag.get(each),
-                }
-                for each, offset in sorted(group.committed.items())
-            ],
-            "total_lag": group.total_lag,
-        }
+        return self._looks.records(request.parts[0], request.flag("committed", True))
 
     def _story(self, request: Request) -> object:
-        key = request.parts[0] if request.parts else None
-        return {"story": self._broker.story(key, times=request.flag("times", False))}
+        return self._looks.story(request.parts[0] if request.parts else None, request.flag("times", False))
+
+    @staticmethod
+    def _wait_for(look: Callable[[str, Mapping[str, Any]], object]) -> Operation:
+        return lambda request: look(request.parts[0], request.body)
 
     # --- ending --------------------------------------------------------------------------------------------
 
     def _kill(self, request: Request) -> object:
-        with self._lock:
+        with self._looks.lock:
             self._broker.kill()
         return self._summary(request)
 
     def _cut_power(self, request: Request) -> object:
-        with self._lock:
+        with self._looks.lock:
             self._broker.cut_power()
         return self._summary(request)
 
     def _restart(self, request: Request) -> object:
-        with self._lock:
+        with self._looks.lock:
             self._broker.restart()
         return self._summary(request)
 

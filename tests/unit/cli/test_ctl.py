@@ -22,6 +22,7 @@ COMMANDS = [
     "clock show", "clock advance 1s", "clock freeze", "clock run", "clock rate 2", "faults add lose",
     "faults list", "faults lift 1", "story g", "records t", "group g", "kill", "cut-power", "restart",
 ]  # fmt: skip
+WAITS = ["wait group g --lag 0", "wait topic t", "wait event e", "wait fault 1"]
 
 
 @pytest.fixture(autouse=True)
@@ -146,7 +147,7 @@ def test_an_incomplete_command_line_is_misuse(line: str) -> None:
     assert run(line).exit_code == MISUSED
 
 
-@pytest.mark.parametrize("line", COMMANDS)
+@pytest.mark.parametrize("line", COMMANDS + WAITS)
 def test_without_a_control_port_every_command_fails(line: str) -> None:
     check_failed(run(f"{line} --control 127.0.0.1:1"), FAILED, "control port 127.0.0.1:1 is unreachable")
 
@@ -176,3 +177,30 @@ def test_help_teaches_by_examples(line: str) -> None:
     done = CliRunner().invoke(app, ["ctl", *line.split(), "--help"])
     assert done.exit_code == 0
     assert len(done.stdout.splitlines()) > 5
+
+
+def test_waiting_returns_when_it_is_so_and_fails_when_it_is_not(broker: Broker) -> None:
+    broker.create_topic("t", 1)
+    with klamm.Producer(bootstrap_servers=broker.bootstrap) as producer:
+        producer.send("t", b"1").result()
+    assert printed("wait topic t") == "topic t: 1 records\n"
+    with klamm.Consumer(
+        "t", bootstrap_servers=broker.bootstrap, group_id="g", client_id="m", auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.consume(1, timeout=30)
+        consumer.commit()
+        assert printed("wait group g --state Stable --member m --lag 0") == (
+            "group g: Stable, members: m, lag 0\n"
+        )
+        assert as_json("wait group g --members 1")["state"] == "Stable"
+    assert printed("wait event empty --group g").startswith("Group g with generation 2 is now empty")
+    broker.faults.lift()
+    assert as_json("faults add lose Produce")[0]["id"] == 1
+    assert printed("wait fault 1 --count 0") == "fault 1: happened 0 times\n"
+    late = run("wait topic t --records 2 --timeout 0.005")
+    assert late.exit_code == FAILED
+    assert "klamm: not so after 5ms: topic t has 1 records, expected 2" in late.stderr
+
+
+def test_waiting_for_members_by_number_and_by_name_is_misuse() -> None:
+    check_failed(run("wait group g --members 1 --member m"), MISUSED, "expected --members or --member")
