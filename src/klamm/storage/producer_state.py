@@ -202,15 +202,18 @@ class ProducerState:
         ):
             return duplicate
         if guard is not None and header.attributes & TRANSACTIONAL_BIT:
-            self._check_guard(header, entry, guard)
+            self._check_guard(header, guard)
         if entry is None:
-            # Unknown or expired: any sequence is accepted, unless the write of an earlier one has failed.
-            if self._awaited and origin is AppendOrigin.CLIENT:
-                self._check_awaited(header)
+            # Unknown or expired: any sequence is accepted, unless an earlier one failed or is not confirmed.
+            if origin is AppendOrigin.CLIENT:
+                self._check_unconfirmed(header, None)
+                if self._awaited:
+                    self._check_awaited(header)
             return None
         if header.producer_epoch < entry.epoch:
             raise _stale_epoch(header.producer_id, header.producer_epoch, entry)
         if origin is AppendOrigin.CLIENT:
+            self._check_unconfirmed(header, entry)
             _check_sequence(header, entry)
         if entry.txn_first_offset >= 0 and not header.attributes & TRANSACTIONAL_BIT:
             raise LogError(
@@ -220,27 +223,32 @@ class ProducerState:
             )
         return None
 
-    def _check_guard(self, header: BatchHeader, entry: ProducerEntry | None, guard: int) -> None:
+    def _check_guard(self, header: BatchHeader, guard: int) -> None:
         if self.has_open_transaction(header.producer_id, header.producer_epoch):
             return
-        verification = self._verifications.get(header.producer_id)
-        if verification is None or verification.guard != guard:
+        if not self.is_verified(header.producer_id, guard):
             raise LogError(
                 ErrorCode.invalid_txn_state,
                 f"producer {header.producer_id} has no verified transaction here: a marker ended it, or the "
                 "partition was never added to it",
             )
+
+    def _check_unconfirmed(self, header: BatchHeader, entry: ProducerEntry | None) -> None:
+        """A batch that would begin a transaction, confirmed or refused, must not be overtaken.
+
+        As in Kafka this concerns every batch of the producer id, whatever its epoch, also in an open
+        transaction: until a transactional batch or a marker is appended.
+        """
+        verification = self._verifications.get(header.producer_id)
+        if verification is None:
+            return
         is_unknown = entry is None or not entry.batches
-        lowest_sequence = verification.lowest_sequence
-        if is_unknown and verification.begins_at_zero:
-            lowest_sequence = 0
-        is_stale = entry is not None and header.producer_epoch < entry.epoch  # returned by the next check
-        # Whatever the epoch of the lowest one was: Kafka does not compare them here.
-        if header.base_sequence > lowest_sequence and not is_stale:
+        lowest_sequence = 0 if is_unknown and verification.begins_at_zero else verification.lowest_sequence
+        if header.base_sequence > lowest_sequence:
             raise LogError(
                 ErrorCode.out_of_order_sequence_number,
-                f"producer {header.producer_id} epoch {header.producer_epoch} began a transaction at "
-                f"sequence {header.base_sequence}, {lowest_sequence} comes first",
+                f"producer {header.producer_id} epoch {header.producer_epoch} sent sequence "
+                f"{header.base_sequence}, but {lowest_sequence} is to begin a transaction first",
             )
 
     def _check_awaited(self, header: BatchHeader) -> None:
@@ -296,6 +304,8 @@ class ProducerState:
         elif epoch == verification.epoch:
             verification.lowest_sequence = min(verification.lowest_sequence, sequence)
         verification.requests += 1
+        if entry is not None:
+            entry.next_sequence = NONE  # its next batch must be checked
         return verification.guard
 
     def is_verified(self, producer_id: int, guard: int) -> bool:
@@ -365,11 +375,14 @@ class ProducerState:
             entry.begin_epoch(header.producer_epoch)
         delta = header.last_offset_delta
         entry.add(BatchSummary(header.last_sequence, base_offset + delta, delta, header.max_timestamp_ms))
-        if header.attributes & TRANSACTIONAL_BIT and entry.txn_first_offset < 0:
-            entry.begin_transaction(base_offset)
-            self._open[base_offset] = header.producer_id
-            self.unstable_offset = self._first_unstable_offset()
+        if header.attributes & TRANSACTIONAL_BIT:
             self._verifications.pop(header.producer_id, None)
+            if entry.txn_first_offset < 0:
+                entry.begin_transaction(base_offset)
+                self._open[base_offset] = header.producer_id
+                self.unstable_offset = self._first_unstable_offset()
+        elif header.producer_id in self._verifications:
+            entry.next_sequence = NONE  # as in `begin_verification`
         return None
 
     def _end_verifications(self, header: BatchHeader, epoch_was_bumped: bool) -> None:

@@ -17,7 +17,6 @@ from klamm.protocol.api import ApiKey
 
 Shows = Callable[[Question, str, Any, Any], bool]
 
-AFTER_REFUSED_BEGINNING: Final = "Batches after one of a lower sequence that could not begin a transaction"
 ANOTHER_LEADER: Final = "The leader leaves, or the vote for an assignor is a tie"
 
 AT_A_FOLLOWER: Final = "Fetch, ListOffsets, OffsetForLeaderEpoch, DescribeProducers at a follower"
@@ -177,14 +176,6 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
         klamm="all are verified",
         kafka="answers all but one with NOT_ENOUGH_REPLICAS, and the client sends them again",
         why="The coordinator is asked for each request; no queue holds one request per transactional id.",
-    ),
-    Deliberate(
-        area=TRANSACTIONS,
-        case=AFTER_REFUSED_BEGINNING,
-        klamm="are checked against the sequences that were stored",
-        kafka="are refused with OUT_OF_ORDER_SEQUENCE_NUMBER, in an open transaction and outside any",
-        why="Any client can send a batch with the producer id of another; a refusal must not stop that one.",
-        kept_out_by="txn_runner.TxnHistory._parts_ways",
     ),
     Deliberate(
         area=TRANSACTIONS,

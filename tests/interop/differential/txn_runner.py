@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from interop.differential.batches import HOUR_MS
 from interop.differential.comparing import Plain, differences
-from interop.differential.deliberate import AFTER_REFUSED_BEGINNING, reason
+from interop.differential.deliberate import reason
 from interop.differential.runner import Difference
 from interop.differential.txn_steps import AUDIT, STEPS, learn
 from interop.differential.txn_world import GROUPS, TOPICS, Asked, Transaction, TxnSide, TxnWorld
@@ -23,31 +23,12 @@ from klamm.protocol.messages.end_txn import EndTxnResponse
 from klamm.protocol.messages.find_coordinator import FindCoordinatorRequest
 from klamm.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from klamm.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from klamm.records.batch import parse_header
 from klamm.testing import wait_until
 
 _GROUP, _TRANSACTION = 0, 1
 _ENDING: Final = frozenset({"PrepareCommit", "PrepareAbort"})
 _IDS: Final = 3
 _TRANSACTIONAL_ID_NOT_FOUND: Final = 105
-_OUT_OF_ORDER: Final = 45
-# A batch that the coordinator did not confirm, or that then had the wrong sequence.
-_CANNOT_BEGIN: Final = frozenset({19, 45, 47, 48, 49, 51, 120})
-
-
-class Produced(NamedTuple):
-    """A batch on its way to a partition."""
-
-    place: tuple[str, int]
-    producer_id: int
-    sequence: int
-
-
-def _produced(asked: Asked) -> Produced | None:
-    if asked.api_key is not ApiKey.PRODUCE or asked.appends is None:
-        return None
-    header = parse_header(asked.request.topic_data[0].partition_data[0].records)
-    return Produced(asked.appends[0], header.producer_id, header.base_sequence)
 
 
 class TxnHistory:
@@ -62,8 +43,6 @@ class TxnHistory:
         self.world = TxnWorld(Random(seed), transactions, now_ms - now_ms % HOUR_MS)
         self._ids = [transaction.transactional_id for transaction in transactions]
         self._handed_out = 0
-        self._refused: set[Produced] = set()  # batches that were refused
-        self._has_parted = False
         self.asked: Counter[str] = Counter()
         self.excused: Counter[str] = Counter()
 
@@ -91,8 +70,6 @@ class TxnHistory:
             yield from self._take(number, Asked(ApiKey.INIT_PRODUCER_ID, 4, first, "the first", transaction))
         makers = list(STEPS)
         for number in range(steps):
-            if self._has_parted:
-                return
             (make,) = self.world.random.choices(makers, [STEPS[each] for each in makers])
             yield from self._take(number, make(self.world))
         for make in AUDIT:
@@ -139,37 +116,17 @@ class TxnHistory:
         ours, kafkas = plains
         for path, our, their in differences(ours, kafkas):
             why = reason(asked, path, our, their)
-            if self._has_parted or self._parts_ways(asked, path, our, their):
-                why, self._has_parted = AFTER_REFUSED_BEGINNING, True
             if why is None:
                 yield Difference(self._seed, number, asked, path, our, their, (ours, kafkas))
             else:
                 self.excused[why] += 1
         if asked.transaction is not None and not isinstance(answers[1], str):
             answer = answers[1]
-            self._note_refused(asked, answer)
             if isinstance(answer, InitProducerIdResponse | EndTxnResponse):
                 answer.producer_id = self._sides[1].producer_stand_in(answer.producer_id)
             learn(asked, answer, asked.transaction)
         for side in self._sides:
             wait_until(partial(self._is_ending, side), "20s", equals=False, every="2ms")
-
-    def _note_refused(self, asked: Asked, answer: Any) -> None:
-        if (produced := _produced(asked)) is None:
-            return
-        if answer.responses[0].partition_responses[0].error_code in _CANNOT_BEGIN:
-            self._refused.add(produced)
-
-    def _parts_ways(self, asked: Asked, path: str, ours: Any, kafkas: Any) -> bool:
-        """Whether Kafka refuses what klamm accepts because of an earlier batch that was refused.
-
-        From then on the logs differ: the history ends.
-        """
-        if (produced := _produced(asked)) is None or (ours, kafkas) != (0, _OUT_OF_ORDER):
-            return False
-        return path.endswith("error_code") and any(
-            each[:2] == produced[:2] and each.sequence < produced.sequence for each in self._refused
-        )
 
     def _learn_producers(self, answers: list[Any]) -> None:
         """The same number for the id that each side handed out."""

@@ -73,6 +73,11 @@ def a_transactional(
     return a_produce(jar, batch, partition=partition, transactional_id=transactional_id, acks=acks)
 
 
+def a_plain(jar: Jar, sequence: int, *, partition: int = 0) -> Any:
+    batch = a_batch(jar, producer_id=PRODUCER, producer_epoch=0, base_sequence=sequence)
+    return a_produce(jar, batch, partition=partition)
+
+
 def send(client: JarClient, request: Any, version: int = V1) -> int:
     response = client.ask(ApiKey.PRODUCE, version, request)
     code: int = response.responses[0].partition_responses[0].error_code
@@ -379,6 +384,44 @@ def test_a_failed_attempt_of_another_epoch_does_not_let_a_later_sequence_begin(
     assert send(client, a_transactional(jar, 0, epoch=1), V2) == ErrorCode.invalid_producer_epoch
     assert send(client, a_transactional(jar, 5), V2) == ErrorCode.out_of_order_sequence_number
     assert send(client, a_transactional(jar, 0), V2) == 0
+
+
+def test_a_refused_beginning_of_another_epoch_holds_back_an_open_transaction(
+    jar: Jar, client: JarClient, coordinator: SmallCoordinator
+) -> None:
+    # Seen on Kafka: what was refused at a lower sequence comes first, whatever its epoch
+    assert [send(client, a_transactional(jar, sequence), V2) for sequence in (0, 1)] == [0, 0]
+    assert send(client, a_transactional(jar, 0, epoch=1), V2) == ErrorCode.invalid_producer_epoch
+    # A repeat is answered as ever
+    assert send(client, a_transactional(jar, 1), V2) == 0
+    assert send(client, a_transactional(jar, 2), V2) == ErrorCode.out_of_order_sequence_number
+    assert send(client, a_plain(jar, 2)) == ErrorCode.out_of_order_sequence_number
+    # until the transaction ends
+    end(jar, commits=True)
+    coordinator.begin("x", PRODUCER, 0)
+    assert send(client, a_transactional(jar, 2), V2) == 0
+
+
+@pytest.mark.parametrize("sequence", [2, 9])
+def test_a_refused_beginning_at_the_next_sequence_or_above_holds_back_nothing(
+    jar: Jar, client: JarClient, coordinator: SmallCoordinator, sequence: int
+) -> None:
+    # Seen on Kafka
+    assert [send(client, a_transactional(jar, each), V2) for each in (0, 1)] == [0, 0]
+    assert send(client, a_transactional(jar, sequence, epoch=1), V2) == ErrorCode.invalid_producer_epoch
+    assert [send(client, a_transactional(jar, each), V2) for each in (2, 3, 4)] == [0, 0, 0]
+
+
+def test_a_refused_beginning_holds_back_batches_outside_transactions(
+    jar: Jar, client: JarClient, coordinator: SmallCoordinator
+) -> None:
+    # Seen on Kafka: of a producer that is known here, and of one that is not
+    assert [send(client, a_plain(jar, each)) for each in (0, 1, 2)] == [0, 0, 0]
+    assert send(client, a_transactional(jar, 1)) == ErrorCode.transaction_abortable
+    assert send(client, a_plain(jar, 3)) == ErrorCode.out_of_order_sequence_number
+    assert send(client, a_transactional(jar, 2, partition=1)) == ErrorCode.transaction_abortable
+    codes = [send(client, a_plain(jar, each, partition=1)) for each in (7, 2, 3)]
+    assert codes == [ErrorCode.out_of_order_sequence_number, 0, ErrorCode.out_of_order_sequence_number]
 
 
 def test_a_repeat_inside_the_transaction_is_answered_and_after_it_not_verified(
