@@ -12,7 +12,7 @@ from klamm.coordinator.group.delete_groups import delete_groups
 from klamm.coordinator.group.describe_groups import describe_groups
 from klamm.coordinator.group.list_groups import list_groups
 from klamm.coordinator.group.loading import GroupLoader, set_up
-from klamm.coordinator.group.notes import Note, apply
+from klamm.coordinator.group.notes import CHANGES, Note
 from klamm.coordinator.group.offsets.decisions import OFFSET_DECISIONS
 from klamm.coordinator.group.outcomes import GroupOutcome
 from klamm.coordinator.group.records import encode_records
@@ -59,7 +59,7 @@ class GroupMachine:
         self.state.durable_offset = offset
 
     def apply(self, note: Note) -> None:
-        apply(self.state, note)
+        CHANGES[type(note)](self.state, note)
 
     def load(self, batches: bytes) -> int:
         assert self._loader is not None, "loaded already"

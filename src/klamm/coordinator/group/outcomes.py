@@ -11,4 +11,4 @@ GroupOutcome = Outcome[GroupRecord, Note]
 
 def reply(context: Context, response: object, seen_offset: int | None = None) -> GroupOutcome:
     """Only an answer."""
-    return Outcome(replies=((context.token, response),), seen_offset=seen_offset)
+    return Outcome(((context.token, response),), seen_offset)

@@ -336,7 +336,7 @@ class Shard(Generic[Record, Note]):
             if timer is self._patience:
                 self._give_up(context.now_ms)
             else:
-                self.signal(timer.signal, context)
+                self.signal(timer if timer.signal is None else timer.signal, context)
 
     def _start_over(self, error: Exception) -> None:
         # Something may have changed and something not: only the log can be believed now.

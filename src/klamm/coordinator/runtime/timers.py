@@ -15,7 +15,7 @@ from typing import TypeAlias
 class Timer:
     """Something that will happen unless it is put off: `signal` enters the machine like a request."""
 
-    signal: object
+    signal: object = None  # None: the timer itself
     due_at_ms: int | None = None  # None: not armed
     renewed_at_ms: int | None = None  # put off since then: by `period_ms` from here
     looked_at_ms: int | None = None  # when the queue looks next; never after it is due

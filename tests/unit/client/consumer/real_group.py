@@ -10,7 +10,7 @@ from klamm.clock import ManualClock
 from klamm.coordinator.group.classic.membership import ClassicMembership, Member, classic_of
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.topics import KnownTopic
-from klamm.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from klamm.protocol.messages.join_group import JoinGroupRequest
 from klamm.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from klamm.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -120,7 +120,7 @@ class RealGroup(CoordinatorInMemory[MemoryLog]):
             rebalance_timeout_ms=45_000,
             group_instance_id=GHOST,
             protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name, metadata) for name, metadata in protocols],
+            protocols=protocols,
         )
         self._decide(join, lambda _refused: None)
         self._ask(LeaveGroupRequest(self.group_id, [MemberIdentity("", GHOST)]))

@@ -51,7 +51,7 @@ class CheckedMachine(GroupMachine):
 def _snapshot(state: GroupState) -> tuple[Any, ...]:
     # Tokens are compared as the objects they are: deepcopy is told to leave them.
     calls = {
-        id(parked.token): parked.token
+        id(parked): parked
         for group in state.groups.values()
         for member in classic_of(group).members.values()
         for parked in (member.parked_join, member.parked_sync)

@@ -9,6 +9,7 @@ from klamm.coordinator.group.classic.capacity import over_capacity
 from klamm.coordinator.group.classic.heartbeat import heartbeat
 from klamm.coordinator.group.classic.join_group import join_group
 from klamm.coordinator.group.classic.leave_group import leave_group
+from klamm.coordinator.group.classic.membership import Member
 from klamm.coordinator.group.classic.rebalance import check_join, emptying_refused, join_time_up
 from klamm.coordinator.group.classic.signals import (
     AssignmentDurable,
@@ -17,14 +18,12 @@ from klamm.coordinator.group.classic.signals import (
     JoinCheck,
     JoinTimeUp,
     OverCapacity,
-    PendingOver,
     ReplacementRefused,
-    SessionOver,
     SyncTimeUp,
 )
 from klamm.coordinator.group.classic.static_members import replacement_refused
 from klamm.coordinator.group.classic.sync_group import assignment_durable, assignment_refused, sync_group
-from klamm.coordinator.group.classic.timeouts import pending_over, session_over, sync_time_up
+from klamm.coordinator.group.classic.timeouts import session_over, sync_time_up
 from klamm.coordinator.group.outcomes import GroupOutcome
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context
@@ -39,8 +38,7 @@ CLASSIC_DECISIONS: Final[Mapping[type, Callable[[GroupState, Any, Context], Grou
     JoinGroupRequest: join_group,
     SyncGroupRequest: sync_group,
     LeaveGroupRequest: leave_group,
-    SessionOver: session_over,
-    PendingOver: pending_over,
+    Member: session_over,
     JoinTimeUp: join_time_up,
     SyncTimeUp: sync_time_up,
     JoinCheck: check_join,

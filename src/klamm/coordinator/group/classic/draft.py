@@ -29,7 +29,7 @@ class Draft(Outcome[GroupRecord, Note]):
     then: list[object]
 
     def __init__(self, state: GroupState, group_id: str, context: Context) -> None:
-        super().__init__(notes=[], timers=[], events=[], replies=[], then=[])
+        super().__init__([], None, None, [], [], [], (), (), [])
         self.state = state
         self.group_id = group_id
         self.context = context
@@ -50,13 +50,9 @@ class Draft(Outcome[GroupRecord, Note]):
         for member in members:
             self.timers.append((member, None))
             if member.parked_join is not None:
-                self.answer(
-                    JoinGroupResponse(error_code=ErrorCode.unknown_member_id), member.parked_join.token
-                )
+                self.answer(JoinGroupResponse(error_code=ErrorCode.unknown_member_id), member.parked_join)
             if member.parked_sync is not None:
-                self.answer(
-                    SyncGroupResponse(error_code=ErrorCode.unknown_member_id), member.parked_sync.token
-                )
+                self.answer(SyncGroupResponse(error_code=ErrorCode.unknown_member_id), member.parked_sync)
             self.events.append(
                 MemberRemoved(
                     group_id=self.group_id,

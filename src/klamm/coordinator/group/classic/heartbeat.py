@@ -43,11 +43,7 @@ def heartbeat(state: GroupState, request: HeartbeatRequest, context: Context) ->
     if request.generation_id != live.generation:
         return _refuse(context, ErrorCode.illegal_generation)
     # Renew during a rebalance too: the member needs that time to rejoin.
-    return Outcome(
-        renewed=member,
-        replies=((context.token, response),),
-        seen_offset=group.memory.registered_until,
-    )
+    return Outcome(((context.token, response),), group.memory.registered_until, member)
 
 
 def _refuse(context: Context, error_code: ErrorCode) -> GroupOutcome:

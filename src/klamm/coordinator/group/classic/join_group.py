@@ -14,10 +14,11 @@ from klamm.coordinator.group.classic.membership import (
     NEW_MEMBER_TIMEOUT_MS,
     NOBODY_YET,
     ClassicMembership,
-    JoinProtocol,
     Member,
-    ParkedRequest,
+    Trigger,
+    are_same,
     classic_of,
+    rebalance_timeout_ms,
 )
 from klamm.coordinator.group.classic.notes import IdHandedOut, MemberAdded, MemberRejoined
 from klamm.coordinator.group.classic.phases import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
@@ -27,14 +28,14 @@ from klamm.coordinator.group.classic.rebalance import (
     prepare_rebalance,
     triggered_by,
 )
-from klamm.coordinator.group.classic.signals import JoinCheck, PendingOver, SessionOver
+from klamm.coordinator.group.classic.signals import JoinCheck
 from klamm.coordinator.group.classic.static_members import replace_static_member
 from klamm.coordinator.group.events import GroupEventCause
 from klamm.coordinator.group.notes import GroupOpened, Note
 from klamm.coordinator.group.outcomes import GroupOutcome, reply
 from klamm.coordinator.group.state import Group, GroupState
-from klamm.coordinator.runtime.outcome import Context, Outcome
-from klamm.coordinator.runtime.timers import Timer
+from klamm.coordinator.runtime.outcome import Context, Outcome, Reply
+from klamm.coordinator.runtime.timers import TimerChange
 from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -62,16 +63,17 @@ def join_group(state: GroupState, request: JoinGroupRequest, context: Context) -
         return outcome
     if not member_id and request.group_instance_id is None and request.must_know_member_id:
         return _hand_out_id(group, request, context)
+    if live.phase is PREPARING and (member_id in live.pending or member_id in live.members):
+        return _join_others(group, live, request, context)
     draft = Draft(state, request.group_id, context)
     if live is NOBODY_YET:
         live = ClassicMembership(request.group_id)
         draft.notes.append(GroupOpened(request.group_id, live))
-    protocols = tuple([JoinProtocol(offered.name, offered.metadata) for offered in request.protocols])
     if member_id in live.members:
-        return _rejoin(draft, live, request, protocols)
+        return _rejoin(draft, live, request)
     if not member_id and request.group_instance_id in live.static_members:
-        return replace_static_member(draft, live, request, protocols, _rebalance_timeout_ms(request))
-    return _add(draft, live, request, protocols)
+        return replace_static_member(draft, live, request)
+    return _add(draft, live, request)
 
 
 def _refuse(request: JoinGroupRequest, context: Context, error_code: ErrorCode) -> GroupOutcome:
@@ -113,67 +115,85 @@ def _offers_a_common_protocol(live: ClassicMembership, request: JoinGroupRequest
     return False
 
 
-def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
-    return request.rebalance_timeout_ms if request.has_rebalance_timeout else request.session_timeout_ms
-
-
 def _hand_out_id(group: Group | None, request: JoinGroupRequest, context: Context) -> GroupOutcome:
     """Two steps (KIP-394), so that a client that repeats an unanswered join adds no second member."""
     group_id = request.group_id
     member_id = f"{context.client_id}-{context.fresh_id}"
-    timer = Timer(PendingOver(group_id, member_id))
-    handed_out = IdHandedOut(group_id, member_id, timer)
-    notes: tuple[Note, ...] = (handed_out,)
+    member = Member(group_id, member_id)
+    notes: tuple[Note, ...] = (IdHandedOut(group_id, member),)
     if classic_of(group) is NOBODY_YET:
-        notes = (GroupOpened(group_id, ClassicMembership(group_id)), handed_out)
-    response = JoinGroupResponse(error_code=_ID_REQUIRED, member_id=member_id)
+        notes = (GroupOpened(group_id, ClassicMembership(group_id)), *notes)
+    response = JoinGroupResponse(0, _ID_REQUIRED, -1, None, None, "", False, member_id)
     return Outcome(
-        notes=notes,
-        timers=((timer, context.now_ms + request.session_timeout_ms),),
-        replies=((context.token, response),),
-        seen_offset=None if group is None else group.memory.registered_until,
+        ((context.token, response),),
+        None if group is None else group.memory.registered_until,
+        None,
+        notes,
+        ((member, context.now_ms + request.session_timeout_ms),),
     )
 
 
-def _add(
-    draft: Draft, live: ClassicMembership, request: JoinGroupRequest, protocols: tuple[JoinProtocol, ...]
+def _join_others(
+    group: Group | None, live: ClassicMembership, request: JoinGroupRequest, context: Context
 ) -> GroupOutcome:
-    context = draft.context
-    member_id = request.member_id
-    if not member_id:
-        prefix = context.client_id if request.group_instance_id is None else request.group_instance_id
-        member_id = f"{prefix}-{context.fresh_id}"
-    member = Member(
-        signal=SessionOver(request.group_id, member_id),
-        member_id=member_id,
-        group_instance_id=request.group_instance_id,
-        client_id=context.client_id,
-        client_host=context.client_host,
-        session_timeout_ms=request.session_timeout_ms,
-        rebalance_timeout_ms=_rebalance_timeout_ms(request),
-        protocols=protocols,
-        parked_join=ParkedRequest(context.token),
+    """A member with an id joins, or joins again, while the group waits for its members."""
+    assert group is not None
+    group_id, member_id = request.group_id, request.member_id
+    replies: tuple[Reply, ...] = ()
+    timers: tuple[TimerChange, ...] = ()
+    note: Note
+    member = live.members.get(member_id)
+    if member is None:
+        member = live.pending[member_id]
+        note = MemberAdded(group_id, member, request, context)
+        timers = ((member, context.now_ms + NEW_MEMBER_TIMEOUT_MS),)
+        is_last = live.awaiting_join == len(live.members) and len(live.pending) == 1
+    else:
+        if member.parked_join is not None:
+            replies = (_given_up(member),)
+        note = MemberRejoined(group_id, member, request, context.token)
+        is_last = live.awaiting_join >= len(live.members) - 1 and not live.pending
+    then = (JoinCheck(group_id),) if is_last else ()  # no other member is expected
+    return Outcome(replies, group.memory.registered_until, None, (note,), timers, then)
+
+
+def _given_up(member: Member) -> Reply:
+    """The member has given up the older request; it still gets an answer."""
+    return member.parked_join, JoinGroupResponse(
+        error_code=ErrorCode.rebalance_in_progress, member_id=member.member_id
     )
-    pending_timer = live.pending.get(member_id)
-    if pending_timer is not None:
-        draft.timers.append((pending_timer, None))
-    draft.notes.append(MemberAdded(request.group_id, member, request.protocol_type))
+
+
+def _add(draft: Draft, live: ClassicMembership, request: JoinGroupRequest) -> GroupOutcome:
+    context = draft.context
+    member = live.pending.get(request.member_id)
+    if member is None:
+        prefix = context.client_id if request.group_instance_id is None else request.group_instance_id
+        member = Member(request.group_id, request.member_id or f"{prefix}-{context.fresh_id}")
+    draft.notes.append(MemberAdded(request.group_id, member, request, context))
     draft.arm(member, NEW_MEMBER_TIMEOUT_MS)
     if live.phase is PREPARING:
-        if live.awaiting_join == len(live.members) and len(live.pending) == (pending_timer is not None):
+        if live.awaiting_join == len(live.members) and not live.pending:
             draft.then.append(JoinCheck(request.group_id))  # no other member is expected
     else:
-        trigger = triggered_by(member, GroupEventCause.MEMBER_JOINED, request.reason)
-        prepare_rebalance(draft, live, trigger, [*live.members.values(), member])
+        trigger = Trigger(
+            cause=GroupEventCause.MEMBER_JOINED,
+            member_id=member.member_id,
+            client_id=context.client_id,
+            client_host=context.client_host,
+            reason=request.reason or "",
+        )
+        members = live.members.values()
+        longest_ms = max(rebalance_timeout_ms(request), longest_rebalance_ms(members))
+        prepare_rebalance(draft, live, trigger, [*members, member], timeout_ms=longest_ms)
     return draft.outcome()
 
 
-def _rejoin(
-    draft: Draft, live: ClassicMembership, request: JoinGroupRequest, protocols: tuple[JoinProtocol, ...]
-) -> GroupOutcome:
+def _rejoin(draft: Draft, live: ClassicMembership, request: JoinGroupRequest) -> GroupOutcome:
+    """A member joins again while no join phase is open."""
     member = live.members[request.member_id]
     is_leader = live.leader_id == member.member_id
-    is_same = protocols == member.protocols
+    is_same = are_same(member.protocols, request.protocols)
     if is_same and (live.phase is COMPLETING or (live.phase is STABLE and not is_leader)):
         # The answer may have been lost: repeat it without a rebalance.
         draft.answer(
@@ -187,30 +207,10 @@ def _rejoin(
             )
         )
         return draft.outcome()
-    if member.parked_join is not None:
-        # The member has given up the older request; it still gets an answer.
-        draft.answer(
-            JoinGroupResponse(error_code=ErrorCode.rebalance_in_progress, member_id=member.member_id),
-            member.parked_join.token,
-        )
-    rebalance_timeout_ms = _rebalance_timeout_ms(request)
-    draft.notes.append(
-        MemberRejoined(
-            request.group_id,
-            member.member_id,
-            protocols,
-            request.session_timeout_ms,
-            rebalance_timeout_ms,
-            ParkedRequest(draft.context.token),
-        )
-    )
-    if live.phase is PREPARING:
-        if live.awaiting_join >= len(live.members) - 1 and not live.pending:
-            draft.then.append(JoinCheck(request.group_id))  # no other member is expected
-    else:
-        cause = GroupEventCause.LEADER_REJOINED if is_same else GroupEventCause.METADATA_CHANGED
-        trigger = triggered_by(member, cause, request.reason)
-        others = [known for known in live.members.values() if known is not member]
-        longest_ms = max(rebalance_timeout_ms, longest_rebalance_ms(others))
-        prepare_rebalance(draft, live, trigger, live.members.values(), timeout_ms=longest_ms)
+    draft.notes.append(MemberRejoined(request.group_id, member, request, draft.context.token))
+    cause = GroupEventCause.LEADER_REJOINED if is_same else GroupEventCause.METADATA_CHANGED
+    trigger = triggered_by(member, cause, request.reason)
+    others = [known for known in live.members.values() if known is not member]
+    longest_ms = max(rebalance_timeout_ms(request), longest_rebalance_ms(others))
+    prepare_rebalance(draft, live, trigger, live.members.values(), timeout_ms=longest_ms)
     return draft.outcome()

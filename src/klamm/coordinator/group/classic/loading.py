@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from klamm.coordinator.group.classic.membership import ClassicMembership, JoinProtocol, Member
+from klamm.coordinator.group.classic.membership import ClassicMembership, Member
 from klamm.coordinator.group.classic.phases import Phase
-from klamm.coordinator.group.classic.signals import SessionOver
 from klamm.coordinator.group.classic.vote import topics_of
 from klamm.coordinator.group.remembered import GroupRegistered
+from klamm.protocol.messages.join_group import JoinGroupRequestProtocol
 
 
 def revived(registration: GroupRegistered) -> ClassicMembership:
@@ -22,18 +22,14 @@ def revived(registration: GroupRegistered) -> ClassicMembership:
     )
     protocol_name = registration.protocol_name or ""
     for known in registration.members:
-        live.members[known.member_id] = Member(
-            signal=SessionOver(registration.group_id, known.member_id),
-            member_id=known.member_id,
-            group_instance_id=known.group_instance_id,
-            client_id=known.client_id,
-            client_host=known.client_host,
-            session_timeout_ms=known.session_timeout_ms,
-            rebalance_timeout_ms=known.rebalance_timeout_ms,
-            protocols=(JoinProtocol(protocol_name, known.subscription),),
-            assignment=known.assignment,
-            is_new=False,
-        )
+        member = live.members[known.member_id] = Member(registration.group_id, known.member_id)
+        member.group_instance_id = known.group_instance_id
+        member.client_id, member.client_host = known.client_id, known.client_host
+        member.session_timeout_ms = known.session_timeout_ms
+        member.rebalance_timeout_ms = known.rebalance_timeout_ms
+        member.protocols = (JoinGroupRequestProtocol(protocol_name, known.subscription),)
+        member.assignment = known.assignment
+        member.is_new = False
         if known.group_instance_id is not None:
             live.static_members[known.group_instance_id] = known.member_id
     if live.leader_id not in live.members:

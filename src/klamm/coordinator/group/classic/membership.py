@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -14,45 +14,44 @@ from klamm.coordinator.runtime.outcome import Reply
 from klamm.coordinator.runtime.timers import Timer
 from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
-from klamm.protocol.messages.join_group import JoinGroupResponse
+from klamm.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from klamm.protocol.messages.sync_group import SyncGroupResponse
 
 CONSUMER: Final = "consumer"  # the only protocol type whose metadata the broker can read
 NEW_MEMBER_TIMEOUT_MS: Final = 300_000  # a new member does not send heartbeats while its join is parked
 
 
-class JoinProtocol(NamedTuple):
-    """One assignor that a member supports, with its metadata for the leader."""
-
-    name: str
-    metadata: bytes
-
-
-class ParkedRequest(NamedTuple):
-    """A request that is not answered yet."""
-
-    token: object
-
-
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, init=False, kw_only=True)
 class Member(Timer):
-    """The state of one member. Only notes change it.
+    """The state of one member, also before it joins with the id that it was given. Only notes change it.
 
     A member is the timer of its own session: a heartbeat that had to look for another object would take
     longer the more members there are, because they do not all fit into the processor's cache.
     """
 
-    session_timeout_ms: int
+    group_id: str
     member_id: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
     group_instance_id: str | None
     client_id: str
     client_host: str
-    rebalance_timeout_ms: int
-    protocols: tuple[JoinProtocol, ...]  # in order of preference
-    assignment: bytes = b""
-    parked_join: ParkedRequest | None = None
-    parked_sync: ParkedRequest | None = None
-    is_new: bool = True  # until its first join phase ends
+    protocols: Sequence[JoinGroupRequestProtocol]  # in order of preference; mostly one object for all members
+    assignment: bytes
+    parked_join: object | None  # the token of a request that is not answered yet
+    parked_sync: object | None
+    is_new: bool  # until its first join phase ends
+
+    def __init__(self, group_id: str, member_id: str) -> None:
+        self.signal = self.due_at_ms = self.renewed_at_ms = self.looked_at_ms = None
+        self.group_id = group_id
+        self.member_id = member_id
+        self.session_timeout_ms = self.rebalance_timeout_ms = 0
+        self.group_instance_id = self.parked_join = self.parked_sync = None
+        self.client_id = self.client_host = ""
+        self.protocols = ()
+        self.assignment = b""
+        self.is_new = True
 
     @property
     def period_ms(self) -> int:
@@ -60,10 +59,25 @@ class Member(Timer):
 
     def metadata(self, protocol_name: str | None) -> bytes:
         """Its metadata for the leader in this protocol."""
-        for name, metadata in self.protocols:
-            if name == protocol_name:
-                return metadata
-        return b""
+        return metadata_of(self.protocols, protocol_name)
+
+
+def metadata_of(protocols: Sequence[JoinGroupRequestProtocol], protocol_name: str | None) -> bytes:
+    """What a member that offers this tells the leader in one of the protocols."""
+    for offered in protocols:
+        if offered.name == protocol_name:
+            return offered.metadata
+    return b""
+
+
+def are_same(known: Sequence[JoinGroupRequestProtocol], offered: Sequence[JoinGroupRequestProtocol]) -> bool:
+    """Whether two members offer the same, or one member offers what it did before."""
+    return known is offered or list(known) == list(offered)
+
+
+def rebalance_timeout_ms(request: JoinGroupRequest) -> int:
+    """The oldest version has one timeout for both."""
+    return request.rebalance_timeout_ms if request.has_rebalance_timeout else request.session_timeout_ms
 
 
 class InitialDelay(NamedTuple):
@@ -108,7 +122,7 @@ class ClassicMembership:
     leader_id: str | None = None
     members: dict[str, Member] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)  # instance id -> member id
-    pending: dict[str, Timer] = field(default_factory=dict)  # member ids that were given out and not used yet
+    pending: dict[str, Member] = field(default_factory=dict)  # with an id that was given out and not used yet
     supported: dict[str, int] = field(default_factory=dict)  # protocol -> number of members that support it
     awaiting_join: int = 0
     pending_sync: dict[str, None] = field(default_factory=dict)  # an ordered set
@@ -226,9 +240,9 @@ class ClassicMembership:
         for member in self.members.values():
             if member.parked_join is not None:
                 join = JoinGroupResponse(error_code=error_code, member_id=member.member_id)
-                yield member.parked_join.token, join
+                yield member.parked_join, join
             if member.parked_sync is not None:
-                yield member.parked_sync.token, SyncGroupResponse(error_code=error_code)
+                yield member.parked_sync, SyncGroupResponse(error_code=error_code)
 
 
 NOBODY_YET: Final = ClassicMembership("")  # of groups without members; never changed

@@ -61,7 +61,7 @@ def prepare_rebalance(
         for member in members:
             if member.parked_sync is not None:
                 draft.arm(member)  # its session did not run while the request was parked
-                draft.answer(SyncGroupResponse(error_code=sync_error), member.parked_sync.token)
+                draft.answer(SyncGroupResponse(error_code=sync_error), member.parked_sync)
     if live.phase is EMPTY:
         delay_ms = draft.state.config.group_initial_rebalance_delay_ms
         initial_delay = InitialDelay(delay_ms, max(timeout_ms - delay_ms, 0))
@@ -230,22 +230,15 @@ def _next_generation(
             context.timestamp_ms,
         )
     )
+    now_ms, leader_id = context.now_ms, leader.member_id
+    draft.timers += [(member, now_ms + member.session_timeout_ms) for member in staying]
+    alike = 0, 0, generation, live.protocol_type, protocol_name or None, leader_id, False
     for member in staying:
-        draft.arm(member)
-        if member.parked_join is None:
-            continue
-        is_leader = member is leader
-        draft.answer(
-            JoinGroupResponse(
-                generation_id=generation,
-                protocol_type=live.protocol_type,
-                protocol_name=protocol_name or None,
-                leader=leader.member_id,
-                member_id=member.member_id,
-                members=members_list(staying, protocol_name) if is_leader else (),
-            ),
-            member.parked_join.token,
-        )
+        if member.parked_join is not None:
+            response = JoinGroupResponse(*alike, member.member_id)
+            if member is leader:
+                response.members = members_list(staying, protocol_name)
+            draft.replies.append((member.parked_join, response))
     draft.timers.append((live.sync_timer, context.now_ms + longest_rebalance_ms(staying)))
     return draft.outcome()
 
@@ -253,10 +246,6 @@ def _next_generation(
 def members_list(members: Collection[Member], protocol_name: str | None) -> list[JoinGroupResponseMember]:
     """The members and their metadata, for the leader."""
     return [
-        JoinGroupResponseMember(
-            member_id=member.member_id,
-            group_instance_id=member.group_instance_id,
-            metadata=member.metadata(protocol_name),
-        )
+        JoinGroupResponseMember(member.member_id, member.group_instance_id, member.metadata(protocol_name))
         for member in members
     ]

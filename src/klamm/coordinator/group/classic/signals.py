@@ -8,21 +8,7 @@ from typing import NamedTuple
 from klamm.coordinator.runtime.outcome import Reply
 from klamm.protocol.errors import ErrorCode
 
-# --- due timers ----------------------------------------------------------------------------------------
-
-
-class SessionOver(NamedTuple):
-    """A member's session timed out, or a new member waited too long."""
-
-    group_id: str
-    member_id: str
-
-
-class PendingOver(NamedTuple):
-    """A member id was given out and not used in time."""
-
-    group_id: str
-    member_id: str
+# --- due timers; a member whose session is over is a signal too ------------------------------------------
 
 
 class JoinTimeUp(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 from klamm.coordinator.group.append_errors import registration_error
@@ -10,16 +9,15 @@ from klamm.coordinator.group.classic.draft import Draft
 from klamm.coordinator.group.classic.membership import (
     NEW_MEMBER_TIMEOUT_MS,
     ClassicMembership,
-    JoinProtocol,
     Member,
-    ParkedRequest,
     classic_of,
+    rebalance_timeout_ms,
 )
 from klamm.coordinator.group.classic.notes import MemberReplaced
 from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.classic.rebalance import members_list, prepare_rebalance, triggered_by
 from klamm.coordinator.group.classic.registration import registration
-from klamm.coordinator.group.classic.signals import JoinCheck, ReplacementRefused, SessionOver
+from klamm.coordinator.group.classic.signals import JoinCheck, ReplacementRefused
 from klamm.coordinator.group.classic.vote import vote
 from klamm.coordinator.group.events import GroupEventCause, MemberFenced
 from klamm.coordinator.group.outcomes import GroupOutcome, reply
@@ -30,33 +28,19 @@ from klamm.protocol.messages.join_group import JoinGroupRequest, JoinGroupRespon
 from klamm.protocol.messages.sync_group import SyncGroupResponse
 
 
-def replace_static_member(
-    draft: Draft,
-    live: ClassicMembership,
-    request: JoinGroupRequest,
-    protocols: tuple[JoinProtocol, ...],
-    rebalance_timeout_ms: int,
-) -> GroupOutcome:
+def replace_static_member(draft: Draft, live: ClassicMembership, request: JoinGroupRequest) -> GroupOutcome:
     """Replace a static member by its new instance."""
     assert request.group_instance_id is not None
     context = draft.context
     old = live.members[live.static_members[request.group_instance_id]]
     new_id = f"{request.group_instance_id}-{context.fresh_id}"
-    member = replace(
-        old,
-        signal=SessionOver(live.group_id, new_id),
-        due_at_ms=None,
-        renewed_at_ms=None,
-        looked_at_ms=None,
-        member_id=new_id,
-        protocols=protocols,
-        session_timeout_ms=request.session_timeout_ms,
-        rebalance_timeout_ms=rebalance_timeout_ms,
-        client_id=context.client_id,
-        client_host=context.client_host,
-        parked_join=None,
-        parked_sync=None,
-    )
+    member = Member(live.group_id, new_id)
+    member.group_instance_id = request.group_instance_id
+    member.client_id, member.client_host = context.client_id, context.client_host
+    member.session_timeout_ms = request.session_timeout_ms
+    member.rebalance_timeout_ms = rebalance_timeout_ms(request)
+    member.protocols = request.protocols
+    member.assignment, member.is_new = old.assignment, old.is_new
     _fence(draft, live, old, new_id)
     draft.arm(member, NEW_MEMBER_TIMEOUT_MS if member.is_new else None)
     members = [member if known is old else known for known in live.members.values()]
@@ -64,7 +48,7 @@ def replace_static_member(
         leader = member if live.leader_id == old.member_id else live.members[live.leader_id or ""]
         if vote(members, leader) == live.protocol_name:
             return _carry_on(draft, live, old, member, members, request)
-    member.parked_join = ParkedRequest(context.token)
+    member.parked_join = context.token
     draft.notes.append(MemberReplaced(live.group_id, old.member_id, member))
     if live.phase is Phase.PREPARING:
         draft.then.append(JoinCheck(live.group_id))
@@ -80,10 +64,10 @@ def _fence(draft: Draft, live: ClassicMembership, old: Member, new_id: str) -> N
     if old.parked_join is not None:
         draft.answer(
             JoinGroupResponse(error_code=ErrorCode.fenced_instance_id, member_id=old.member_id),
-            old.parked_join.token,
+            old.parked_join,
         )
     if old.parked_sync is not None:
-        draft.answer(SyncGroupResponse(error_code=ErrorCode.fenced_instance_id), old.parked_sync.token)
+        draft.answer(SyncGroupResponse(error_code=ErrorCode.fenced_instance_id), old.parked_sync)
     draft.events.append(
         MemberFenced(
             group_id=live.group_id,

@@ -9,7 +9,7 @@ from functools import partial
 
 from klamm.coordinator.group.append_errors import registration_error
 from klamm.coordinator.group.classic.draft import Draft
-from klamm.coordinator.group.classic.membership import ClassicMembership, ParkedRequest, classic_of
+from klamm.coordinator.group.classic.membership import ClassicMembership, classic_of
 from klamm.coordinator.group.classic.notes import Assigned, Synced, SyncParked
 from klamm.coordinator.group.classic.phases import COMPLETING, DEAD, PREPARING, STABLE
 from klamm.coordinator.group.classic.rebalance import NOTHING, prepare_rebalance, triggered_by
@@ -18,7 +18,7 @@ from klamm.coordinator.group.classic.signals import AssignmentDurable, Assignmen
 from klamm.coordinator.group.events import GroupEventCause, RebalanceCompleted
 from klamm.coordinator.group.outcomes import GroupOutcome, reply
 from klamm.coordinator.group.state import Group, GroupState
-from klamm.coordinator.runtime.outcome import Context, Outcome
+from klamm.coordinator.runtime.outcome import Context, Outcome, Reply
 from klamm.coordinator.runtime.timers import TimerChange
 from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -35,20 +35,21 @@ def sync_group(state: GroupState, request: SyncGroupRequest, context: Context) -
         return reply(context, SyncGroupResponse(error_code=error_code))
     member_id = request.member_id
     member = live.members[member_id]
-    timers: list[TimerChange] = []
+    timers: tuple[TimerChange, ...] = ()
     if len(live.pending_sync) == 1 and member_id in live.pending_sync:
-        timers.append((live.sync_timer, None))  # the last missing member
-    outcome: GroupOutcome = Outcome(timers=timers, seen_offset=group.memory.registered_until)
+        timers = ((live.sync_timer, None),)  # the last missing member
+    seen_offset = group.memory.registered_until
+    replies: tuple[Reply, ...] = ()
     if live.phase is STABLE:
-        outcome.notes = (Synced(request.group_id, member_id),)
-        timers.append((member, context.now_ms + member.session_timeout_ms))
-        outcome.replies = ((context.token, _assignment(live, member.assignment)),)
-        return outcome
+        replies = ((context.token, _assignment(live, member.assignment)),)
+        timers += ((member, context.now_ms + member.session_timeout_ms),)
+        return Outcome(replies, seen_offset, None, (Synced(request.group_id, member_id),), timers)
     if member.parked_sync is not None:
         # The member has given up the older request; it still gets an answer.
         again = SyncGroupResponse(error_code=ErrorCode.rebalance_in_progress)
-        outcome.replies = ((member.parked_sync.token, again),)
-    outcome.notes = (SyncParked(request.group_id, member_id, ParkedRequest(context.token)),)
+        replies = ((member.parked_sync, again),)
+    parked = SyncParked(request.group_id, member, context.token)
+    outcome: GroupOutcome = Outcome(replies, seen_offset, None, (parked,), timers)
     return _register(outcome, group, request, context) if live.leader_id == member_id else outcome
 
 
@@ -71,9 +72,7 @@ def _sync_error(live: ClassicMembership, request: SyncGroupRequest) -> ErrorCode
 
 
 def _assignment(live: ClassicMembership, assignment: bytes) -> SyncGroupResponse:
-    return SyncGroupResponse(
-        protocol_type=live.protocol_type, protocol_name=live.protocol_name, assignment=assignment
-    )
+    return SyncGroupResponse(0, 0, live.protocol_type, live.protocol_name, assignment)
 
 
 def _register(
@@ -108,7 +107,7 @@ def assignment_durable(state: GroupState, signal: AssignmentDurable, context: Co
     for member in live.members.values():
         if member.parked_sync is not None:
             draft.arm(member)
-            draft.answer(_assignment(live, assignments[member.member_id]), member.parked_sync.token)
+            draft.answer(_assignment(live, assignments[member.member_id]), member.parked_sync)
     rebalance = live.rebalance
     if rebalance is not None and rebalance.joined_at_ms is not None:
         trigger = rebalance.trigger

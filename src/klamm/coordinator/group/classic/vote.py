@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from klamm.coordinator.group.classic.membership import CONSUMER, Member
+from klamm.coordinator.group.classic.membership import CONSUMER, Member, metadata_of
 from klamm.protocol.consumer_protocol import subscribed_topics
+from klamm.protocol.messages.join_group import JoinGroupRequestProtocol
 
 
 def vote(members: Sequence[Member], leader: Member) -> str:
@@ -15,7 +16,9 @@ def vote(members: Sequence[Member], leader: Member) -> str:
     Ties go to the one that the leader names first; Kafka leaves them to chance. Joins are checked so that
     there always is a candidate.
     """
-    offers = Counter(tuple(protocol.name for protocol in member.protocols) for member in members)
+    offers: Counter[tuple[str, ...]] = Counter()
+    for protocols, count in _offers(members):
+        offers[tuple(protocol.name for protocol in protocols)] += count
     candidates = set.intersection(*(set(names) for names in offers))
     votes: Counter[str] = Counter()
     for names, count in offers.items():
@@ -31,10 +34,16 @@ def topics_of(
     if protocol_type != CONSUMER:
         return None
     topics: set[str] = set()
-    # Members of one application mostly send the same bytes: decode each once.
-    for metadata in {member.metadata(protocol_name) for member in members}:
+    for metadata in {metadata_of(protocols, protocol_name) for protocols, _ in _offers(members)}:
         found = subscribed_topics(metadata)
         if found is None:
             return None
         topics |= found
     return frozenset(topics)
+
+
+def _offers(members: Sequence[Member]) -> list[tuple[Sequence[JoinGroupRequestProtocol], int]]:
+    """What the members offer, with their number: those of one application mostly share one object."""
+    known = {id(member.protocols): member.protocols for member in members}
+    counts = Counter([id(member.protocols) for member in members])
+    return [(known[each], count) for each, count in counts.items()]
