@@ -12,7 +12,13 @@ from klamm.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from klamm.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from klamm.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from klamm.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    ReplicaState,
+)
 from klamm.protocol.messages.init_producer_id import InitProducerIdRequest
 from klamm.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from klamm.protocol.messages.offset_for_leader_epoch import (
@@ -134,6 +140,17 @@ def fetch(world: World) -> Step:
         forgotten_topics_data=forgotten,
         rack_id=random.choice(("", "", "r")),
     )
+    if random.random() < 0.1:
+        # No broker's own id: followers of Kafka read to the end of the log, and klamm has none.
+        replica_id = random.choice((-1, -2, -3, 0, 5))
+        if version < 15:
+            request.replica_id = replica_id
+        else:
+            request.replica_state = ReplicaState(replica_id, random.choice((-1, 0, 5)))
+    if version >= 12 and random.random() < 0.1:
+        request.cluster_id = random.choice(("x", ""))
+    if random.random() < 0.05:
+        request.max_wait_ms, request.min_bytes = random.choice((1, 5)), random.choice((1, 500, 100_000))
     return Step(ApiKey.FETCH, version, request)
 
 

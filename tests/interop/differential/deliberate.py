@@ -313,6 +313,14 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
     ),
     Deliberate(
         area=SEVERAL,
+        case="Fetch with the id of a broker that is a replica",
+        klamm="NOT_LEADER_OR_FOLLOWER, or UNKNOWN_LEADER_EPOCH if it names the epoch",
+        kafka="reads to the end of the log, beyond the high watermark",
+        why="No broker follows another, and no client reads what a crash can lose.",
+        kept_out_by="data_steps.fetch",
+    ),
+    Deliberate(
+        area=SEVERAL,
         case="`controller_id` in Metadata and DescribeCluster",
         klamm="is the broker that was asked",
         kafka="is any broker, another one in each response",

@@ -43,6 +43,9 @@ def handle(
         find_source(services.image, services.partitions, target, request.uses_topic_ids)
         for target in plan.targets
     ]
+    if _is_from_replica(request):
+        for source in sources:
+            source.is_for_replica = True
     if request.isolation_level not in ISOLATION_LEVELS and any(
         source.partition is not None or source.ends_wait for source in sources
     ):
@@ -77,14 +80,17 @@ def _failed(request: FetchRequest) -> FetchResponse:
     return response
 
 
+def _is_from_replica(request: FetchRequest) -> bool:
+    replica_id = request.replica_id if request.replica_state is None else request.replica_state.replica_id
+    return replica_id >= 0
+
+
 def _limits(services: Services, request: FetchRequest) -> Limits:
     max_bytes = max(0, min(request.max_bytes, services.config.fetch_max_bytes))
-    replica_id = request.replica_id if request.replica_state is None else request.replica_state.replica_id
     return Limits(
         max_bytes=max_bytes,
         min_bytes=min(request.min_bytes, max_bytes),
         read_committed=request.isolation_level == 1,
-        to_log_end=replica_id >= 0,
     )
 
 
@@ -107,7 +113,8 @@ def _answer(
             topics.append(FetchableTopicResponse(target.topic_id, target.topic, partitions))
         partitions.append(data)
     response.responses = topics
-    response.node_endpoints = list(endpoints.values())
+    if endpoints and not _is_from_replica(request):
+        response.node_endpoints = list(endpoints.values())
     return response
 
 

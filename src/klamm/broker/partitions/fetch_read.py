@@ -31,12 +31,9 @@ class Limits:
     max_bytes: int
     min_bytes: int
     read_committed: bool
-    to_log_end: bool  # for replicas, which read up to the end
 
     def upper_offset(self, log: PartitionLog) -> int:
         """Where reading ends."""
-        if self.to_log_end:
-            return log.log_end_offset
         return log.last_stable_offset if self.read_committed else log.high_watermark
 
 
@@ -48,6 +45,7 @@ class FetchSource:
     partition: Partition | None
     error_code: ErrorCode = ErrorCode.none
     ends_wait: bool = False  # the error comes from reading, not from finding the topic
+    is_for_replica: bool = False  # the request says that it comes from a broker
 
 
 def find_source(
@@ -82,7 +80,11 @@ def reading_error(source: FetchSource) -> ErrorCode:
         was_right = partition.error_code is ErrorCode.not_leader_or_follower and asked_epoch >= 0
         return ErrorCode.fenced_leader_epoch if was_right else partition.error_code
     # In a Fetch any negative epoch means none; in offset lookups only -1 does.
-    return epoch_error(partition, max(-1, asked_epoch))
+    error_code = epoch_error(partition, max(-1, asked_epoch))
+    if source.is_for_replica and error_code is NO_ERROR:
+        # No broker follows another, so this is nobody's replica: Kafka's errors for a broker that is none.
+        return ErrorCode.unknown_leader_epoch if asked_epoch >= 0 else ErrorCode.not_leader_or_follower
+    return error_code
 
 
 def epoch_error(partition: Partition, asked_epoch: int) -> ErrorCode:

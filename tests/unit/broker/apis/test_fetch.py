@@ -179,15 +179,25 @@ def test_above_the_high_watermark_there_is_nothing_yet(jar: Jar, client: JarClie
     assert (data.error_code, data.high_watermark, data.records) == (0, 0, b"")
 
 
-def test_a_replica_reads_to_the_end_of_the_log(jar: Jar, client: JarClient) -> None:
+@pytest.mark.parametrize(("epoch", "error_code"), [(-1, 6), (0, 75), (5, 75)])
+def test_who_claims_to_be_a_replica_reads_nothing(
+    jar: Jar, client: JarClient, epoch: int, error_code: int
+) -> None:
+    # Given a record that is not on disk yet
     jar.disk.delay_ms = 1000
     jar.connect().send(ApiKey.PRODUCE, 9, a_produce(jar, a_batch(jar, count=3)))
     jar.loop.settle()
-    assert offsets_in(fetch(client, a_fetch(jar, replica_id=1))) == [0]
+    # Then nobody reads it, by whatever name
+    data = fetch(client, a_fetch(jar, replica_id=1, leader_epoch=epoch))
+    assert (data.error_code, data.high_watermark, data.records) == (error_code, -1, b"")
     topic = jar.services.image.topic("t")
     assert topic is not None
-    request = a_fetch(jar, topic="", topic_id=topic.topic_id, replica_state=ReplicaState(1, 0))
-    assert offsets_in(fetch(client, request, 15)) == [0]
+    request = a_fetch(
+        jar, topic="", topic_id=topic.topic_id, leader_epoch=epoch, replica_state=ReplicaState(1, 0)
+    )
+    response = client.ask(ApiKey.FETCH, 16, request)
+    assert (only(response).error_code, only(response).records) == (error_code, b"")
+    assert list(response.node_endpoints) == []
 
 
 def test_inside_a_batch_the_whole_batch_comes(jar: Jar, client: JarClient) -> None:
