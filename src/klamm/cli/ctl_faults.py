@@ -56,8 +56,8 @@ def add(
       lose        do the work, send no answer
       cut         do the work, send half of the answer, close the connection
       hang        read nothing more from the connection until the fault is lifted
-      fill_disk   every write to disk fails; needs --memory
-      fail_fsync  flushes to disk fail, all or --times 1; needs --memory
+      fill_disk   writes to disk fail; needs --memory
+      fail_fsync  flushes to disk fail; needs --memory
 
     \b
       klamm ctl faults add fail OffsetCommit --group billing --error NOT_COORDINATOR --times 2
@@ -109,7 +109,7 @@ def _print(faults: list[dict[str, Any]], as_json: bool) -> None:
                 each["fault"],
                 each.get("api", "-"),
                 " ".join(f"{name}={value}" for name, value in each.items() if name not in _FACTS) or "-",
-                "-" if each["count"] is None else each["count"],
+                each["count"],
                 "over" if each["is_over"] else "in force",
             )
             for each in faults

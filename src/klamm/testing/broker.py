@@ -65,7 +65,7 @@ class Broker(embedded.Broker):
         self._activity = Activity(self._clock)
         self._activity_outside = Activity(SystemClock(), look_every_s=_LOOK_EVERY_S)
         self._observer: Observer | None = None
-        self.faults = Faults(self._clock, self._disk)
+        self.faults = Faults(self._clock, self._disk, self._has_happened)
         self.log: Any = None  # what the pytest plugin keeps of the log
 
     # --- looking ---------------------------------------------------------------------------------------

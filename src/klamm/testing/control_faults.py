@@ -6,11 +6,17 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from klamm.testing.faults import DiskTrouble, Fault, Faults, Selectors
+from klamm.testing.faults import Faults, Occurrence, Selectors
+from klamm.testing.ordered_fault import OrderedFault
 
 MAX_FAULTS: Final = 1000  # that are ordered and not lifted
-_SELECTORS: Final = ("api", *Selectors.__annotations__)
-_Make = Callable[..., Fault | DiskTrouble]
+_OCCURRENCE: Final = tuple(Occurrence.__annotations__)
+_SELECTORS: Final = (
+    "api",
+    *(name for name in Selectors.__annotations__ if name not in _OCCURRENCE),
+    *_OCCURRENCE,
+)
+_Make = Callable[..., OrderedFault]
 
 
 class FaultOrders:
@@ -19,7 +25,7 @@ class FaultOrders:
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
         self._lock = threading.Lock()
-        self._ordered: dict[int, tuple[Mapping[str, Any], Fault | DiskTrouble]] = {}
+        self._ordered: dict[int, tuple[Mapping[str, Any], OrderedFault]] = {}
         self._last_id = 0
         # What each is made by, what it must be given, and what it may be given.
         self._kinds: dict[str, tuple[_Make, tuple[str, ...], tuple[str, ...]]] = {
@@ -29,8 +35,8 @@ class FaultOrders:
             "lose": (faults.lose, (), _SELECTORS),
             "cut": (faults.cut, (), _SELECTORS),
             "hang": (faults.hang, (), _SELECTORS),
-            "fill_disk": (faults.fill_disk, (), ()),
-            "fail_fsync": (faults.fail_fsync, (), ("times",)),
+            "fill_disk": (faults.fill_disk, (), _OCCURRENCE),
+            "fail_fsync": (faults.fail_fsync, (), _OCCURRENCE),
         }
 
     def add(self, order: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,6 +98,4 @@ class FaultOrders:
 
     def _described(self, number: int) -> dict[str, Any]:
         order, fault = self._ordered[number]
-        # How often a fault of the disk happened is not counted.
-        count = fault.count if isinstance(fault, Fault) else None
-        return {"id": number, **order, "count": count, "is_over": fault.is_over}
+        return {"id": number, **order, "count": fault.count, "is_over": fault.is_over}

@@ -9,15 +9,15 @@ from datetime import timedelta
 from difflib import get_close_matches
 from enum import Enum
 from errno import EIO, ENOSPC
-from random import Random
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack, get_type_hints
 
 from klamm.clock import Clock
+from klamm.coordinator.runtime.events import Event
 from klamm.durations import nanoseconds
 from klamm.protocol.errors import ErrorCode
-from klamm.storage.engines.simulated_disk import Fault as DiskFault
 from klamm.storage.engines.simulated_disk import SimulatedFiles
+from klamm.testing.disk_faults import DiskFault, DiskFaultInjected
+from klamm.testing.ordered_fault import OrderedFault
 from klamm.testing.selection import Selection, api_name, api_named, subject
 
 if TYPE_CHECKING:
@@ -38,7 +38,15 @@ class Kind(Enum):
     HANG = "not read any further"
 
 
-class Selectors(TypedDict, total=False):
+class Occurrence(TypedDict, total=False):
+    """How often."""
+
+    times: int  # then the fault is over; without it, until it is lifted
+    probability: float
+    seed: int  # of the probability
+
+
+class Selectors(Occurrence, total=False):
     """Which requests, and how often."""
 
     version: int  # of the API
@@ -47,9 +55,6 @@ class Selectors(TypedDict, total=False):
     client_id: str
     group: str
     transactional_id: str
-    times: int  # then the fault is over; without it, until it is lifted
-    probability: float
-    seed: int  # of the probability
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +83,8 @@ class FaultInjected:
         return f"injected fault: {self.request}{about} from {self.client_id or 'a client'}: {self.outcome}"
 
 
-class Fault:
-    """A fault that is in force until it has happened often enough, or is lifted. Also a `with` block."""
+class Fault(OrderedFault):
+    """A fault of requests, until it has happened often enough, or is lifted. Also a `with` block."""
 
     def __init__(
         self,
@@ -89,38 +94,18 @@ class Fault:
         *,
         error: ErrorCode = ErrorCode.none,
         delay_s: float = 0.0,
-        times: int | None = None,
-        probability: float = 1.0,
-        seed: int = 0,
+        **how: Any,
     ) -> None:
-        if times is not None and (isinstance(times, bool) or not isinstance(times, int) or times < 1):
-            raise ValueError(f"invalid times {times!r}: expected a number from 1 on, or nothing")
-        if isinstance(probability, bool) or not isinstance(probability, (int, float)):
-            raise TypeError(f"invalid probability {probability!r}: expected a number")
-        if not 0 < probability <= 1:
-            raise ValueError(f"invalid probability {probability!r}: expected more than 0, at most 1")
+        super().__init__(**how)
         self._faults = faults
-        self._random = Random(seed)
-        self._probability = probability
         self._when_lifted: list[Callable[[], object]] = []
         self.kind = kind
         self.selection = selection
         self.error = error
         self.delay_s = delay_s
-        self.times_left = times
-        self.count = 0  # how often it happened
-        self.is_lifted = False
 
     def __repr__(self) -> str:
         return f"<Fault {self.selection}: {self.outcome}, happened {self.count} times>"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.lift()
 
     @property
     def outcome(self) -> str:
@@ -133,12 +118,12 @@ class Fault:
 
     @property
     def is_over(self) -> bool:
-        """Whether it was lifted, or has happened as often as ordered."""
+        """Whether it was lifted, or has happened as often as ordered; one that keeps requests is not over."""
         return self.is_lifted or (self.times_left == 0 and self.kind is not Kind.HANG)
 
     def lift(self) -> None:
         """End it. Requests that it keeps waiting go on."""
-        self.is_lifted = True
+        super().lift()
         self._faults.forget(self)
         callbacks, self._when_lifted = self._when_lifted, []
         for callback in callbacks:
@@ -151,52 +136,23 @@ class Fault:
             callback()
 
     def happens(self) -> bool:
-        """Whether it happens to the next request that it is for."""
-        if self.times_left == 0 or (self._probability < 1 and self._random.random() >= self._probability):
-            return False
-        self.count += 1
-        if self.times_left is not None:
-            self.times_left -= 1
-            if self.times_left == 0 and self.kind is not Kind.HANG:
-                self._faults.forget(self)
-        return True
-
-
-class DiskTrouble:
-    """A fault of the disk, until it is lifted. Also a `with` block."""
-
-    def __init__(self, files: SimulatedFiles, fault: DiskFault) -> None:
-        self._files = files
-        self._fault = fault
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it was lifted, or has happened as often as ordered."""
-        return self._fault not in self._files.faults
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.lift()
-
-    def lift(self) -> None:
-        """The disk works again."""
-        if self._fault in self._files.faults:
-            self._files.faults.remove(self._fault)
+        is_so = super().happens()
+        if is_so and self.is_over:
+            self._faults.forget(self)
+        return is_so
 
 
 class Faults:
     """The faults of one broker. The first one that is for a request happens."""
 
-    def __init__(self, clock: Clock, files: SimulatedFiles | None) -> None:
+    def __init__(self, clock: Clock, files: SimulatedFiles | None, tell: Callable[[Event], None]) -> None:
         self._clock = clock
+        self._tell = tell  # of what happens to the disk, from any thread
         self._files = files
         self._lock = threading.Lock()
         self._active: tuple[Fault, ...] = ()
-        self.injected: list[FaultInjected] = []  # what happened, in order
+        self.injected: list[FaultInjected | DiskFaultInjected] = []  # what happened, in order
+        self._of_disk: list[DiskFault] = []
 
     def __iter__(self) -> Iterator[Fault]:
         return iter(self._active)
@@ -237,15 +193,13 @@ class Faults:
 
     # --- of the disk -------------------------------------------------------------------------------------
 
-    def fill_disk(self) -> DiskTrouble:
-        """Every write fails with "no space left on device"."""
-        return self._trouble(DiskFault("write", error_number=ENOSPC, is_lasting=True))
+    def fill_disk(self, **how: Unpack[Occurrence]) -> DiskFault:
+        """Writes fail with "no space left on device": all until it is lifted, or as often as ordered."""
+        return self._add_to_disk("write", ENOSPC, how)
 
-    def fail_fsync(self, times: int | None = None) -> DiskTrouble:
-        """The next flush to disk fails (`times=1`), or all do until it is lifted."""
-        if times not in (None, 1):
-            raise ValueError(f"invalid times {times!r}: expected 1, or nothing for every flush")
-        return self._trouble(DiskFault("sync", error_number=EIO, is_lasting=times is None))
+    def fail_fsync(self, **how: Unpack[Occurrence]) -> DiskFault:
+        """Flushes to disk fail: all until it is lifted, or as often as ordered (`times=1`)."""
+        return self._add_to_disk("sync", EIO, how)
 
     # --- all ---------------------------------------------------------------------------------------------
 
@@ -253,8 +207,9 @@ class Faults:
         """End all faults."""
         for fault in self._active:
             fault.lift()
-        if self._files is not None:
-            self._files.faults.clear()
+        for disk_fault in self._of_disk:
+            disk_fault.lift()
+        self._of_disk.clear()
 
     def forget(self, fault: Fault) -> None:
         with self._lock:
@@ -279,10 +234,8 @@ class Faults:
         return None
 
     def _add(self, kind: Kind, api: str | None, given: Selectors, **details: Any) -> Fault:
-        known = set(Selectors.__annotations__)
-        if unknown := set(given) - known:
-            raise TypeError(f"unknown selector {min(unknown)!r}: expected one of {', '.join(sorted(known))}")
-        how = {name: given[name] for name in ("times", "probability", "seed") if name in given}
+        _check_names(given, Selectors)
+        how = {name: value for name, value in given.items() if name in Occurrence.__annotations__}
         which = {name: value for name, value in given.items() if name not in how}
         selection = Selection(None if api is None else api_named(api), **which)  # type: ignore[arg-type]
         fault = Fault(self, kind, selection, **details, **how)  # type: ignore[arg-type]
@@ -290,11 +243,26 @@ class Faults:
             self._active = (*self._active, fault)
         return fault
 
-    def _trouble(self, fault: DiskFault) -> DiskTrouble:
+    def _add_to_disk(
+        self, operation: Literal["write", "sync"], error_number: int, how: Occurrence
+    ) -> DiskFault:
         if self._files is None:
             raise RuntimeError("disk faults need a broker in memory: start it without a data folder")
-        self._files.faults.append(fault)
-        return DiskTrouble(self._files, fault)
+        _check_names(how, Occurrence)
+        fault = DiskFault(self._files, operation, error_number, self._disk_failed, **how)
+        self._of_disk.append(fault)
+        return fault
+
+    def _disk_failed(self, operation: str, outcome: str) -> None:
+        event = DiskFaultInjected(self._clock.timestamp_ms(), operation, outcome)
+        self.injected.append(event)
+        self._tell(event)
+
+
+def _check_names(given: Mapping[str, Any], known: type) -> None:
+    names = sorted(get_type_hints(known))
+    if unknown := set(given) - set(names):
+        raise TypeError(f"unknown selector {min(unknown)!r}: expected one of {', '.join(names)}")
 
 
 _ERRORS: Final = {code.name.upper(): code for code in ErrorCode if code is not ErrorCode.none}

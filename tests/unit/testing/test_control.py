@@ -203,6 +203,7 @@ def test_every_kind_of_fault_can_be_ordered_listed_and_lifted(port: Port) -> Non
         {"fault": "cut", "api": "Produce"},
         {"fault": "hang", "client_id": "nobody"},
         {"fault": "fill_disk"},
+        {"fault": "fill_disk", "times": 3, "probability": 0.5, "seed": 7},
         {"fault": "fail_fsync", "times": 1},
         {"fault": "fail_fsync"},
     ]
@@ -251,8 +252,8 @@ def test_every_kind_of_fault_can_be_ordered_listed_and_lifted(port: Port) -> Non
         ({"fault": "lose", "probability": 2}, "invalid probability 2"),
         ({"fault": "lose", "probability": "often"}, "invalid probability 'often'"),
         ({"fault": "lose", "seed": {}}, "invalid seed {}"),
-        ({"fault": "fill_disk", "topic": "t"}, "fault 'fill_disk' has no 'topic': expected nothing more"),
-        ({"fault": "fail_fsync", "times": 3}, "expected 1, or nothing"),
+        ({"fault": "fill_disk", "topic": "t"}, "fault 'fill_disk' has no 'topic': expected times, "),
+        ({"fault": "fail_fsync", "times": -3}, "invalid times -3"),
     ],
 )
 def test_a_fault_that_does_not_exist_is_refused(shared_port: Port, order: Any, said: str) -> None:

@@ -7,7 +7,7 @@ run can be repeated.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from errno import EIO, ENOSPC
 from random import Random
@@ -34,6 +34,7 @@ class Fault:
     let_through: int = 0
     error_number: int = EIO
     is_lasting: bool = False  # every later one fails too, until the fault is removed
+    happens: Callable[[], bool] = lambda: True  # asked for each operation
 
 
 @dataclass(slots=True)
@@ -89,11 +90,13 @@ class SimulatedFiles(MemoryFiles):
         if self.power_fails_at is not None and self.counters.total >= self.power_fails_at:
             self._is_off = True
             raise PowerLossError
-        for fault in self.faults:
+        for fault in tuple(self.faults):
             if fault.operation != operation:
                 continue
             if fault.let_through:
                 fault.let_through -= 1
+                continue
+            if not fault.happens():
                 continue
             if not fault.is_lasting:
                 self.faults.remove(fault)
