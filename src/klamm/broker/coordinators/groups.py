@@ -36,16 +36,20 @@ class _Topics:
 
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
+        self._last: tuple[TopicState | None, KnownTopic | None] = (None, None)  # mostly asked for again
 
     def by_name(self, name: str) -> KnownTopic | None:
-        return _known(self._image.topic(name))
+        return self._known(self._image.topic(name))
 
     def by_id(self, topic_id: bytes) -> KnownTopic | None:
-        return _known(self._image.topic_by_id(topic_id))
+        return self._known(self._image.topic_by_id(topic_id))
 
-
-def _known(topic: TopicState | None) -> KnownTopic | None:
-    return None if topic is None else KnownTopic(topic.name, topic.topic_id, len(topic.partitions))
+    def _known(self, topic: TopicState | None) -> KnownTopic | None:
+        last, known = self._last
+        if topic is not last:
+            known = None if topic is None else KnownTopic(topic.name, topic.topic_id, len(topic.partitions))
+            self._last = topic, known
+        return known
 
 
 class Groups(CoordinatorHost[GroupCoordinator]):

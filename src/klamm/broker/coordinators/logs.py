@@ -35,7 +35,10 @@ class PartitionCoordinatorLog:
 
     @property
     def end_offset(self) -> int:
-        return self._open().log_end_offset
+        try:  # as `_open`, without the call: every append asks
+            return self._partition.log.log_end_offset
+        except LogError as error:
+            raise LogUnavailableError(str(error)) from error
 
     @property
     def durable_offset(self) -> int:
@@ -54,10 +57,11 @@ class PartitionCoordinatorLog:
         partition = self._partition
         try:
             log = partition.log
-            if len(batch) > log.config.max_message_bytes:
+            max_bytes = log.config.max_message_bytes
+            if len(batch) > max_bytes:
                 raise AppendRefusedError(
                     ErrorCode.message_too_large,
-                    f"{len(batch)} bytes, {log.config.max_message_bytes} are allowed in {partition.name}",
+                    f"{len(batch)} bytes, {max_bytes} are allowed in {partition.name}",
                 )
             base_offset = log.append(
                 batch,

@@ -9,6 +9,7 @@ from functools import partial
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.machine import GroupMachine
 from klamm.coordinator.group.notes import Note
+from klamm.coordinator.group.offsets.commit_answers import CommitAnswers
 from klamm.coordinator.group.offsets.fetching import merge_fetch, split_fetch
 from klamm.coordinator.group.offsets.signals import TopicGone
 from klamm.coordinator.group.offsets.txn_offset_commit import refused_txn_commit, unverified_txn_commit
@@ -67,6 +68,7 @@ class GroupCoordinator(ShardedCoordinator[GroupRecord, Note]):
         self._topics = topics
         self._config = config
         self._make_machine = make_machine
+        self._commit_answers = CommitAnswers()  # all shards have the same ones
         self.written: Counter[type] = Counter()  # records, by kind
         self._handlers = {
             HeartbeatRequest: self._member_request,
@@ -86,6 +88,7 @@ class GroupCoordinator(ShardedCoordinator[GroupRecord, Note]):
         machine = self._make_machine(self._config)
         machine.written = self.written
         machine.state.topics = self._topics
+        machine.state.commit_answers = self._commit_answers
         return machine
 
     def groups(self) -> Iterator[Group]:

@@ -52,8 +52,9 @@ class GroupMachine:
 
     def replay(self, records: Sequence[GroupRecord], offset: int) -> None:
         replay_all(self.state, records, offset)
+        written = self.written
         for record in records:
-            self.written[type(record)] += record_count(record)
+            written[type(record)] += record_count(record)
 
     def durable(self, offset: int) -> None:
         self.state.durable_offset = offset

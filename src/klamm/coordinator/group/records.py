@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from struct import Struct, error
-from typing import Final, NamedTuple, assert_never
+from typing import Final, NamedTuple, TypeGuard, assert_never
 
 from klamm.coordinator.group.remembered import (
     GroupForgotten,
@@ -60,13 +60,12 @@ def encode_records(
 ) -> bytes:
     """Records as one batch. Raises AppendRefusedError when one of them cannot be written at all."""
     first = records[0]
-    if isinstance(first, TransactionEnded):
+    if type(first) is TransactionEnded:
         raise ValueError("a marker must be encoded as a batch of its own")
     try:
         if codec == Codec.NONE:
-            blocks = [record for record in records if type(record) is CommitBlock]
-            if len(blocks) == len(records):
-                return encode_commits(blocks, timestamp_ms)
+            if type(first) is CommitBlock and _are_blocks(records):
+                return encode_commits(records, timestamp_ms)
             pended = [record.block for record in records if type(record) is PendedBlock]
             if type(first) is PendedBlock and len(pended) == len(records):
                 batch = bytearray(encode_commits(pended, timestamp_ms))
@@ -90,6 +89,10 @@ def encode_records(
             transactional=True,
         )
     return encode_batch(encoded, codec=codec, base_offset=base_offset, base_sequence=_BASE_SEQUENCE)
+
+
+def _are_blocks(records: Sequence[GroupRecord]) -> TypeGuard[Sequence[CommitBlock]]:
+    return len(records) == 1 or all(type(record) is CommitBlock for record in records)
 
 
 def encode_end(ended: TransactionEnded, timestamp_ms: int, producer_epoch: int = 0) -> bytes:

@@ -33,7 +33,7 @@ def replay_all(state: GroupState, records: Sequence[GroupRecord], offset: int) -
     """Apply the records of one batch; the first has this offset."""
     for record in records:
         replay(state, record, offset)
-        offset += record_count(record)
+        offset += len(record.commits) if type(record) is CommitBlock else record_count(record)
     state.end_offset = offset
 
 

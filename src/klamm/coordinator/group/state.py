@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.membership import NOBODY, Membership
+from klamm.coordinator.group.offsets.commit_answers import CommitAnswers
 from klamm.coordinator.group.offsets.signals import OffsetExpiryDue
 from klamm.coordinator.group.remembered import GroupMemory
 from klamm.coordinator.group.topics import TopicDirectory
@@ -49,6 +50,7 @@ class GroupState:
 
     config: GroupConfig = field(default_factory=GroupConfig)
     topics: TopicDirectory | None = None  # what exists in the cluster now; None: not known
+    commit_answers: CommitAnswers = field(default_factory=CommitAnswers)
     groups: dict[str, Group] = field(default_factory=dict)
     open_transactions: dict[int, set[str]] = field(default_factory=dict)  # producer id -> its groups
     expiry_timer: Timer = field(default_factory=lambda: Timer(OffsetExpiryDue()))

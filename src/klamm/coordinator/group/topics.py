@@ -53,12 +53,11 @@ def screen_commit(
     """The request for partitions that exist, with names and ids; and the answers for the others."""
     accepted: list[OffsetCommitRequestTopic] = []
     refused: list[OffsetCommitResponseTopic] = []
+    uses_topic_ids = request.uses_topic_ids
     for topic in request.topics:
-        if request.uses_topic_ids:
-            known, missing = directory.by_id(topic.topic_id), ErrorCode.unknown_topic_id
-        else:
-            known, missing = directory.by_name(topic.name), ErrorCode.unknown_topic_or_partition
+        known = directory.by_id(topic.topic_id) if uses_topic_ids else directory.by_name(topic.name)
         if known is None:
+            missing = ErrorCode.unknown_topic_id if uses_topic_ids else ErrorCode.unknown_topic_or_partition
             answers = [
                 OffsetCommitResponsePartition(each.partition_index, missing) for each in topic.partitions
             ]
@@ -91,7 +90,7 @@ def screen_commit(
 
 
 def _are_below(count: int, partitions: Iterable[AskedPartition]) -> bool:
-    if isinstance(partitions, TopicCommits):
+    if type(partitions) is TopicCommits:
         return partitions.lowest >= 0 and partitions.highest < count
     return all(0 <= each.partition_index < count for each in partitions)
 

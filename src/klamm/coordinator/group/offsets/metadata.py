@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from klamm.records.core import TopicCommits
 from klamm.records.layout import AskedPartition
 
 
 def screen_metadata(
-    asked: Sequence[AskedPartition], max_units: int
+    asked: Iterable[AskedPartition], max_units: int
 ) -> tuple[TopicCommits, Sequence[bool] | None]:
-    """The commits of one topic whose metadata is accepted, and those that are rejected."""
-    commits = TopicCommits(asked)
+    """The commits of one topic whose metadata is accepted, and which of all are rejected, if any is.
+
+    `asked` is iterated several times.
+    """
+    # They do not change: those that come from the wire need no copy.
+    commits = asked if isinstance(asked, TopicCommits) else TopicCommits(asked)
     if commits.has_metadata:
         refused = [is_too_long(each.committed_metadata or "", max_units) for each in asked]
         if any(refused):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from klamm.coordinator.group.state import GroupState, StagedCommit
@@ -34,18 +35,25 @@ class OffsetExpiryQueued(NamedTuple):
     group_ids: tuple[str, ...]
 
 
+_STAGED: Final = partial(tuple.__new__, StagedCommit)  # twice as fast as calling the class
+
 OffsetNote = OffsetsStaged | TxnOffsetsStaged | MixingReported | OffsetExpiryQueued
 
 
 def _stage(state: GroupState, note: OffsetsStaged) -> None:
     """Remember what a commit replaces until it is durable, and drop those that are."""
-    group = state.of(note.group_id)
+    group_id, replaced = note
+    group = state.of(group_id)
     group.plain_commit_generation = group.membership.generation
-    durable_offset = state.durable_offset
-    if group.staged:
-        group.staged = [staged for staged in group.staged if staged.end_offset > durable_offset]
-    if state.end_offset > durable_offset:
-        group.staged.append(StagedCommit(state.end_offset, note.replaced))
+    end_offset, durable_offset = state.end_offset, state.durable_offset
+    staged = group.staged
+    if staged:
+        if staged[-1][0] <= durable_offset:
+            staged.clear()
+        elif staged[0][0] <= durable_offset:
+            group.staged = staged = [each for each in staged if each.end_offset > durable_offset]
+    if end_offset > durable_offset:
+        staged.append(_STAGED((end_offset, replaced)))
 
 
 def _stage_in_transaction(state: GroupState, note: TxnOffsetsStaged) -> None:

@@ -26,13 +26,13 @@ from klamm.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from klamm.records.core import OffsetTable, Replaced, TopicCommits
+from klamm.records.core import OffsetTable, Replaced
 from klamm.records.layout import CommitBlock
 
-# Answers are not changed once made, so one for each of the usual partitions serves every commit.
-_ACCEPTED: Final = tuple([OffsetCommitResponsePartition(index) for index in range(256)])
 _NOTHING_STORED: Final = OffsetTable()
-_BLOCK: Final = partial(tuple.__new__, CommitBlock)  # twice as fast as calling the class
+# Twice as fast as calling these classes.
+_BLOCK: Final = partial(tuple.__new__, CommitBlock)
+_STAGED: Final = partial(tuple.__new__, OffsetsStaged)
 
 
 def offset_commit(state: GroupState, request: OffsetCommitRequest, context: Context) -> GroupOutcome:
@@ -48,7 +48,7 @@ def offset_commit(state: GroupState, request: OffsetCommitRequest, context: Cont
         return Outcome(renewed=session if request.topics else None, replies=((context.token, response),))
     outcome: GroupOutcome = Outcome(
         records=records,
-        notes=(OffsetsStaged(request.group_id, replaced),),
+        notes=(_STAGED((request.group_id, replaced)),),
         renewed=session,
         replies=((context.token, response),),
         if_refused=partial(CommitRefused, response),
@@ -84,31 +84,32 @@ def _staged(
     topics: list[OffsetCommitResponseTopic] = []
     records: list[CommitBlock] = []
     replaced: list[tuple[str, Replaced]] = []
+    response: OffsetCommitResponse | None = None
     for topic in request.topics:
         name, topic_id = topic.name, topic.topic_id
-        commits, answers = _screened(topic.partitions, state.config.offset_metadata_max_bytes)
-        topics.append(OffsetCommitResponseTopic(topic_id, name, answers))
+        commits, refused = screen_metadata(topic.partitions, state.config.offset_metadata_max_bytes)
+        if refused is None and len(request.topics) == 1:
+            response = state.commit_answers.of(topic_id, name, commits.partitions())
+        else:
+            topics.append(OffsetCommitResponseTopic(topic_id, name, _answers(topic.partitions, refused)))
         if commits:
             records.append(_BLOCK((request.group_id, name, topic_id, commits, timestamp_ms, expire_ms)))
             replaced.append((name, known.get(name, _NOTHING_STORED).replaced_by(commits)))
-    return OffsetCommitResponse(topics=topics), records, tuple(replaced)
+    return response or OffsetCommitResponse(topics=topics), records, tuple(replaced)
 
 
-def _screened(
-    asked: Sequence[OffsetCommitRequestPartition], max_metadata: int
-) -> tuple[TopicCommits, list[OffsetCommitResponsePartition]]:
-    """The commits of one topic that are accepted, and the answers for all its partitions."""
-    commits, refused = screen_metadata(asked, max_metadata)
-    if refused is not None:
-        return commits, [
-            OffsetCommitResponsePartition(
-                each.partition_index, is_refused and ErrorCode.offset_metadata_too_large
-            )
-            for each, is_refused in zip(asked, refused, strict=True)
-        ]
-    if commits.lowest >= 0 and commits.highest < len(_ACCEPTED):
-        return commits, [_ACCEPTED[partition] for partition in commits.partitions()]
-    return commits, [OffsetCommitResponsePartition(partition) for partition in commits.partitions()]
+def _answers(
+    asked: Sequence[OffsetCommitRequestPartition], refused: Sequence[bool] | None
+) -> list[OffsetCommitResponsePartition]:
+    """The answers for the partitions of one topic."""
+    if refused is None:
+        return [OffsetCommitResponsePartition(each.partition_index) for each in asked]
+    return [
+        OffsetCommitResponsePartition(
+            each.partition_index, is_refused and ErrorCode.offset_metadata_too_large
+        )
+        for each, is_refused in zip(asked, refused, strict=True)
+    ]
 
 
 def _sum(timestamp_ms: int, retention_ms: int) -> int:

@@ -1,0 +1,37 @@
+"""Answers to accepted commits: they differ by topic and partitions only, so that most are made once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from klamm.protocol.messages.offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+MOST_ANSWERS: Final = 1_000
+MOST_PARTITIONS: Final = 64  # of an answer that is kept
+
+
+class CommitAnswers:
+    """The answers that were made last. They are shared, and never changed."""
+
+    __slots__ = ("_made",)
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[object, ...], OffsetCommitResponse] = {}
+
+    def of(self, topic_id: bytes, topic: str, partitions: Sequence[int]) -> OffsetCommitResponse:
+        """The answer to a commit of one topic that is accepted as a whole."""
+        key = (topic_id, topic, *partitions)
+        answer = self._made.get(key)
+        if answer is None:
+            answers = [OffsetCommitResponsePartition(partition) for partition in partitions]
+            answer = OffsetCommitResponse(topics=[OffsetCommitResponseTopic(topic_id, topic, answers)])
+            if len(partitions) <= MOST_PARTITIONS:
+                if len(self._made) >= MOST_ANSWERS:
+                    self._made.clear()
+                self._made[key] = answer
+        return answer
