@@ -60,6 +60,7 @@ class Route:
     # them left it, and their responses do not pile up behind one that waits.
     overlaps: bool = False
     streams: bool = False  # responses may hold megabytes: they are sent in parts, without a copy
+    repeats: bool = False  # the same response object, which is never changed, is often sent again
     advertised_min: int | None = None  # in ApiVersions, where it differs from what is served
 
     def serves(self, version: int) -> bool:
@@ -95,11 +96,11 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(ApiKey.FETCH, 4, 17, (READ_TOPIC,), streams=True),
     Route(ApiKey.LIST_OFFSETS, 1, 10, (DESCRIBE_TOPIC,)),
     Route(ApiKey.METADATA, 0, 13, (DESCRIBE_TOPIC, CREATE_TOPIC)),
-    Route(ApiKey.OFFSET_COMMIT, 2, 10, (READ_GROUP, READ_TOPIC), GROUPS, overlaps=True),
+    Route(ApiKey.OFFSET_COMMIT, 2, 10, (READ_GROUP, READ_TOPIC), GROUPS, overlaps=True, repeats=True),
     Route(ApiKey.OFFSET_FETCH, 1, 10, (DESCRIBE_GROUP, DESCRIBE_TOPIC), GROUPS),
     Route(ApiKey.FIND_COORDINATOR, 0, 6, (DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID)),
     Route(ApiKey.JOIN_GROUP, 0, 9, (READ_GROUP,), GROUPS, "join", overlaps=True),
-    Route(ApiKey.HEARTBEAT, 0, 4, (READ_GROUP,), GROUPS, overlaps=True),
+    Route(ApiKey.HEARTBEAT, 0, 4, (READ_GROUP,), GROUPS, overlaps=True, repeats=True),
     Route(ApiKey.LEAVE_GROUP, 0, 5, (READ_GROUP,), GROUPS, overlaps=True),
     Route(ApiKey.SYNC_GROUP, 0, 5, (READ_GROUP,), GROUPS, "ask_parked", overlaps=True),
     Route(ApiKey.DESCRIBE_GROUPS, 0, 6, (DESCRIBE_GROUP,)),

@@ -73,13 +73,16 @@ class FrameReader:
         elif self._head:
             data, self._head = self._head + data, b""
         end = len(data)
+        smallest, largest = self._smallest, min(self._max_bytes, LARGEST_BUT_PRODUCE)
         while end - position >= 4:
-            size = int.from_bytes(data[position : position + 4], "big", signed=True)
-            self._check(size, data, position)
-            stop = position + 4 + size
+            start = position + 4
+            size = int.from_bytes(data[position:start], "big", signed=True)
+            if not smallest <= size <= largest:
+                self._check(size, data, position)
+            stop = start + size
             if stop > end:
                 break
-            yield data[position + 4 : stop]
+            yield data[start:stop]
             position = stop
         else:
             self._head = data[position:]
@@ -102,8 +105,7 @@ class FrameReader:
             self._parts.append(bytearray(data))
 
     def _check(self, size: int, data: bytes, position: int) -> None:
-        if self._smallest <= size <= LARGEST_BUT_PRODUCE and size <= self._max_bytes:
-            return
+        """Raise DecodeError for a frame of an unusual size, unless it may have it."""
         start = data[position : position + 4]
         if start[:2] == b"\x16\x03":
             raise DecodeError("TLS handshake on a plaintext listener: set security.protocol=PLAINTEXT")

@@ -58,26 +58,27 @@ def read_request_header(frame: bytes, *, has_tags: bool) -> RequestHeader:
 class RequestHeaders:
     """Decodes the headers of one connection, whose client id is mostly the same."""
 
-    __slots__ = ("_client_id", "_name_end", "_written_name")
+    __slots__ = ("_client_id", "_name_end", "_tagged_name", "_written_name")
 
     def __init__(self) -> None:
         self._written_name = b"\xff\xff"  # the encoded client id of the last request; at first none
+        self._tagged_name = b"\xff\xff\0"  # the same, and no tags
         self._client_id = ""
         self._name_end = _START.size
 
     def read(self, frame: bytes, *, has_tags: bool) -> tuple[int, str, int]:
         """(correlation id, client id, position of the message). Raises DecodeError."""
-        position = self._name_end
-        if frame.startswith(self._written_name, _NAME_AT):
-            if not has_tags:
-                return int.from_bytes(frame[4:8], "big", signed=True), self._client_id, position
-            if frame[position : position + 1] == b"\0":
-                return int.from_bytes(frame[4:8], "big", signed=True), self._client_id, position + 1
+        if has_tags:
+            if frame.startswith(self._tagged_name, _NAME_AT):
+                return int.from_bytes(frame[4:8], "big", signed=True), self._client_id, self._name_end + 1
+        elif frame.startswith(self._written_name, _NAME_AT):
+            return int.from_bytes(frame[4:8], "big", signed=True), self._client_id, self._name_end
         header = read_request_header(frame, has_tags=has_tags)
         self._client_id = header.client_id
         length = int.from_bytes(frame[_NAME_AT : _START.size], "big", signed=True)
         self._name_end = _START.size + max(length, 0)
         self._written_name = frame[_NAME_AT : self._name_end]
+        self._tagged_name = self._written_name + b"\0"
         return header.correlation_id, header.client_id, header.body_position
 
 

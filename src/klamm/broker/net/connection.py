@@ -52,7 +52,7 @@ class Connection(asyncio.Protocol):
         "_is_lost", "_is_pumping", "_loop", "_memory", "_now_ms", "_on_lost", "_on_made", "_outbox",
         "_overlapping", "_parked", "_reader", "_reading_is_paused", "_refusals", "_sender",
         "_services", "_share", "_takes_no_more", "_transport", "_unanswered", "_undecided",
-        "_undecided_bytes", "active_at_ms", "client_ip", "peer",
+        "active_at_ms", "client_ip", "peer",
     )  # fmt: skip
 
     def __init__(
@@ -80,7 +80,6 @@ class Connection(asyncio.Protocol):
         self._headers = RequestHeaders()
         self._transport: asyncio.Transport | None = None
         self._undecided: deque[bytes] = deque()
-        self._undecided_bytes = 0
         self._unanswered: deque[Answer] = deque()
         self._parked: Answer | None = None
         self._outbox = outbox
@@ -163,9 +162,7 @@ class Connection(asyncio.Protocol):
         undecided = self._undecided
         count = len(undecided)
         try:
-            for frame in self._reader.feed(data):
-                undecided.append(frame)
-                self._undecided_bytes += len(frame)
+            undecided.extend(self._reader.feed(data))  # those before an invalid one too
         except DecodeError as error:
             self._broken = str(error)  # requests before the invalid bytes are served first
         if len(undecided) > count:
@@ -203,12 +200,18 @@ class Connection(asyncio.Protocol):
         if self._is_pumping:
             return
         self._is_pumping = True
-        undecided = self._undecided
+        undecided, unanswered, sender = self._undecided, self._unanswered, self._sender
         try:
-            while undecided and self._may_decide() and not self._must_wait(undecided[0]):
-                frame = undecided.popleft()
-                self._undecided_bytes -= len(frame)
-                self._decide(frame)
+            # `_may_decide` and `_must_wait`, without the calls.
+            while (
+                undecided
+                and self._parked is None
+                and not self._takes_no_more
+                and not sender.is_blocked
+                and len(unanswered) < MAX_UNANSWERED
+                and (not unanswered or undecided[0][:2] in self._overlapping)
+            ):
+                self._decide(undecided.popleft())
         finally:
             self._is_pumping = False
         if self._broken is not None and not undecided and not self._takes_no_more:
@@ -401,20 +404,19 @@ class Connection(asyncio.Protocol):
         if services.quotas is not None:
             throttle_ms = services.quotas.throttle_ms(context, endpoint.api_key, response)
             response = throttled(response, throttle_ms)
+        streams = endpoint.streams
         try:
-            parts = endpoint.encode(response)
+            parts = endpoint.encode(response) if streams else (endpoint.body(response),)
         except Exception:
             _log.exception("encoding the response to %s from %s failed", endpoint, self.peer)
             self._take_no_more()
             return
-        if endpoint.streams:
-            size_bytes = endpoint.head_bytes + sum(map(len, parts))
-            head = endpoint.pack_head(size_bytes - 4, correlation_id)
+        size_bytes = endpoint.head_bytes + (sum(map(len, parts)) if streams else len(parts[0]))
+        head = endpoint.pack_head(size_bytes - 4, correlation_id)
+        if streams:
             self._sender.put_parts([head, *parts], size_bytes)
         else:
-            body = parts[0] if len(parts) == 1 else b"".join(parts)
-            head = endpoint.pack_head(endpoint.head_bytes + len(body) - 4, correlation_id)
-            self._sender.put(head + body)
+            self._sender.put(head + parts[0])
 
     def _observe(
         self, endpoint: Endpoint, response: Any, started_at_ms: int, *, has_waited: bool = False
@@ -431,12 +433,13 @@ class Connection(asyncio.Protocol):
         """Read ahead a little, not more: what waits undecided is bounded."""
         if self._transport is None or self._is_lost or self._takes_no_more:
             return
-        must_wait = self._share.must_wait(self._undecided_bytes, self._reader)
+        undecided_bytes = sum(map(len, self._undecided))
+        must_wait = self._share.must_wait(undecided_bytes, self._reader)
         is_enough = (
             must_wait
             or self._sender.is_blocked
             or len(self._undecided) >= MAX_UNDECIDED
-            or self._undecided_bytes >= MAX_UNDECIDED_BYTES
+            or undecided_bytes >= MAX_UNDECIDED_BYTES
         )
         if is_enough and not self._reading_is_paused:
             self._reading_is_paused = True
@@ -455,7 +458,6 @@ class Connection(asyncio.Protocol):
     def _take_no_more(self) -> None:
         self._takes_no_more = True
         self._undecided.clear()
-        self._undecided_bytes = 0
         self._share.close()
         if self._transport is not None and not self._is_lost and not self._reading_is_paused:
             self._reading_is_paused = True

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from klamm.broker.net.context import Handler
 from klamm.broker.net.elements import reader_of, writer_of
 from klamm.broker.net.failures import failure_of
+from klamm.broker.net.repeats import decoder_of_repeats
 from klamm.broker.routes import RouteTable
 from klamm.clock import Clock
 from klamm.protocol.api import ApiKey
@@ -27,6 +28,8 @@ _WINDOW_MS: Final = 10_000
 
 API_VERSIONS_KEY: Final = int(ApiKey.API_VERSIONS).to_bytes(2, "big")
 HEAD: Final = Struct(">ii")
+_MOST_REPEATED: Final = 512  # responses of one endpoint
+_MOST_REPEATED_BYTES: Final = 1024  # of each
 TAGGED_HEAD: Final = Struct(">iix")  # no tags: their number is the byte that is packed as zero
 
 _log = logging.getLogger(__name__)
@@ -47,9 +50,26 @@ class Endpoint:
     failed: Callable[[Any, ErrorCode], Any]
     response_type: type | None = None  # once known, saves asking each answer whether it is one already
     streams: bool = False  # responses may hold megabytes: they are sent in parts, without a copy
+    # By `id`, small responses that may be sent again, and their encoded bodies; None: none is.
+    bodies: dict[int, tuple[Any, bytes]] | None = None
 
     def __str__(self) -> str:
         return f"{self.api_key.name} {self.version}"
+
+    def body(self, response: Any) -> bytes:
+        """The encoded body of a response that is not sent in parts."""
+        bodies = self.bodies
+        if bodies is not None:
+            known = bodies.get(id(response))
+            if known is not None and known[0] is response:
+                return known[1]
+        parts = self.encode(response)
+        body = bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
+        if bodies is not None and len(body) <= _MOST_REPEATED_BYTES:
+            if len(bodies) >= _MOST_REPEATED:
+                bodies.clear()
+            bodies[id(response)] = response, body
+        return body
 
 
 class Dispatcher:
@@ -89,11 +109,12 @@ class Dispatcher:
             header_has_tags=is_flexible(key, version),
             head_bytes=head.size,
             pack_head=head.pack,
-            decode=request_decoder(key, version, reader_of),
+            decode=decoder_of_repeats(route.api_key, version, request_decoder(key, version, reader_of)),
             encode=response_encoder(key, version, writer_of),
             handle=self._routes.handler(route),
             failed=failure_of(route.api_key),
             streams=route.streams,
+            bodies={} if route.repeats else None,
         )
 
 
