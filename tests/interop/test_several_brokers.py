@@ -12,6 +12,7 @@ import pytest
 
 import klamm
 from interop.harness import START_MS, ClientProcess, Record
+from interop.kafka_tools import run_kafka_tool
 
 NAMES = ("klamm", "confluent", "java", "franz-go")
 PARTITIONS = 6
@@ -95,3 +96,29 @@ def test_a_rolling_restart_shows_no_error_to_any_client(broker: klamm.Broker, tm
             is_over.set()
             for client in clients:
                 client.close()
+
+
+def test_kafka_transactions_asks_any_replica_about_producers(broker: klamm.Broker, tmp_path: Path) -> None:
+    def transactions(*arguments: str) -> list[str]:
+        done = run_kafka_tool("TransactionsCommand", "--bootstrap-server", broker.bootstrap, *arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.splitlines()[1:]
+
+    topic = "replicas-and-producers"
+    with klamm.Admin(bootstrap_servers=broker.bootstrap) as admin:
+        admin.create_topics([klamm.NewTopic(topic, 3, 3)])
+    client = ClientProcess("confluent", broker.bootstrap, stderr_path=tmp_path / "confluent.log")
+    try:
+        client.ask("init_transactions", producer="p", transactional_id=topic)
+        transact(client, topic, 0, b"done")
+    finally:
+        client.close()
+    assert transactions("find-hanging", "--broker-id", "2") == []
+    described = {
+        tuple(line.split())
+        for node_id in ("1", "2", "3")
+        for line in transactions(
+            "describe-producers", "--topic", topic, "--partition", "0", "--broker-id", node_id
+        )
+    }
+    assert len(described) == 1

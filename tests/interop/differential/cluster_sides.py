@@ -49,7 +49,8 @@ _LED: Final = frozenset(
         ApiKey.DESCRIBE_LOG_DIRS,
     }
 )
-SERVED_BY_FOLLOWERS: Final = _LED - {ApiKey.PRODUCE, ApiKey.DELETE_RECORDS}
+# DescribeProducers is answered by replicas of both.
+SERVED_BY_FOLLOWERS: Final = _LED - {ApiKey.PRODUCE, ApiKey.DELETE_RECORDS, ApiKey.DESCRIBE_PRODUCERS}
 _OF_GROUPS: Final = frozenset(
     {
         ApiKey.JOIN_GROUP,

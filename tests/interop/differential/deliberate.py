@@ -19,7 +19,7 @@ Shows = Callable[[Question, str, Any, Any], bool]
 
 ANOTHER_LEADER: Final = "The leader leaves, or the vote for an assignor is a tie"
 
-AT_A_FOLLOWER: Final = "Fetch, ListOffsets, OffsetForLeaderEpoch, DescribeProducers at a follower"
+AT_A_FOLLOWER: Final = "Fetch, ListOffsets, OffsetForLeaderEpoch at a follower"
 FEWER_REPLICAS: Final = "AlterPartitionReassignments that removes a replica and keeps the leader"
 DELETED_AND_MOVED: Final = "Producers of a partition that moves after DeleteRecords"
 MIXED_FACTORS: Final = "CreatePartitions for a topic whose partitions have different numbers of replicas"
@@ -74,6 +74,13 @@ def _explains_more(step: Question, path: str, ours: Any, kafkas: Any) -> bool:
 
 def _closes(step: Question, path: str, ours: Any, kafkas: Any) -> bool:
     return step.frame_change is not None and ours == CLOSED and step.says in ("flipped", "client id")
+
+
+def _bad_session_timeout(step: Question, path: str, ours: Any, kafkas: Any) -> bool:
+    if step.api_key is not ApiKey.JOIN_GROUP or 100 <= step.request.session_timeout_ms <= 1_800_000:
+        return False
+    # Only an answer of the coordinator repeats the member id.
+    return (path == "error_code" and ours in (14, 16) and kafkas == 26) or (path == "member_id" and not ours)
 
 
 def _another_controller(step: Question, path: str, ours: Any, kafkas: Any) -> bool:
@@ -139,7 +146,7 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
         klamm="COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR",
         kafka="INVALID_SESSION_TIMEOUT",
         why="The coordinator's own limits decide.",
-        shows=_at(ApiKey.JOIN_GROUP, "error_code", (14, 16), (26,)),
+        shows=_bad_session_timeout,
     ),
     Deliberate(
         area=OFFSETS,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from internals.shared_jar import SharedJar
+from klamm.broker.cluster.topic_names import ADMIN_CLIENT_ID
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from klamm.protocol.messages.add_partitions_to_txn import (
@@ -145,12 +146,36 @@ def test_12_other_requests_of_the_leader_are_refused(cluster: SharedJar, epoch: 
     deleted = DeleteRecordsRequest([DeleteRecordsTopic("t", [DeleteRecordsPartition(0, -1)])], 1000)
     answer = node.ask(ApiKey.DELETE_RECORDS, 2, deleted)
     assert answer.topics[0].partitions[0].error_code == NOT_LEADER
-    described = DescribeProducersRequest([TopicRequest("t", [0, 9])])
-    answer = node.ask(ApiKey.DESCRIBE_PRODUCERS, 0, described)
-    assert [each.error_code for each in answer.topics[0].partitions] == [NOT_LEADER, 3]
     marker = WritableTxnMarker(7, 0, True, [WritableTxnMarkerTopic("t", [0])])
     answer = node.ask(ApiKey.WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest([marker]))
     assert answer.markers[0].topics[0].partitions[0].error_code == NOT_LEADER
+
+
+def producers(cluster: SharedJar, at: int, *, client_id: str = "test") -> dict[int, tuple[int, list[int]]]:
+    """(error code, producer ids) of the partitions of "t", and of one that is not there."""
+    client = cluster[at].connect(client_id=client_id)
+    request = DescribeProducersRequest([TopicRequest("t", [0, 1, 2, 9])])
+    client.send(ApiKey.DESCRIBE_PRODUCERS, 0, request)
+    cluster.pass_ms(11_000)
+    (answer,) = client.new_answers()
+    (topic,) = answer.topics
+    return {
+        line.partition_index: (line.error_code, [each.producer_id for each in line.active_producers])
+        for line in topic.partitions
+    }
+
+
+def test_a_replica_asks_the_leaders_for_their_producers(cluster: SharedJar) -> None:
+    for partition, leader in enumerate((1, 2, 3)):
+        batch = a_batch(cluster[leader], producer_id=70 + leader)
+        assert produce(cluster[leader], partition, batch=batch).error_code == 0
+    everywhere = {0: (0, [71]), 1: (0, [72]), 2: (0, [73]), 9: (3, [])}
+    assert [producers(cluster, at) for at in (1, 2, 3)] == [everywhere] * 3
+    # A broker that asks is not answered with what others say, and a leader that is gone says nothing.
+    of_node_2 = {0: (NOT_LEADER, []), 1: (0, [72]), 2: (NOT_LEADER, []), 9: (3, [])}
+    assert producers(cluster, 2, client_id=ADMIN_CLIENT_ID) == of_node_2
+    cluster.vanish(1)
+    assert producers(cluster, 2) == {**everywhere, 0: (NOT_LEADER, [])}
 
 
 def test_13_an_older_epoch_is_fenced_and_a_newer_one_is_unknown(cluster: SharedJar) -> None:
