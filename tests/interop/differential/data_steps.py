@@ -174,7 +174,7 @@ def list_offsets(world: World) -> Step:
         ]
         topics.append(ListOffsetsTopic(name, asked))
     request = ListOffsetsRequest(
-        replica_id=random.choice((-1, -1, -1, -1, -2)),
+        replica_id=random.choice((-1,) * 8 + (-2, -3, 0, 5)),
         isolation_level=2 if random.random() < 0.03 else random.choice((0, 1)),
         topics=topics,
         timeout_ms=5000,
@@ -206,7 +206,7 @@ def offset_for_leader_epoch(world: World) -> Step:
         )
         for name, partitions in grouped(world, targets(world)).items()
     ]
-    request = OffsetForLeaderEpochRequest(world.random.choice((-1, -2)), topics)
+    request = OffsetForLeaderEpochRequest(world.random.choice((-1, -2, -3, 0, 5)), topics)
     return Step(ApiKey.OFFSET_FOR_LEADER_EPOCH, any_version(world, ApiKey.OFFSET_FOR_LEADER_EPOCH), request)
 
 
