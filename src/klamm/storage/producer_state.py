@@ -349,22 +349,16 @@ class ProducerState:
     # -- updating
 
     def update(
-        self,
-        header: BatchHeader,
-        base_offset: int,
-        marker: EndMarker | None,
-        *,
-        epoch_was_bumped: bool = False,
+        self, header: BatchHeader, base_offset: int, marker: EndMarker | None
     ) -> CompletedTransaction | None:
         """Apply a batch that was appended at an offset; the transaction it ended, if any.
 
         `marker` is the content of a control batch; None for data and for other control batches.
-        `epoch_was_bumped` as for `check_marker`.
         """
         if header.attributes & CONTROL_BIT:
             if marker is None:
                 return None
-            self._end_verifications(header, epoch_was_bumped)
+            self._end_verifications(header)
             return self._end(header, base_offset, marker)
         entry = self._entries.get(header.producer_id)
         if entry is None:
@@ -385,16 +379,17 @@ class ProducerState:
             entry.next_sequence = NONE  # as in `begin_verification`
         return None
 
-    def _end_verifications(self, header: BatchHeader, epoch_was_bumped: bool) -> None:
+    def _end_verifications(self, header: BatchHeader) -> None:
         """What was confirmed before the marker does not count after it.
 
-        A marker of a raised epoch ends a transaction of a lower one: a batch of the raised epoch is part of
-        the next transaction, whose producer does not wait for the markers of the last.
+        The marker of a producer of v2 has the epoch of its next transaction, of which a batch may be here:
+        it does not wait for the markers of the last one. As in Kafka the version of the batch decides.
         """
         verification = self._verifications.get(header.producer_id)
-        if verification is None or (epoch_was_bumped and verification.epoch >= header.producer_epoch):
-            return
-        del self._verifications[header.producer_id]
+        if verification is not None and not (
+            verification.begins_at_zero and verification.epoch == header.producer_epoch
+        ):
+            del self._verifications[header.producer_id]
 
     def _end(self, header: BatchHeader, base_offset: int, marker: EndMarker) -> CompletedTransaction | None:
         entry = self._entries.get(header.producer_id)

@@ -424,6 +424,22 @@ def test_a_refused_beginning_holds_back_batches_outside_transactions(
     assert codes == [ErrorCode.out_of_order_sequence_number, 0, ErrorCode.out_of_order_sequence_number]
 
 
+@pytest.mark.parametrize(
+    ("version", "after_the_marker"), [(V1, 0), (V2, ErrorCode.out_of_order_sequence_number)]
+)
+def test_a_marker_of_its_own_epoch_ends_what_a_producer_of_v1_could_not_begin(
+    jar: Jar, client: JarClient, coordinator: SmallCoordinator, version: int, after_the_marker: int
+) -> None:
+    # Seen on Kafka: the marker of a v2 transaction has the epoch of the next one, whose batches go on to wait
+    assert [send(client, a_plain(jar, each)) for each in (0, 1, 2)] == [0, 0, 0]
+    coordinator.begin("x", PRODUCER, 0, T0)
+    assert send(client, a_transactional(jar, 7), version) == ErrorCode.out_of_order_sequence_number
+    assert send(client, a_transactional(jar, 2), V1) == 0  # a duplicate
+    end(jar, commits=True)
+    coordinator.begin("x", PRODUCER, 0, T0)
+    assert send(client, a_transactional(jar, 3), V1) == after_the_marker
+
+
 def test_a_repeat_inside_the_transaction_is_answered_and_after_it_not_verified(
     jar: Jar, client: JarClient, coordinator: SmallCoordinator
 ) -> None:

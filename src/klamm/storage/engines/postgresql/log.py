@@ -81,7 +81,6 @@ class _Update(NamedTuple):
     header: BatchHeader
     base_offset: int
     marker: EndMarker | None
-    marker_bumps_epoch: bool
 
 
 class PostgresLog(ReadablePostgresLog):
@@ -185,13 +184,11 @@ class PostgresLog(ReadablePostgresLog):
             producer.last_timestamp_ms = max_timestamp_ms
             producer.batches.append((last_sequence, last_offset, delta, max_timestamp_ms))
         elif producer_id >= 0:
-            completed = self._producers.update(
-                header, base_offset, marker, epoch_was_bumped=marker_bumps_epoch
-            )
+            completed = self._producers.update(header, base_offset, marker)
             if completed is not None and completed.is_aborted:
                 self._aborted.append(AbortedEntry.of(completed))
         if producer_id >= 0:
-            self._updates.append(_Update(header, base_offset, marker, marker_bumps_epoch))
+            self._updates.append(_Update(header, base_offset, marker))
         append_time_ms = max_timestamp_ms if attributes & LOG_APPEND_TIME_BIT else -1
         return AppendResult(base_offset, last_offset, append_time_ms)
 
@@ -262,9 +259,7 @@ class PostgresLog(ReadablePostgresLog):
         updates = self._updates
         while updates and updates[0].base_offset < end_offset:
             update = updates.popleft()
-            self._durable_producers.update(
-                update.header, update.base_offset, update.marker, epoch_was_bumped=update.marker_bumps_epoch
-            )
+            self._durable_producers.update(update.header, update.base_offset, update.marker)
         self._durable_producers.advance(end_offset)
         self._tail.trim(self._keeper.tail_limit_bytes())
         self.high_watermark = end_offset
@@ -307,9 +302,7 @@ class PostgresLog(ReadablePostgresLog):
             self._updates.pop()
         self._aborted = [entry for entry in self._aborted if entry.last_offset < self.high_watermark]
         for update in self._updates:
-            completed = self._producers.update(
-                update.header, update.base_offset, update.marker, epoch_was_bumped=update.marker_bumps_epoch
-            )
+            completed = self._producers.update(update.header, update.base_offset, update.marker)
             if completed is not None and completed.is_aborted:
                 self._aborted.append(AbortedEntry.of(completed))
         self._producers.inherit(before)

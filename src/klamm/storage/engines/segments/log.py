@@ -181,7 +181,7 @@ class SegmentLog(ReadableLog):
             producer.last_timestamp_ms = max_timestamp_ms
             producer.batches.append((last_sequence, last_offset, delta, max_timestamp_ms))
         elif producer_id >= 0:
-            self._remember(header, base_offset, marker, marker_bumps_epoch)
+            self._remember(header, base_offset, marker)
         if not self._flush_on_commit:
             self._flushing.appended()
             self._raise_high_watermark(last_offset + 1, active, active.size_bytes)
@@ -199,10 +199,8 @@ class SegmentLog(ReadableLog):
             self._producers.check_marker(header, marker, epoch_was_bumped=marker_bumps_epoch)
         return marker
 
-    def _remember(
-        self, header: BatchHeader, base_offset: int, marker: EndMarker | None, marker_bumps_epoch: bool
-    ) -> None:
-        completed = self._producers.update(header, base_offset, marker, epoch_was_bumped=marker_bumps_epoch)
+    def _remember(self, header: BatchHeader, base_offset: int, marker: EndMarker | None) -> None:
+        completed = self._producers.update(header, base_offset, marker)
         if completed is not None and completed.is_aborted:
             self._chain.active.txn_index.add(AbortedEntry.of(completed))
 
