@@ -60,8 +60,20 @@ class TimerQueue:
         return False
 
     def next_look_ms(self) -> int | None:
-        """Nothing is due before this instant; None when nothing is armed."""
-        return self._heap[0][0] if self._heap else None
+        """Nothing is due before this instant; None when nothing is armed.
+
+        Timers that were disarmed are dropped first. The end of every transaction has one, for a few
+        milliseconds: without this each of them would cause a look at all shards.
+        """
+        heap = self._heap
+        while heap:
+            looked_at_ms, _, timer = heap[0]
+            if timer.looked_at_ms == looked_at_ms:
+                if timer.due_at_ms is not None:
+                    return looked_at_ms
+                timer.looked_at_ms = None
+            heappop(heap)
+        return None
 
     def pop_due(self, now_ms: int) -> Timer | None:
         """Take the next timer that is due, disarmed; None when there is none."""

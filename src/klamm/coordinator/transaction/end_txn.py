@@ -20,7 +20,6 @@ from klamm.coordinator.transaction.ending import (
     client_identity,
     end,
     park,
-    prepare,
 )
 from klamm.coordinator.transaction.remembered import (
     EPOCH_BUMP_VERSION,
@@ -99,7 +98,9 @@ def end_txn(
         return park(stored.transactional_id, request, context)
     last_epoch = client_identity(stored).producer_epoch if ending.raises_epoch else None
     outcome = end(stored, ending, context, fresh_producer_id, last_epoch=last_epoch)
-    identity = client_identity(prepare(stored, ending, context.timestamp_ms, fresh_producer_id))
+    prepared = outcome.records[0]
+    assert isinstance(prepared, TransactionStored)
+    identity = client_identity(prepared)
     outcome = answered(outcome, stored.transactional_id, request, context, _response(NO_ERROR, identity))
     return _held(outcome, stored.transactional_id, context) if outcome.once_durable else outcome
 

@@ -56,6 +56,20 @@ def test_a_disarmed_timer_does_not_fire_until_it_is_armed_again() -> None:
     assert fired(queue, 20) == ["off"]
 
 
+def test_disarmed_timers_are_not_looked_at() -> None:
+    queue = TimerQueue()
+    chore, ends = Timer("chore"), [Timer(f"end {number}") for number in range(3)]
+    queue.change(chore, 10_000)
+    for due_at_ms, timer in enumerate(ends, 100):
+        queue.change(timer, due_at_ms)
+        queue.change(timer, None)
+    assert queue.next_look_ms() == 10_000
+    # And one that is armed again fires
+    assert queue.change(ends[0], 200)
+    assert queue.next_look_ms() == 200
+    assert fired(queue, 10_000) == ["end 0", "chore"]
+
+
 @given(st.lists(st.tuples(st.integers(0, 4), st.none() | st.integers(0, 50), st.integers(0, 8)), max_size=60))
 def test_the_queue_does_what_a_plain_table_would(
     moves: list[tuple[int, int | None, int]],
