@@ -194,11 +194,11 @@ def encode_group(group: GroupRegistered) -> bytes:
     parts = [writer.getvalue()]
     middles: dict[tuple[object, ...], bytes] = {}  # equal for most members of one application
     for member in group.members:
-        member_id, *alike, assignment = member
-        middle = middles.get(key := tuple(alike))
+        middle = middles.get(alike := member[1:-1])
         if middle is None:
-            middle = middles[key] = _encode_middle(member)
-        parts += (_string(member_id), middle, _INT32.pack(len(assignment)), assignment)
+            middle = middles[alike] = _encode_middle(member)
+        assignment = member[-1]
+        parts += (_string(member[0]), middle, len(assignment).to_bytes(4, "big"), assignment)
     return b"".join(parts)
 
 

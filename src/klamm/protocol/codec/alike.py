@@ -20,7 +20,8 @@ _MOST_REMEMBERED: Final = 8 * 1024  # bytes of a frame; the leader's SyncGroup i
 _LONGEST_SHORT: Final = 127  # lengths up to this are a byte
 _EMPTY_END: Final = b"\x01\x01\x00"  # an empty member id, no members, no tags
 
-_Known = tuple[bytes, bytes, tuple[Any, ...], tuple[Any, ...]]
+# What is before the member's id and after it, as bytes with their lengths and as values; then one without id.
+_Known = tuple[bytes, int, bytes, int, tuple[Any, ...], tuple[Any, ...], Any]
 
 
 def decoder_of_alike(
@@ -28,7 +29,7 @@ def decoder_of_alike(
 ) -> Callable[[bytes, int], Any]:
     """A decoder with the same results, faster for a message like the last one; or the decoder itself.
 
-    Messages share their parts, which nobody changes.
+    Messages share their parts, which nobody changes, and are one object if they have no id.
     """
     if schema.name not in _FIXED_BYTES or not schema.is_flexible:
         return decode
@@ -44,18 +45,21 @@ def decoder_of_alike(
         if group_bytes > _LONGEST_SHORT or frame[member_at] > _LONGEST_SHORT:
             return
         values = [getattr(decoded, name) for name in names]
-        end = member_at + frame[member_at]
-        known = frame[position:member_at], frame[end:], tuple(values[:place]), tuple(values[place + 1 :])
+        start, rest = frame[position:member_at], frame[member_at + frame[member_at] :]
+        before, after = tuple(values[:place]), tuple(values[place + 1 :])
+        known = start, len(start), rest, len(rest), before, after, message(*before, "", *after)
 
     def decode_alike(frame: bytes, position: int) -> Any:
         last = known
         if last is not None:
-            start, rest, before, after = last
+            start, start_bytes, rest, rest_bytes, before, after, nameless = last
             if frame.startswith(start, position) and frame.endswith(rest):
-                member_at = position + len(start)
-                end = len(frame) - len(rest)
+                member_at = position + start_bytes
+                end = len(frame) - rest_bytes
                 # The length must be that of a member id between what is known, and nothing else.
                 if member_at < end and frame[member_at] == end - member_at <= _LONGEST_SHORT:
+                    if end - member_at == 1:
+                        return nameless
                     raw = frame[member_at + 1 : end]
                     if raw.isascii():
                         return message(*before, raw.decode(), *after)

@@ -25,7 +25,7 @@ from klamm.coordinator.group.classic.notes import (
 )
 from klamm.coordinator.group.classic.phases import COMPLETING, EMPTY, PREPARING
 from klamm.coordinator.group.classic.signals import EmptyingRefused, JoinCheck, JoinTimeUp
-from klamm.coordinator.group.classic.vote import topics_of, vote
+from klamm.coordinator.group.classic.vote import topics_of, vote, with_metadata
 from klamm.coordinator.group.events import GroupEventCause
 from klamm.coordinator.group.outcomes import GroupOutcome
 from klamm.coordinator.group.remembered import GroupRegistered
@@ -246,6 +246,6 @@ def _next_generation(
 def members_list(members: Collection[Member], protocol_name: str | None) -> list[JoinGroupResponseMember]:
     """The members and their metadata, for the leader."""
     return [
-        JoinGroupResponseMember(member.member_id, member.group_instance_id, member.metadata(protocol_name))
-        for member in members
+        JoinGroupResponseMember(member.member_id, member.group_instance_id, metadata)
+        for member, metadata in with_metadata(members, protocol_name)
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from klamm.coordinator.group.classic.membership import ClassicMembership, Member
+from klamm.coordinator.group.classic.vote import with_metadata
 from klamm.coordinator.group.remembered import GroupRegistered, RegisteredMember
 
 
@@ -27,16 +28,16 @@ def registration(
         members=tuple(
             [
                 RegisteredMember(
-                    member_id=member.member_id,
-                    group_instance_id=member.group_instance_id,
-                    client_id=member.client_id,
-                    client_host=member.client_host,
-                    rebalance_timeout_ms=member.rebalance_timeout_ms,
-                    session_timeout_ms=member.session_timeout_ms,
-                    subscription=member.metadata(live.protocol_name),
-                    assignment=assignments.get(member.member_id, b""),
+                    member.member_id,
+                    member.group_instance_id,
+                    member.client_id,
+                    member.client_host,
+                    member.rebalance_timeout_ms,
+                    member.session_timeout_ms,
+                    subscription,
+                    assignments.get(member.member_id, b""),
                 )
-                for member in members
+                for member, subscription in with_metadata(members, live.protocol_name)
             ]
         ),
     )

@@ -41,7 +41,8 @@ def sync_group(state: GroupState, request: SyncGroupRequest, context: Context) -
     seen_offset = group.memory.registered_until
     replies: tuple[Reply, ...] = ()
     if live.phase is STABLE:
-        replies = ((context.token, _assignment(live, member.assignment)),)
+        assigned = SyncGroupResponse(0, 0, live.protocol_type, live.protocol_name, member.assignment)
+        replies = ((context.token, assigned),)
         timers += ((member, context.now_ms + member.session_timeout_ms),)
         return Outcome(replies, seen_offset, None, (Synced(request.group_id, member_id),), timers)
     if member.parked_sync is not None:
@@ -69,10 +70,6 @@ def _sync_error(live: ClassicMembership, request: SyncGroupRequest) -> ErrorCode
     if live.phase is PREPARING:
         return ErrorCode.rebalance_in_progress
     return NO_ERROR
-
-
-def _assignment(live: ClassicMembership, assignment: bytes) -> SyncGroupResponse:
-    return SyncGroupResponse(0, 0, live.protocol_type, live.protocol_name, assignment)
 
 
 def _register(
@@ -104,10 +101,12 @@ def assignment_durable(state: GroupState, signal: AssignmentDurable, context: Co
     assignments = {known.member_id: known.assignment for known in written.members}
     draft = Draft(state, signal.group_id, context)
     draft.notes.append(Assigned(signal.group_id, assignments, context.timestamp_ms))
+    now_ms, protocol_type, protocol_name = context.now_ms, live.protocol_type, live.protocol_name
     for member in live.members.values():
         if member.parked_sync is not None:
-            draft.arm(member)
-            draft.answer(_assignment(live, assignments[member.member_id]), member.parked_sync)
+            draft.timers.append((member, now_ms + member.session_timeout_ms))
+            assigned = SyncGroupResponse(0, 0, protocol_type, protocol_name, assignments[member.member_id])
+            draft.replies.append((member.parked_sync, assigned))
     rebalance = live.rebalance
     if rebalance is not None and rebalance.joined_at_ms is not None:
         trigger = rebalance.trigger

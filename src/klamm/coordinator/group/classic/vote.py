@@ -1,9 +1,9 @@
-"""Which assignor a generation uses, and which topics it reads."""
+"""What members offer: which assignor a generation uses, which topics it reads, what its leader is told."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from klamm.coordinator.group.classic.membership import CONSUMER, Member, metadata_of
 from klamm.protocol.consumer_protocol import subscribed_topics
@@ -40,6 +40,17 @@ def topics_of(
             return None
         topics |= found
     return frozenset(topics)
+
+
+def with_metadata(members: Iterable[Member], protocol_name: str | None) -> Iterator[tuple[Member, bytes]]:
+    """Each member with what it tells the leader in this protocol."""
+    protocols: Sequence[JoinGroupRequestProtocol] | None = None
+    metadata = b""
+    for member in members:
+        if member.protocols is not protocols:  # those of the member before
+            protocols = member.protocols
+            metadata = metadata_of(protocols, protocol_name)
+        yield member, metadata
 
 
 def _offers(members: Sequence[Member]) -> list[tuple[Sequence[JoinGroupRequestProtocol], int]]:
