@@ -90,6 +90,10 @@ class Services:
     _events: EventWriter | None = None
     _remote: RemoteTransactions | None = None
 
+    def grace_ms(self) -> int:
+        """How long no client may be timed out, because it could not be answered."""
+        return 0 if self.serve_window is None else self.serve_window.grace_ms()
+
     @property
     def groups(self) -> Groups:
         """The group coordinator, made when it is first needed: a broker without groups starts without it."""

@@ -96,6 +96,7 @@ def moves(
     Reads the topic __klamm_events, which only klamm's broker writes.
     """
     found = [event for event in read_events(bootstrap, timeout) if event.get("type") == "leader_changed"]
+    found.sort(key=lambda event: event["timestamp_ms"])  # several brokers write them
     shown = found[-last:] if last > 0 else found
     if as_json:
         print_json(shown)

@@ -81,7 +81,7 @@ def read_events(bootstrap: str, timeout: float) -> list[dict[str, Any]]:
     with an_admin(bootstrap, timeout) as admin:
         topic = admin.describe_topics([EVENTS_TOPIC], raise_errors=False).successes.get(EVENTS_TOPIC)
         if topic is None:
-            fail(f"{bootstrap} records no group events (no topic {EVENTS_TOPIC})")
+            fail(f"{bootstrap} has recorded no events (no topic {EVENTS_TOPIC})")
         partitions = [TopicPartition(EVENTS_TOPIC, item.partition) for item in topic.partitions]
         starts = admin.list_offsets(dict.fromkeys(partitions, EARLIEST)).unwrap()
         ends = admin.list_offsets(dict.fromkeys(partitions, LATEST)).unwrap()

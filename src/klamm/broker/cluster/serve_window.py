@@ -19,6 +19,8 @@ from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 
 HOLD_MS: Final = 30_000  # clients wait no longer for a response, with their default settings
+GRACE_MS: Final = 4_000  # within which clients ask again: longer than heartbeat.interval.ms
+_CHECK_MS: Final = 100
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +46,7 @@ class ServeWindow:
         self._now_ms = now_ms
         self._window_ms = window_ms
         self._until_ms = -1
+        self._grace_until_ms = -1
         self._held: dict[HeldAnswer, int] = {}  # and since when
         self._timer: TimerHandle | None = None
 
@@ -58,6 +61,13 @@ class ServeWindow:
         """Whether a response may leave now."""
         return self._now_ms() < self._until_ms or claims_nothing(api_key, response)
 
+    def grace_ms(self) -> int:
+        """How long no client may be timed out: none can be answered, or has had the time to ask again."""
+        now_ms = self._now_ms()
+        if now_ms >= self._until_ms:
+            return _CHECK_MS
+        return max(0, self._grace_until_ms - now_ms)
+
     def hold(self, answer: HeldAnswer) -> None:
         """Send an answer when the lease is renewed."""
         if not self._held:
@@ -68,6 +78,9 @@ class ServeWindow:
 
     def renewed(self, sent_at_ms: int) -> None:
         """A renewal that was sent at this time has succeeded."""
+        now_ms = self._now_ms()
+        if 0 <= self._until_ms <= now_ms:
+            self._grace_until_ms = now_ms + GRACE_MS
         self._until_ms = sent_at_ms + self._window_ms
         if self._held and self.is_open():
             held = self._end_holding()
@@ -77,7 +90,7 @@ class ServeWindow:
 
     def fenced(self) -> None:
         """Another broker may have taken the partitions over: what was decided may be out of date."""
-        self._until_ms = -1
+        self._until_ms = self._grace_until_ms = -1
         held = self._end_holding()
         if held:
             _log.warning("%d responses may be out of date: closing their connections", len(held))

@@ -67,6 +67,7 @@ class Groups(CoordinatorHost[GroupCoordinator]):
                 host=host,
             ),
             events=services.events,
+            grace_ms=services.grace_ms,
         )
         self.topic = topic
         self._fresh_ids = fresh_uuids(services.random)

@@ -100,11 +100,14 @@ class CoordinatorHost(Generic[Hosted]):
         make_coordinator: Callable[[ShardHost], Hosted],
         *,
         events: EventSink,
+        grace_ms: Callable[[], int] = lambda: 0,
     ) -> None:
+        """`grace_ms` tells how long nothing may time out, because clients could not be answered."""
         self._loop = loop
         self._now_ms = clock.now_ms
         self._timestamp_ms = clock.timestamp_ms
         self._events = events
+        self._grace_ms = grace_ms
         self.coordinator = make_coordinator(self)
         self.shards = self.coordinator.shards
         self._handle = self.coordinator.handle
@@ -252,7 +255,9 @@ class CoordinatorHost(Generic[Hosted]):
 
     def _tick(self) -> None:
         self._timer = None
-        if self._now_ms() - self._timer_at_ms > STANDSTILL_MS:
+        if grace_ms := self._grace_ms():
+            self.wake(self._now_ms() + grace_ms)
+        elif self._now_ms() - self._timer_at_ms > STANDSTILL_MS:
             # The process was suspended, and timers run before sockets: heartbeats that have arrived already
             # are handled before a session may expire.
             self._loop.call_soon(self._loop.call_soon, self._fire)

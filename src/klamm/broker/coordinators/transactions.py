@@ -75,6 +75,7 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
                 host=host,
             ),
             events=services.events,
+            grace_ms=services.grace_ms,
         )
         self._services = services
         self._allocating: set[Task[None]] = set()

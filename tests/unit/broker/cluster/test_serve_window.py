@@ -13,7 +13,9 @@ from klamm.clock import ManualClock
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from klamm.protocol.messages.heartbeat import HeartbeatResponse
+from klamm.protocol.messages.find_coordinator import FindCoordinatorRequest
+from klamm.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from klamm.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from klamm.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from klamm.protocol.messages.offset_commit import (
     OffsetCommitResponse,
@@ -25,10 +27,11 @@ from klamm.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from klamm.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from klamm.storage.cluster import ClusterStoreError
 from klamm.testing.requests import a_fetch, a_produce
 from klamm.testing.virtual_loop import VirtualLoop
-from unit.broker.several.asking import fetch, produce
+from unit.broker.several.asking import fetch, key_of, produce
 
 WINDOW_MS = 3000
 
@@ -37,8 +40,17 @@ class Cluster(SharedJar):
     """Three brokers with leases; one of them can stand still."""
 
     def __init__(self) -> None:
-        super().__init__(members=True)
+        super().__init__(
+            settings={"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "500"},
+            members=True,
+        )
         self.create_topic()
+
+    def ask_for_groups(self) -> None:
+        """Let the topic of the groups be created."""
+        request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+        self[1].ask(ApiKey.FIND_COORDINATOR, 4, request)
+        self.pass_ms(200)
 
     def cut_off(self, node_id: int) -> Callable[[], None]:
         """The broker does not reach the store any more; the result heals that."""
@@ -62,7 +74,7 @@ def three() -> Iterator[Cluster]:
 
 
 def test_answers_are_held_after_the_window_and_sent_after_a_renewal(three: Cluster) -> None:
-    # scenarios 53 and 54: the store cannot be reached, and nobody takes over
+    # scenario 54: the store cannot be reached, and nobody takes over
     assert produce(three[1]).base_offset == 0
     heal = three.cut_off(1)
     three.pass_ms(WINDOW_MS + 100)
@@ -80,6 +92,40 @@ def test_answers_are_held_after_the_window_and_sent_after_a_renewal(three: Clust
     assert [number for number, _ in answers] == sent, "in their order"
     assert not client.is_closed
     assert answers[2][1].responses[0].partition_responses[0].base_offset == 1
+
+
+def test_members_are_not_expired_while_their_heartbeats_are_held(three: Cluster) -> None:
+    # scenario 53
+    three.ask_for_groups()
+    group = key_of(three, 1)
+    client = three[1].connect()
+    protocols = [JoinGroupRequestProtocol("range", b"")]
+    joined = client.ask(
+        ApiKey.JOIN_GROUP, 3, JoinGroupRequest(group, 2_000, 60_000, "", None, "consumer", protocols)
+    )
+    sync = SyncGroupRequest(
+        group,
+        joined.generation_id,
+        joined.member_id,
+        assignments=[SyncGroupRequestAssignment(joined.member_id, b"")],
+    )
+    assert client.ask(ApiKey.SYNC_GROUP, 2, sync).error_code == 0
+    heartbeat = HeartbeatRequest(group, joined.generation_id, joined.member_id)
+    heal = three.cut_off(1)
+    three.pass_ms(1_400)
+    assert client.ask(ApiKey.HEARTBEAT, 3, heartbeat).error_code == 0
+    three.pass_ms(1_900)
+    client.send(ApiKey.HEARTBEAT, 3, heartbeat)
+    three.pass_ms(4_000)  # longer than its session
+    assert client.new_answers() == []
+    heal()
+    three.pass_ms(1_100)
+    assert [answer.error_code for answer in client.new_answers()] == [0]
+    three.pass_ms(1_500)
+    assert client.ask(ApiKey.HEARTBEAT, 3, heartbeat).error_code == 0
+    # From then on it has to send them again.
+    three.pass_ms(7_000)
+    assert client.ask(ApiKey.HEARTBEAT, 3, heartbeat).error_code == ErrorCode.unknown_member_id
 
 
 def test_a_new_client_learns_the_versions_while_everything_else_waits(three: Cluster) -> None:
