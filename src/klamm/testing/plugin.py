@@ -23,6 +23,14 @@ _BROKERS: Final = ("klamm_broker", "klamm_session_broker")
 _numbers = count(1)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    # pytest rewrites the assertions of every package that has a plugin, and does so again at each start where
+    # Python writes no bytecode (PYTHONDONTWRITEBYTECODE, usual in containers): a second for modules that need
+    # none of it. There is no setting for it; a pytest that keeps the names elsewhere rewrites as before.
+    getattr(early_config.pluginmanager.rewrite_hook, "_must_rewrite", set()).discard("klamm")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "klamm(**settings): settings of klamm_broker, as num_partitions=3")
 

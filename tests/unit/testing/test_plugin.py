@@ -104,3 +104,13 @@ def test_the_plugin_imports_nothing_of_klamm_before_it_is_used(tmp_path: Path) -
         "assert loaded == expected, loaded - expected\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+def test_pytest_does_not_rewrite_modules_of_klamm(tmp_path: Path) -> None:
+    suite = (
+        "from importlib.machinery import SourceFileLoader\n"
+        "import klamm.testing.broker\n"
+        "def test_it_is_imported_as_anywhere_else():\n"
+        "    assert type(klamm.testing.broker.__loader__) is SourceFileLoader\n"
+    )
+    assert "1 passed" in pytest_in(tmp_path, suite)
