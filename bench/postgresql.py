@@ -29,10 +29,10 @@ from interop.processes import KlammProcess
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from klamm.storage.cluster import PartitionRegistration, TopicState
+from klamm.storage.engines.postgresql.appending import append_chunks, prepare_append
 from klamm.storage.engines.postgresql.chunks import Chunk
 from klamm.storage.engines.postgresql.cluster import PostgresCluster
 from klamm.storage.engines.postgresql.connection import Address
-from klamm.storage.engines.postgresql.rounds import append_chunks
 from klamm.testing.wire import WireClient
 from postgresql import PostgresServer
 
@@ -79,6 +79,7 @@ class Statements:
         cluster.create_topic(TopicState("raw", bytes(15) + b"r", states), {})
         cluster.close()
         self._connection = Address(url).connect("bench")
+        prepare_append(self._connection)
         self._ids = [row[0] for row in self._connection.execute("SELECT partition_id FROM log ORDER BY 1")]
         self._next = 0
 

@@ -1,8 +1,8 @@
 """The interfaces of log storage: a store of partition logs, and one partition's log.
 
-All methods are called from the owner's thread (the event loop), except `SyncTicket.run` and
-`SyncRounds.run`, which block on the disk and may run anywhere, as may `Work`. Nothing else blocks: what is
-neither in memory nor in the page cache raises MustLoadError.
+All methods are called from the owner's thread (the event loop), except `SyncTicket.run`, which blocks on the
+disk and may run anywhere, as may `Work` and `RestOfRound`. Nothing else blocks: what is neither in memory nor
+in the page cache raises MustLoadError.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from klamm.protocol.errors import ErrorCode
 from klamm.records.batch import BatchHeader
 from klamm.storage.topic_config import TopicConfig
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 
 class LogError(Exception):
@@ -164,12 +167,21 @@ class SyncRounds(Protocol):
     While a round runs, its logs collect appends for the next one.
     """
 
-    def run(self, tickets: Sequence[SyncTicket]) -> Sequence[Exception | None]:
-        """Flush; blocks, and does not raise: the outcome of each ticket.
+    def start(
+        self,
+        tickets: Sequence[SyncTicket],
+        loop: AbstractEventLoop,
+        when_done: Callable[[RestOfRound | None], None],
+    ) -> None:
+        """Flush without blocking; `when_done` gets None when all is durable, perhaps before this returns.
 
+        Otherwise it gets what is left to do on a thread, which also gives the outcome of each ticket.
         LogError(not_leader_or_follower): the log has another epoch, this one takes no more appends.
         """
         ...
+
+
+RestOfRound: TypeAlias = Callable[[], Sequence[Exception | None]]  # blocks, and does not raise
 
 
 class LogSlice(Protocol):

@@ -4,7 +4,7 @@ What is new in many logs is written to one journal with one fdatasync, where the
 with much to write are flushed by themselves, in parallel, and again as soon as that is complete. The kernel
 flushes asynchronously where it can (`KernelSync`); threads do it elsewhere, and where a flush is more than
 syncing files. A store that has rounds of its own (`SyncRounds`) gets all that are dirty, when its last one
-is complete.
+is complete; those run on the event loop, and on a thread only after a failure.
 """
 
 from __future__ import annotations
@@ -13,13 +13,22 @@ import logging
 import os
 from asyncio import AbstractEventLoop, Future, TimerHandle, ensure_future
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from klamm.broker.partitions.registry import Partition
 from klamm.clock import Clock
 from klamm.protocol.errors import NO_ERROR, ErrorCode
-from klamm.storage.log import LogError, PartitionLog, SharedJournal, Sync, SyncRounds, SyncTicket
+from klamm.storage.log import (
+    LogError,
+    PartitionLog,
+    RestOfRound,
+    SharedJournal,
+    Sync,
+    SyncRounds,
+    SyncTicket,
+)
 
 if TYPE_CHECKING:
     from klamm.broker.services import RunBlocking
@@ -337,27 +346,41 @@ class Flusher:
                 together.setdefault(rounds, []).append(sync)
         for rounds, members in together.items():
             self._busy.add(rounds)
-            self._start_lane(members, rounds)
+            tickets = [sync.flushes[0].ticket for sync in members]
+            rounds.start(tickets, self._loop, partial(self._started_round_ends, rounds, members))
         return others
 
-    def _start_lane(self, syncs: list[_Sync], rounds: SyncRounds | None = None) -> None:
-        if rounds is None:
-            started = self._run_blocking(_run, [sync.work for sync in syncs])
+    def _started_round_ends(
+        self, rounds: SyncRounds, members: Sequence[_Sync], rest: RestOfRound | None
+    ) -> None:
+        if rest is None:
+            self._busy.discard(rounds)
+            self._are_done(members, [None] * len(members))
+            self._wake()
         else:
-            started = self._run_blocking(rounds.run, [sync.flushes[0].ticket for sync in syncs])
-        outcome = ensure_future(started)
+            self._start_on_thread(members, rest, lambda: self._busy.discard(rounds))
+
+    def _start_lane(self, syncs: list[_Sync]) -> None:
+        self._start_on_thread(syncs, partial(_run, [sync.work for sync in syncs]), lambda: None)
+
+    def _start_on_thread(
+        self, syncs: Sequence[_Sync], work: RestOfRound, when_done: Callable[[], None]
+    ) -> None:
+        outcome = ensure_future(self._run_blocking(work))
         self._lanes.add(outcome)
 
         def finish(_: Future[Sequence[Exception | None]]) -> None:
             self._lanes.discard(outcome)
-            if rounds is not None:
-                self._busy.discard(rounds)
-            now_ms = self._clock.now_ms()
-            for sync, error in zip(syncs, outcome.result(), strict=True):
-                self._part_is_done(sync, error, now_ms)
-            self._start_soon()
+            when_done()
+            self._are_done(syncs, outcome.result())
 
         outcome.add_done_callback(finish)
+
+    def _are_done(self, syncs: Sequence[_Sync], outcomes: Sequence[Exception | None]) -> None:
+        now_ms = self._clock.now_ms()
+        for sync, error in zip(syncs, outcomes, strict=True):
+            self._part_is_done(sync, error, now_ms)
+        self._start_soon()
 
     # --- what becomes of it ----------------------------------------------------------------------------
 

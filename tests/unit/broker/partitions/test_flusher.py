@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
@@ -16,7 +17,7 @@ from klamm.protocol.errors import ErrorCode
 from klamm.storage.engines.segments.kernel_sync import KernelSync
 from klamm.storage.engines.segments.sync import SegmentSyncTicket
 from klamm.storage.engines.simulated_disk import Fault
-from klamm.storage.log import LogError, SyncTicket
+from klamm.storage.log import LogError, RestOfRound, SyncTicket
 from klamm.testing.requests import a_batch, a_produce
 
 
@@ -331,22 +332,41 @@ def test_a_log_taken_by_half_is_not_flushed_while_its_other_half_waits_for_a_thr
 
 
 class SharedRounds:
-    """Flushes segment logs as a database would: all of them in one call."""
+    """Flushes segment logs as a database would: all of them in one call, on the event loop or on a thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, on_loop: bool) -> None:
+        self._on_loop = on_loop
         self.sizes: list[int] = []
         self.outcome: Exception | None = None
 
-    def run(self, tickets: Sequence[SyncTicket]) -> Sequence[Exception | None]:
-        self.sizes.append(len(tickets))
-        for ticket in tickets:
-            ticket.run()
-        return [self.outcome] * len(tickets)
+    def start(
+        self,
+        tickets: Sequence[SyncTicket],
+        loop: AbstractEventLoop,
+        when_done: Callable[[RestOfRound | None], None],
+    ) -> None:
+        def flush() -> Sequence[Exception | None]:
+            self.sizes.append(len(tickets))
+            for ticket in tickets:
+                ticket.run()
+            return [self.outcome] * len(tickets)
+
+        def answer() -> None:
+            if self.outcome is None:
+                flush()
+                when_done(None)
+            else:
+                when_done(flush)
+
+        if self._on_loop:
+            loop.call_later(0.01, answer)
+        else:
+            when_done(flush)
 
 
-@pytest.fixture
-def rounds(jar: Jar) -> SharedRounds:
-    rounds = SharedRounds()
+@pytest.fixture(params=[True, False], ids=["on the loop", "on a thread"])
+def rounds(jar: Jar, request: pytest.FixtureRequest) -> SharedRounds:
+    rounds = SharedRounds(on_loop=request.param)
     for index in range(3):
         partition_of(jar, index).log.rounds = rounds
     return rounds

@@ -1,6 +1,6 @@
 """Connections to PostgreSQL: the settings that klamm relies on, and errors that say what to do.
 
-Everything here blocks, and runs on worker threads.
+Everything here blocks, and runs on worker threads, but for what `Session.take` gives.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from select import POLLIN, poll
 from threading import Lock
 from time import monotonic
 from typing import Any, Final
@@ -226,6 +227,33 @@ class Session:
         self._is_closed = False
         self._used_at_s = 0.0
 
+    def take(self) -> Connection[Any] | None:
+        """The connection, until `give_back`, if it can be used at once: nothing here waits."""
+        if not self._lock.acquire(blocking=False):
+            return None
+        connection = self._connection
+        if connection is None or self._is_closed or connection.closed or has_input(connection):
+            self._used_at_s = 0.0  # to be probed
+            self._lock.release()
+            return None
+        return connection
+
+    def give_back(self, error: Exception | None = None) -> Exception | None:
+        """After an error of the connection or in its use; it, as `use` would raise it."""
+        assert self._connection is not None
+        self._used_at_s = monotonic()
+        if isinstance(error, psycopg.Error):
+            if is_broken(self._connection, error):
+                error = self._lost(error)
+        elif error is not None:
+            self._drop()  # in the middle of a statement, perhaps
+        self._lock.release()
+        return error
+
+    def _lost(self, error: psycopg.Error) -> ConnectionLostError:
+        self._drop()
+        return ConnectionLostError(f"{self._address.text}: {one_line(error)}")
+
     @contextmanager
     def use(self) -> Iterator[Connection[Any]]:
         """The connection, for one thread. Raises StoreUnavailableError when there is none.
@@ -238,8 +266,7 @@ class Session:
                 yield connection
             except psycopg.Error as error:
                 if is_broken(connection, error):
-                    self._drop()
-                    raise ConnectionLostError(f"{self._address.text}: {one_line(error)}") from error
+                    raise self._lost(error) from error
                 raise
             except BaseException:
                 if connection.broken:
@@ -287,6 +314,13 @@ class Session:
         self._is_closed = True
         with self._lock:
             self._drop()
+
+
+def has_input(connection: Connection[Any]) -> bool:
+    """Whether there is something to read, which may be the connection's end. Does not wait."""
+    poller = poll()
+    poller.register(connection.pgconn.socket, POLLIN)
+    return bool(poller.poll(0))
 
 
 def is_broken(connection: Connection[Any], error: psycopg.Error) -> bool:

@@ -8,15 +8,16 @@ that comes back is durable.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from threading import Event
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import psycopg
-from psycopg import Connection
 
 from klamm.protocol.errors import ErrorCode
 from klamm.storage.cluster import ClusterStoreError, FencedError
+from klamm.storage.engines.postgresql.appending import Ends, LoopAppend, append_chunks
 from klamm.storage.engines.postgresql.chunks import Chunk, chunks_of
 from klamm.storage.engines.postgresql.cluster import PostgresCluster
 from klamm.storage.engines.postgresql.connection import (
@@ -27,28 +28,15 @@ from klamm.storage.engines.postgresql.connection import (
     one_line,
 )
 from klamm.storage.engines.postgresql.tail import TailBatch
-from klamm.storage.log import LogError, SyncTicket
+from klamm.storage.log import LogError, RestOfRound, SyncTicket
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 ROUND_BYTES: Final = 1024 * 1024
 ROUND_CHUNKS: Final = 200
 _MAX_TRIES: Final = 10  # of a statement that deadlocked
 _RETRY_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0)  # while the database cannot be reached
-
-_APPEND: Final = """
-WITH a AS (
-    SELECT * FROM unnest(%b::int[], %b::int[], %b::bigint[], %b::bigint[], %b::bigint[],
-                         %b::bytea[], %b::bytea[]) t(p, e, b, l, ts, h, r)),
-x AS (SELECT p, e, min(b) b, max(l) l, sum(length(r)) n FROM a GROUP BY p, e),
-k AS MATERIALIZED (
-    SELECT g.partition_id FROM log g
-    JOIN x ON g.partition_id = x.p AND g.leader_epoch = x.e AND g.end_offset = x.b
-    ORDER BY 1 FOR NO KEY UPDATE OF g),
-u AS (
-    UPDATE log SET end_offset = x.l + 1, size_bytes = size_bytes + x.n
-    FROM x JOIN k ON k.partition_id = x.p WHERE log.partition_id = x.p RETURNING log.partition_id)
-INSERT INTO chunk SELECT a.p, a.l, a.b, a.e, a.ts, a.h, a.r FROM a JOIN u ON u.partition_id = a.p
-RETURNING partition_id, last_offset
-"""
 
 _logger = logging.getLogger(__name__)
 
@@ -96,8 +84,53 @@ class PostgresTicket:
         """Nothing to keep: the ticket has the bytes."""
 
 
+class _Round:
+    """The statements of one round, and how far it came."""
+
+    def __init__(self, tickets: Sequence[PostgresTicket]) -> None:
+        self._tickets = tickets
+        self._by_id = {ticket.partition_id: ticket for ticket in tickets}
+        self._statements = _statements(tickets)
+        self.chunks: Sequence[Chunk] = ()  # of the statement that is due
+        self.concerned: Sequence[PostgresTicket] = ()  # by it
+        self.failures: dict[int, Exception] = {}  # by partition id
+
+    def next(self) -> bool:
+        """Go on to the next statement, without the logs that failed; whether there is one."""
+        for chunks in self._statements:
+            self.chunks = [chunk for chunk in chunks if chunk.partition_id not in self.failures]
+            if self.chunks:
+                ids = dict.fromkeys(chunk.partition_id for chunk in self.chunks)
+                self.concerned = [self._by_id[partition_id] for partition_id in ids]
+                return True
+        return False
+
+    def made_durable(self, ends: Ends) -> None:
+        """What the statement appended."""
+        for ticket in self.concerned:
+            ticket.durable_end = max(ticket.durable_end, ends.get(ticket.partition_id, 0))
+        for chunk in self.chunks:
+            if chunk.partition_id in ends:
+                self._by_id[chunk.partition_id].chunk_count += 1
+
+    def left_out(self, ends: Ends) -> Sequence[PostgresTicket]:
+        return [ticket for ticket in self.concerned if ticket.partition_id not in ends]
+
+    def fail(self, failures: dict[int, Exception]) -> None:
+        self.failures |= failures
+
+    def fail_all(self, error: Exception) -> None:
+        self.failures = dict.fromkeys(self._by_id, error) | self.failures
+
+    def outcomes(self) -> Sequence[Exception | None]:
+        return [self.failures.get(ticket.partition_id) for ticket in self._tickets]
+
+
 class PostgresRounds:
-    """One connection for rounds; its logs are always flushed here. See `SyncRounds`."""
+    """One connection for rounds; its logs are always flushed here. See `SyncRounds`.
+
+    A round runs on the event loop as long as nothing goes wrong, and the rest of it on a thread.
+    """
 
     def __init__(self, session: Session, cluster: PostgresCluster, is_closing: Event) -> None:
         self._session = session
@@ -105,53 +138,87 @@ class PostgresRounds:
         self._is_closing = is_closing
         self.rounds = 0
 
+    def start(
+        self,
+        tickets: Sequence[SyncTicket],
+        loop: AbstractEventLoop,
+        when_done: Callable[[RestOfRound | None], None],
+    ) -> None:
+        connection = self._session.take()
+        if connection is None:
+            when_done(partial(self.run, tickets))
+            return
+        started = _Round(_ours(tickets))
+
+        def fail(outcome: Ends | Exception) -> None:
+            failure = self._session.give_back(outcome if isinstance(outcome, Exception) else None)
+            when_done(partial(self._run, started, failure or outcome))
+
+        def go_on(outcome: Ends | psycopg.Error) -> None:
+            if isinstance(outcome, psycopg.Error) or started.left_out(outcome):
+                fail(outcome)
+            else:
+                started.made_durable(outcome)
+                send_next()
+
+        def send_next() -> None:
+            try:
+                if started.next():
+                    self.rounds += 1
+                    LoopAppend(loop, connection, go_on).send(started.chunks)
+                    return
+            except Exception as error:
+                fail(error)
+                return
+            self._session.give_back()
+            when_done(None)
+
+        send_next()
+
     def run(self, tickets: Sequence[SyncTicket]) -> Sequence[Exception | None]:
-        ours = [ticket for ticket in tickets if isinstance(ticket, PostgresTicket)]
-        assert len(ours) == len(tickets)
-        failures: dict[int, Exception] = {}  # by partition id
+        """A round, or one ticket; blocks, and does not raise: the outcome of each ticket."""
+        return self._run(_Round(_ours(tickets)))
+
+    def _run(self, started: _Round, outcome: Ends | Exception | None = None) -> Sequence[Exception | None]:
+        """A round from its first statement, or from the outcome of one on; blocks."""
         try:
-            for chunks in _rounds(ours):
-                remaining = [chunk for chunk in chunks if chunk.partition_id not in failures]
-                if remaining:
-                    failures |= self._write(remaining, ours)
+            if outcome is not None:
+                self._conclude(started, outcome)
+            while started.next():
+                self.rounds += 1
+                self._conclude(started, self._attempt(started.chunks))
         except Exception as error:
             _logger.exception("a round failed unexpectedly")
-            failures |= {each.partition_id: error for each in ours if each.partition_id not in failures}
-        return [failures.get(ticket.partition_id) for ticket in ours]
+            started.fail_all(error)
+        return started.outcomes()
 
-    def _write(self, chunks: Sequence[Chunk], tickets: Sequence[PostgresTicket]) -> dict[int, Exception]:
-        """Make chunks durable; what became of the logs for which that failed."""
-        involved = {chunk.partition_id for chunk in chunks}
-        concerned = [ticket for ticket in tickets if ticket.partition_id in involved]
-        self.rounds += 1
-        try:
-            ends = self._execute(chunks)
-        except ConnectionLostError as error:
-            return self._resolve(concerned, str(error))
-        except (psycopg.Error, StoreUnavailableError) as error:
-            failure = OSError(f"PostgreSQL refused a round: {one_line(error)}")
-            return dict.fromkeys(involved, failure)
-        for ticket in concerned:
-            ticket.durable_end = max(ticket.durable_end, ends.get(ticket.partition_id, 0))
-        for chunk in chunks:
-            for ticket in concerned:
-                if ticket.partition_id == chunk.partition_id and chunk.partition_id in ends:
-                    ticket.chunk_count += 1
-        left_out = [ticket for ticket in concerned if ticket.partition_id not in ends]
-        return self._resolve(left_out, "the log's epoch or end has changed") if left_out else {}
-
-    def _execute(self, chunks: Sequence[Chunk]) -> dict[int, int]:
-        """Send the statement; the new ends, by partition id. Waits for a database that cannot be reached."""
+    def _conclude(self, started: _Round, outcome: Ends | Exception) -> None:
+        """Find out what became of the logs in a statement."""
         tries = 0
+        while isinstance(outcome, RETRIABLE) and tries < _MAX_TRIES:
+            tries += 1
+            outcome = self._attempt(started.chunks)
+        if isinstance(outcome, ConnectionLostError):
+            started.fail(self._resolve(started.concerned, str(outcome)))
+        elif isinstance(outcome, psycopg.Error | StoreUnavailableError):
+            failure = OSError(f"PostgreSQL refused a round: {one_line(outcome)}")
+            started.fail({ticket.partition_id: failure for ticket in started.concerned})
+        elif isinstance(outcome, Exception):
+            raise outcome
+        else:
+            started.made_durable(outcome)
+            if left_out := started.left_out(outcome):
+                started.fail(self._resolve(left_out, "the log's epoch or end has changed"))
+
+    def _attempt(self, chunks: Sequence[Chunk]) -> Ends | Exception:
+        """Send the statement. Waits for a database that cannot be reached."""
         waits = 0
         while True:
             try:
                 with self._session.use() as connection:
                     return append_chunks(connection, chunks)
-            except RETRIABLE:
-                tries += 1
-                if tries == _MAX_TRIES:
-                    raise
+            except (psycopg.Error, ConnectionLostError) as error:
+                return error
             except StoreUnavailableError as error:
                 # Not sent: nothing is lost, and the appends stay in memory.
                 if not waits:
@@ -212,19 +279,13 @@ class PostgresRounds:
         return failures
 
 
-def append_chunks(connection: Connection[Any], chunks: Sequence[Chunk]) -> dict[int, int]:
-    """The statement of a round: the new end of each log, by partition id; others were left out."""
-    columns = list(zip(*chunks, strict=True))
-    partition_ids, epochs, bases, lasts, times, headers, records = map(list, columns)
-    ends: dict[int, int] = {}
-    for partition_id, last_offset in connection.execute(
-        _APPEND, [partition_ids, epochs, bases, lasts, times, headers, records], prepare=True, binary=True
-    ):
-        ends[partition_id] = max(ends.get(partition_id, 0), last_offset + 1)
-    return ends
+def _ours(tickets: Sequence[SyncTicket]) -> Sequence[PostgresTicket]:
+    ours = [ticket for ticket in tickets if isinstance(ticket, PostgresTicket)]
+    assert len(ours) == len(tickets)
+    return ours
 
 
-def _rounds(tickets: Sequence[PostgresTicket]) -> Iterator[Sequence[Chunk]]:
+def _statements(tickets: Sequence[PostgresTicket]) -> Iterator[Sequence[Chunk]]:
     """The chunks of tickets, in statements of a limited size."""
     group: list[Chunk] = []
     size_bytes = 0

@@ -15,6 +15,7 @@ from psycopg import Connection
 from klamm.clock import Clock
 from klamm.protocol.errors import DecodeError, ErrorCode
 from klamm.protocol.types import TopicPartition, id_to_text
+from klamm.storage.engines.postgresql.appending import prepare_append
 from klamm.storage.engines.postgresql.chunks import ChunkCache
 from klamm.storage.engines.postgresql.cluster import PostgresCluster
 from klamm.storage.engines.postgresql.compaction import CompactionJob
@@ -69,7 +70,9 @@ class PostgresLogStore:
         self._tail_bytes = tail_bytes
         self._is_closing = Event()
         self._is_closed = False
-        self._writing = [Session(cluster.address, "appends") for _ in range(connections)]
+        self._writing = [
+            Session(cluster.address, "appends", prepare=prepare_append) for _ in range(connections)
+        ]
         self._reading = [Session(cluster.address, "reads") for _ in range(connections)]
         self._rounds = [PostgresRounds(session, cluster, self._is_closing) for session in self._writing]
         self._logs: dict[TopicPartition, PostgresLog] = {}
