@@ -20,14 +20,24 @@ import time
 from pathlib import Path
 from random import Random
 
+from bench.brokers import cpu_s
 from bench.folder_cluster import DEFAULTS, commit, committed_at, found_coordinator, prepare
-from bench.group_load import connect, frame
+from bench.group_load import ask, connect, frame
 from bench.group_rates import COMMIT, a_commit, pipelined
-from bench.raw_load import paced_produce, pipelined_produce, wait_until_writable
+from bench.raw_load import (
+    Latencies,
+    fetched_after,
+    paced,
+    paced_produce,
+    pipelined_produce,
+    wait_until_writable,
+)
 from faults.postgresql_cluster import PostgresBrokers
 from interop.processes import KlammProcess
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from klamm.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from klamm.records.record import Record, encode_batch
 from klamm.storage.cluster import PartitionRegistration, TopicState
 from klamm.storage.engines.postgresql.appending import append_chunks, prepare_append
 from klamm.storage.engines.postgresql.chunks import Chunk
@@ -82,29 +92,67 @@ class Statements:
         prepare_append(self._connection)
         self._ids = [row[0] for row in self._connection.execute("SELECT partition_id FROM log ORDER BY 1")]
         self._next = 0
+        self._records = Random(1).randbytes(BATCH_BYTES)
 
     def close(self) -> None:
         self._connection.close()
 
-    def rate(self, size_bytes: int, logs: int, seconds: float) -> tuple[float, float]:
-        """Rounds per second, and the median of one in milliseconds."""
-        took_ms = []
-        records = Random(1).randbytes(size_bytes)
-        end = time.perf_counter() + seconds
-        for partition_id in self._ids:
-            self._connection.execute("UPDATE log SET end_offset = %s WHERE partition_id = %s",
-                                     [self._next, partition_id])  # fmt: skip
+    def rate(self, size_bytes: int, logs: int, seconds: float) -> float:
+        """Rounds per second, one after the other."""
+        self._align()
+        count = 0
         began = time.perf_counter()
-        while time.perf_counter() < end:
-            chunks = [
-                Chunk(partition_id, 0, self._next, self._next, 0, HEADER, records)
-                for partition_id in self._ids[:logs]
-            ]
-            start = time.perf_counter()
-            assert len(append_chunks(self._connection, chunks)) == logs
-            took_ms.append((time.perf_counter() - start) * 1000)
-            self._next += 1
-        return len(took_ms) / (time.perf_counter() - began), statistics.median(took_ms)
+        while time.perf_counter() < began + seconds:
+            self._append(size_bytes, logs)
+            count += 1
+        return count / (time.perf_counter() - began)
+
+    def lone(self, size_bytes: int, *, per_second: int, count: int) -> Latencies:
+        self._align()
+        return paced(lambda: self._append(size_bytes, 1), per_second=per_second, count=count)
+
+    def _align(self) -> None:
+        self._connection.execute("UPDATE log SET end_offset = %s", [self._next])
+
+    def _append(self, size_bytes: int, logs: int) -> None:
+        records = self._records[:size_bytes]
+        chunks = [
+            Chunk(partition_id, 0, self._next, self._next, 0, HEADER, records)
+            for partition_id in self._ids[:logs]
+        ]
+        assert len(append_chunks(self._connection, chunks)) == logs
+        self._next += 1
+
+
+def broker_rounds(address: tuple[str, int], seconds: float) -> float:
+    """Produce requests of 2 KiB for each of six partitions, acks=-1, one after the other: per second."""
+    batch = encode_batch([Record(0, int(time.time() * 1000), None, bytes(2048), ())])
+    parts = [PartitionProduceData(index, batch) for index in range(6)]
+    request = ProduceRequest(
+        acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=parts)]
+    )
+    count = 0
+    with connect(address) as connection:
+        began = time.perf_counter()
+        while time.perf_counter() < began + seconds:
+            (answer,) = ask(connection, ApiKey.PRODUCE, 9, request).responses
+            assert all(part.error_code == 0 for part in answer.partition_responses)
+            count += 1
+    return count / (time.perf_counter() - began)
+
+
+def server_cpu_s(server: PostgresServer) -> float:
+    """Processor time of all its processes that run now."""
+    return sum(cpu_s(pid) for pid in server.pids())
+
+
+def commit_lanes(groups: int) -> list[list[bytes]]:
+    """64 commits on eight connections; those of one group are in one log."""
+    frames = [
+        frame(ApiKey.OFFSET_COMMIT, COMMIT, a_commit(f"group-{number % groups}", range(1)))
+        for number in range(64)
+    ]
+    return [frames[lane::8] for lane in range(8)]
 
 
 def create_topic(bootstrap: str) -> None:
@@ -182,17 +230,20 @@ def main() -> None:
             address = address_of(broker)
             wait_until_writable(address, TOPIC, PARTITIONS)
             prepare(address)
-            frames = [
-                frame(ApiKey.OFFSET_COMMIT, COMMIT, a_commit(f"group-{number}", range(1)))
-                for number in range(64)
-            ]
-            lanes = [frames[lane::8] for lane in range(8)]
             for _ in range(given.repeats):
                 one, many = pgbench(server, 1, given.seconds), pgbench(server, 16, given.seconds)
-                rounds, _ = raw.rate(2048, 6, given.seconds)
-                _, lone_ms = raw.rate(1024, 1, given.seconds)
-                lone = paced_produce(address, TOPIC, per_second=50, count=round(50 * given.seconds))
-                add("median of a lone acks=-1 produce / of the lone statement", lone.median_ms / lone_ms)
+                rounds = raw.rate(2048, 6, given.seconds)
+                add("durable rounds/s, 6 logs x 2 KiB, by the broker / tps of 1 client",
+                    broker_rounds(address, given.seconds) / one)  # fmt: skip
+                count = round(50 * given.seconds)
+                statement = raw.lone(256, per_second=50, count=count)
+                lone = paced_produce(address, TOPIC, per_second=50, count=count)
+                add("p50 of a lone statement, ms", statement.median_ms)
+                add("p50 of a lone acks=-1 produce, ms", lone.median_ms)
+                add("p50 of a lone acks=-1 produce / of the lone statement",
+                    lone.median_ms / statement.median_ms)  # fmt: skip
+                add("a fetch at the tail, ms after produce's response",
+                    fetched_after(address, TOPIC, count=count).median_ms)  # fmt: skip
                 add("pgbench -N, 1 client, tps", one)
                 add("pgbench -N, 16 clients, tps", many)
                 add("statement, 6 logs x 2 KiB, rounds/s / tps of 1 client", rounds / one)
@@ -207,14 +258,22 @@ def main() -> None:
                 )
                 add("16 KiB batches/s, 50 partitions, acks=-1 / tps of 16 clients", batches / many)
                 add("produce, MB/s", batches * BATCH_BYTES / 1e6)
-                rate = pipelined(
-                    address, broker.pid, lanes, warm_up_s=0.5, measure_s=given.seconds
-                ).per_second
-                add("offset commits/s", rate)
-                add("offset commits/s, 64 groups / tps of 16 clients", rate / many)
+                for groups in (64, 6):
+                    server_before_s = server_cpu_s(server)
+                    rate = pipelined(
+                        address, broker.pid, commit_lanes(groups), warm_up_s=0.5, measure_s=given.seconds
+                    )
+                    # The warm-up has its share of the server's time.
+                    server_us = (server_cpu_s(server) - server_before_s) * 1e6
+                    commits = rate.per_second * (given.seconds + 0.5)
+                    who = f"64 clients of {groups} groups"
+                    add(f"offset commits/s, {who}", rate.per_second)
+                    add(f"offset commits/s, {who} / tps of 16 clients", rate.per_second / many)
+                    add(f"a commit, {who}: processor time of the broker, us", rate.cpu_us)
+                    add(f"a commit, {who}: processor time of PostgreSQL, us", server_us / commits)
         raw.close()
     for name, values in samples.items():
-        print(f"{name:66} {statistics.median(values):9.2f}   ({min(values):.2f} to {max(values):.2f})")
+        print(f"{name:72} {statistics.median(values):9.2f}   ({min(values):.2f} to {max(values):.2f})")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import selectors
 import socket
 import struct
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from klamm.records.record import Record, encode_batch
@@ -160,18 +161,47 @@ def pipelined_produce(
 
 def paced_produce(address: tuple[str, int], topic: str, *, per_second: int, count: int) -> Latencies:
     """Round trips of single Produce requests at a fixed low rate, measured from when each was due."""
-    connection = _connect(address)
     request = produce_request(topic, 0, value_bytes=100, now_ms=int(time.time() * 1000))
-    took_ms: list[float] = []
-    with connection:
-        first_due = time.perf_counter() + 0.1
-        for number in range(count):
-            due = first_due + number / per_second
-            time.sleep(max(0.0, due - time.perf_counter()))
-            sent_at = time.perf_counter()
+    with _connect(address) as connection:
+
+        def produce() -> None:
             connection.sendall(request)
             _check_produced(_answer(connection), topic)
-            took_ms.append((time.perf_counter() - min(due, sent_at)) * 1000)
+
+        return paced(produce, per_second=per_second, count=count)
+
+
+def paced(action: Callable[[], object], *, per_second: int, count: int) -> Latencies:
+    """How long something takes that happens at a fixed low rate, measured from when it was due."""
+    took_ms: list[float] = []
+    first_due = time.perf_counter() + 0.1
+    for number in range(count):
+        due = first_due + number / per_second
+        time.sleep(max(0.0, due - time.perf_counter()))
+        began_at = time.perf_counter()
+        action()
+        took_ms.append((time.perf_counter() - min(due, began_at)) * 1000)
+    took_ms.sort()
+    return Latencies(took_ms[len(took_ms) // 2], took_ms[len(took_ms) * 99 // 100])
+
+
+def fetched_after(address: tuple[str, int], topic: str, *, count: int) -> Latencies:
+    """How long after the response to a Produce a Fetch is answered that waited for its record."""
+    request = produce_request(topic, 0, value_bytes=100, now_ms=int(time.time() * 1000))
+    took_ms: list[float] = []
+    with _connect(address) as producer, _connect(address) as consumer:
+        for number in range(count + 1):
+            producer.sendall(request)
+            answer = _answer(producer)
+            answered_at = time.perf_counter()
+            _check_produced(answer, topic)
+            if number:
+                _answer(consumer)
+                took_ms.append((time.perf_counter() - answered_at) * 1000)
+            (base_offset,) = struct.unpack_from(">q", answer, 4 + 4 + 2 + len(topic.encode()) + 4 + 4 + 2)
+            consumer.sendall(fetch_request(topic, 0, base_offset + 1, max_bytes=1 << 20))
+            time.sleep(0.01)  # it waits for the next record by then
+        _answer(consumer)
     took_ms.sort()
     return Latencies(took_ms[len(took_ms) // 2], took_ms[len(took_ms) * 99 // 100])
 

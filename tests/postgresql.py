@@ -58,10 +58,14 @@ class PostgresServer:
         assert self._process is not None
         return self._process.pid
 
+    def pids(self) -> Sequence[int]:
+        """Of all its processes."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text(encoding="ascii").split()
+        return (self.pid, *map(int, children))
+
     def stall(self, number: signal.Signals) -> None:
         """SIGSTOP all its processes, or SIGCONT them."""
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text(encoding="ascii").split()
-        for pid in (self.pid, *map(int, children)):
+        for pid in self.pids():
             with suppress(ProcessLookupError):  # a session that has just ended
                 os.kill(pid, number)
 
