@@ -94,7 +94,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     # librdkafka before 2.11.1 looks for version 0 before it compresses with gzip, snappy or lz4.
     Route(ApiKey.PRODUCE, 3, 13, (WRITE_TOPIC, WRITE_TRANSACTIONAL_ID), overlaps=True, advertised_min=0),
     Route(ApiKey.FETCH, 4, 17, (READ_TOPIC,), streams=True),
-    Route(ApiKey.LIST_OFFSETS, 1, 10, (DESCRIBE_TOPIC,)),
+    Route(ApiKey.LIST_OFFSETS, 1, 11, (DESCRIBE_TOPIC,)),
     Route(ApiKey.METADATA, 0, 13, (DESCRIBE_TOPIC, CREATE_TOPIC)),
     Route(ApiKey.OFFSET_COMMIT, 2, 10, (READ_GROUP, READ_TOPIC), GROUPS, overlaps=True, repeats=True),
     Route(ApiKey.OFFSET_FETCH, 1, 10, (DESCRIBE_GROUP, DESCRIBE_TOPIC), GROUPS),

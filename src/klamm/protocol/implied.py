@@ -65,6 +65,7 @@ IMPLIED: Final[Mapping[str, Mapping[str, Callable[[int], bool]]]] = {
         "knows_max_timestamp": lambda version: version >= 7,
         "knows_local_log_start": lambda version: version >= 8,
         "knows_tiered_offset": lambda version: version >= 9,
+        "knows_pending_upload": lambda version: version >= 11,
     },
     "FetchRequest": {
         "uses_topic_ids": lambda version: version >= 13,

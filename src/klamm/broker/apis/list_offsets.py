@@ -28,8 +28,10 @@ EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6  # to tiered storage
 FLUSH_TIMEOUT_MS: Final = 5_000  # for a disk that hangs; the time-outs of clients are longer
-_STARTS: Final = frozenset({EARLIEST, EARLIEST_LOCAL, LATEST_TIERED})  # no flush moves these
+# No flush moves these.
+_STARTS: Final = frozenset({EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD})
 
 
 def handle(
@@ -92,6 +94,8 @@ def _special_timestamps(request: ListOffsetsRequest) -> Set[int]:
         known.add(EARLIEST_LOCAL)
     if request.knows_tiered_offset:
         known.add(LATEST_TIERED)
+    if request.knows_pending_upload:
+        known.add(EARLIEST_PENDING_UPLOAD)
     return known
 
 
@@ -126,7 +130,7 @@ def _offset(log: PartitionLog, timestamp: int, read_committed: bool) -> Timestam
             return log.earliest()
         case -3:
             found = log.offset_for_max_timestamp()
-        case -5:
+        case -5 | -6:  # nothing is, or waits to be, in tiered storage
             return TimestampedOffset()
         case _:
             found = log.offset_for_timestamp(timestamp, upper_offset)

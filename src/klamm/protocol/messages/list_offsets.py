@@ -36,6 +36,7 @@ class ListOffsetsRequest(Request["ListOffsetsResponse"]):
     knows_max_timestamp: bool = False  # what the version implies
     knows_local_log_start: bool = False  # what the version implies
     knows_tiered_offset: bool = False  # what the version implies
+    knows_pending_upload: bool = False  # what the version implies
 
 
 @dataclass(slots=True)

@@ -179,7 +179,7 @@ def test_an_open_transaction_bounds_what_read_committed_finds(jar: Jar, client: 
     assert found(list_offset(client, -3, isolation_level=1)) == (0, -1, -1)
 
 
-@pytest.mark.parametrize(("timestamp", "version"), [(-3, 6), (-4, 7), (-5, 8), (-6, 10), (-7, 10), (-7, 1)])
+@pytest.mark.parametrize(("timestamp", "version"), [(-3, 6), (-4, 7), (-5, 8), (-6, 10), (-7, 11), (-7, 1)])
 def test_a_special_time_that_the_version_does_not_know_is_refused(
     jar: Jar, client: JarClient, timestamp: int, version: int
 ) -> None:
@@ -191,6 +191,7 @@ def test_special_times_that_need_their_version(jar: Jar, client: JarClient) -> N
     fill(jar, a_batch(jar))
     assert found(list_offset(client, -4, 8)) == (0, 0, -1)
     assert found(list_offset(client, -5, 9)) == (0, -1, -1)
+    assert found(list_offset(client, -6, 11)) == (0, -1, -1)
 
 
 def test_lookups_that_cannot_be(jar: Jar, client: JarClient) -> None:
