@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from klamm.protocol.errors import DecodeError
 from klamm.records.batch import parse_header
 from klamm.records.checksum import crc32c
+from klamm.storage.engines.segments.journal import JournaledLog, JournalFile
 from klamm.storage.engines.segments.journal_format import Entry, decode_frames, encode_frame
 from klamm.storage.engines.segments.journal_reading import JournalContent, read_journal
 from klamm.storage.engines.segments.sync import SegmentSyncTicket
@@ -115,6 +118,60 @@ def test_a_log_that_is_not_synced_keeps_the_files_and_the_others_go_on() -> None
     world.files.crash()
     world.start()
     world.check()
+
+
+class SyncedLog:
+    """What a file of the journal asks a log, counted."""
+
+    def __init__(self) -> None:
+        self.synced_to = 0
+        self.asked = 0
+        self.is_writable = True
+
+    @property
+    def recovery_point(self) -> int:
+        self.asked += 1
+        return self.synced_to
+
+
+def a_full_file(*logs: SyncedLog) -> JournalFile:
+    """A file that holds ten records of each log."""
+    file = JournalFile(0, "/journal", 1, 0)
+    file.logs = dict.fromkeys(cast("tuple[JournaledLog, ...]", logs), 10)
+    return file
+
+
+def first_lagging(file: JournalFile) -> list[SyncedLog]:
+    return cast("list[SyncedLog]", file.first_lagging(2))
+
+
+def test_the_rounds_after_a_file_is_full_ask_only_the_logs_that_are_next() -> None:
+    # Given a full file with batches of a thousand logs
+    logs = [SyncedLog() for _ in range(1000)]
+    file = a_full_file(*logs)
+    # When rounds ask for two at a time, and these are synced a round later
+    seen: list[SyncedLog] = []
+    while due := first_lagging(file):
+        assert first_lagging(file) == due  # their syncs are under way
+        for log in due:
+            log.synced_to = 10
+        seen += due
+    # Then each log was asked a few times, not once a round
+    assert seen == logs
+    assert max(log.asked for log in logs) <= 4
+    assert not file.is_lagging
+
+
+def test_a_log_whose_disk_has_failed_is_not_synced_and_keeps_its_file() -> None:
+    good, bad = SyncedLog(), SyncedLog()
+    bad.is_writable = False
+    file = a_full_file(bad, good)
+    assert first_lagging(file) == [good]
+    good.synced_to = 10
+    assert first_lagging(file) == []
+    assert file.is_lagging
+    file.use(2)
+    assert not file.is_lagging
 
 
 def test_without_settings_the_journal_of_the_last_run_is_read_and_none_is_written() -> None:

@@ -58,10 +58,10 @@ class JournaledLog(JournalingLog, Protocol):
         ...
 
 
-class _File:
+class JournalFile:
     """One file of the journal."""
 
-    __slots__ = ("allocated_bytes", "end", "handle", "logs", "number", "path", "slot", "written")
+    __slots__ = ("_due", "allocated_bytes", "end", "handle", "logs", "number", "path", "slot", "written")
 
     def __init__(self, slot: int, path: str, number: int, size_bytes: int) -> None:
         self.slot = slot
@@ -72,11 +72,37 @@ class _File:
         self.written = 0
         self.allocated_bytes = size_bytes
         self.logs: dict[JournaledLog, int] = {}  # the end of the batches of each log that are in this file
+        self._due: deque[JournaledLog] | None = None  # of a full file: those that may be lagging
 
-    def lagging(self) -> list[JournaledLog]:
-        """Logs whose segments are not yet synced up to what this file holds of them."""
+    def use(self, number: int) -> None:
+        """Begin at its start, as a file of this number."""
+        self.number = number
+        self.end = self.written = 0
+        self.logs.clear()
+        self._due = None
+
+    @property
+    def is_lagging(self) -> bool:
+        """Whether the segments of a log are not yet synced up to what this file holds of it."""
         self.logs = {log: end for log, end in self.logs.items() if log.recovery_point < end}
-        return list(self.logs)
+        return bool(self.logs)
+
+    def first_lagging(self, limit: int) -> list[JournaledLog]:
+        """The first logs of a full file that are lagging. The work follows what was synced since the last
+        call: every flush round asks, and a file may hold thousands of logs.
+        """
+        if self._due is None:
+            self._due = deque(self.logs)
+        due = self._due
+        found: list[JournaledLog] = []
+        while due and len(found) < limit:
+            log = due.popleft()
+            if log.recovery_point >= self.logs.get(log, 0):
+                self.logs.pop(log, None)
+            elif log.is_writable:
+                found.append(log)
+        due.extendleft(reversed(found))
+        return found
 
 
 class JournalRound:
@@ -85,7 +111,7 @@ class JournalRound:
     __slots__ = ("_files", "_handle", "file", "sequence", "tickets")
 
     def __init__(
-        self, files: Files, file: _File, sequence: int, tickets: Sequence[SegmentSyncTicket]
+        self, files: Files, file: JournalFile, sequence: int, tickets: Sequence[SegmentSyncTicket]
     ) -> None:
         self._files = files
         self._handle = file.handle
@@ -125,12 +151,13 @@ class Journal:
         self._number = max((file.number for file in self._left.files), default=0)
         self._sequence = self._left.last_sequence
         # Oldest first. They are used again in this order, so that what remains never has a gap.
-        self._full: deque[_File] = deque(
-            _File(file.slot, self._path(file.slot), file.number, file.size_bytes) for file in self._left.files
+        self._full: deque[JournalFile] = deque(
+            JournalFile(file.slot, self._path(file.slot), file.number, file.size_bytes)
+            for file in self._left.files
         )
         self._old = {file.slot for file in self._full}  # needed until everything is replayed
-        self._free: deque[_File] = deque()
-        self._active: _File | None = None
+        self._free: deque[JournalFile] = deque()
+        self._active: JournalFile | None = None
         self._round: JournalRound | None = None
         self._cuts: list[Entry] = []  # written behind the round that is under way
         self._has_tail_to_cut = False  # behind the durable frames, after a failed round
@@ -202,7 +229,7 @@ class Journal:
                 size_bytes -= others.pop().journal_bytes
         return chosen + others
 
-    def _with_room(self, tickets: Sequence[SegmentSyncTicket]) -> _File | None:
+    def _with_room(self, tickets: Sequence[SegmentSyncTicket]) -> JournalFile | None:
         """The file for the next frame; None when there is none."""
         file = self._active
         if file is not None:
@@ -220,9 +247,7 @@ class Journal:
             return None
         if file is not None:
             self._number += 1
-            file.number = self._number
-            file.end = file.written = 0
-            file.logs.clear()
+            file.use(self._number)
         return file
 
     def end_file(self) -> None:
@@ -233,17 +258,17 @@ class Journal:
             else:
                 self._ends_file = True
 
-    def _end_active(self, file: _File) -> None:
+    def _end_active(self, file: JournalFile) -> None:
         self._full.append(file)
         self._active = None
         self._ends_file = False
 
     def _release(self) -> None:
         """Full files whose batches are in the segments can be used again."""
-        while self._full and self._full[0].slot not in self._old and not self._full[0].lagging():
+        while self._full and self._full[0].slot not in self._old and not self._full[0].is_lagging:
             self._free.append(self._full.popleft())
 
-    def _new_file(self) -> _File | None:
+    def _new_file(self) -> JournalFile | None:
         used = {file.slot for file in self._full}
         if len(used) >= _MAX_FILES:
             return None
@@ -252,12 +277,12 @@ class Journal:
             self._files.make_directory(self.directory)
             self._files.sync_directory(self._log_directory)
             self._has_directory = True
-        file = _File(slot, self._path(slot), 0, 0)
+        file = JournalFile(slot, self._path(slot), 0, 0)
         file.handle = self._files.open(file.path, create=True)
         self._files.sync_directory(self.directory)
         return file
 
-    def _write(self, file: _File, frame: bytes) -> None:
+    def _write(self, file: JournalFile, frame: bytes) -> None:
         """Write a frame behind the last one. Raises OSError."""
         if file.handle < 0:
             file.handle = self._files.open(file.path)
@@ -347,7 +372,7 @@ class Journal:
         for file in self._all():
             file.logs.pop(log, None)
 
-    def _all(self) -> list[_File]:
+    def _all(self) -> list[JournalFile]:
         return [*self._full, *([self._active] if self._active is not None else [])]
 
     def holds(self, log: JournaledLog) -> Sequence[JournaledBatch]:
@@ -366,15 +391,14 @@ class Journal:
         is_urgent = self._active is None or self._active.written > self._file_bytes // 2
         limit = _MANY_AT_ONCE if is_urgent else _FEW_AT_ONCE
         for file in self._full:
-            logs = [log for log in file.lagging() if log.is_writable]
-            if logs:
-                return logs[:limit]
+            if logs := file.first_lagging(limit):
+                return logs
         return ()
 
     def close(self) -> bool:
         """Remove all files if none is needed, when every log is closed; whether none is left."""
         self._release()
-        is_needed = bool(self._full or self._round or (self._active is not None and self._active.lagging()))
+        is_needed = bool(self._full or self._round or (self._active is not None and self._active.is_lagging))
         for file in (*self._all(), *self._free):
             if file.handle >= 0:
                 self._files.close(file.handle)
