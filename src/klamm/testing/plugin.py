@@ -53,12 +53,22 @@ class OtherCluster:
         """As those of a klamm.testing.Broker."""
         return self._look().records(topic, "read_committed" if committed else "read_uncommitted")
 
+    def topics(self) -> Any:
+        """As those of a klamm.testing.Broker."""
+        return self._look().topics()
+
+    def create_topic(self, name: str, partitions: int = -1, configs: Any = None) -> None:
+        """As that of a klamm.testing.Broker; the test deletes it."""
+        self._look().create_topic(name, partitions, configs or {})
+
     def group(self, group_id: str) -> Any:
         """As that of a klamm.testing.Broker."""
         return self._look().group(group_id)
 
-    def wait_until(self, is_so: Callable[[], Any], timeout: str = "30s", **equals: Any) -> Any:
-        """As that of a klamm.testing.Broker, on real time."""
+    def wait_until(
+        self, is_so: Callable[[], Any], timeout: str = "30s", *, real_time: bool = True, **equals: Any
+    ) -> Any:
+        """As that of a klamm.testing.Broker, always on real time."""
         from klamm.testing.observation import wait_until  # noqa: PLC0415 - as the module says
 
         return wait_until(is_so, timeout, **equals)

@@ -48,7 +48,8 @@ def test_looks(klamm_broker, klamm_topic, klamm_group, klamm_producer, klamm_con
     assert [record.value for record in klamm_broker.records(klamm_topic)] == [b"x"]
     klamm_consumer.consume(1, timeout=30)
     klamm_consumer.commit()
-    assert klamm_broker.wait_until(lambda: klamm_broker.group(klamm_group).committed)
+    assert klamm_broker.wait_until(lambda: klamm_broker.group(klamm_group).committed, real_time=True)
+    klamm_broker.wait_until(lambda: klamm_broker.topics().get(klamm_topic), equals=1)
     assert klamm_broker.group(klamm_group).total_lag == 0
 """
 
