@@ -58,24 +58,24 @@ class History:
 
     generations: list[Generation] = field(default_factory=list)
     callbacks: list[Callback] = field(default_factory=list)
-    lines: list[tuple[int, str]] = field(default_factory=list)
+    lines: list[tuple[int, object]] = field(default_factory=list)  # put into words when they are read
     last_owners: dict[TopicPartition, str] = field(default_factory=dict)
 
-    def note(self, at_ms: int, text: str) -> None:
-        self.lines.append((at_ms, text))
+    def note(self, at_ms: int, what: object) -> None:
+        self.lines.append((at_ms, what))
 
     def called(self, callback: Callback) -> None:
         self.callbacks.append(callback)
-        self.note(callback.at_ms, f"  {callback}")
+        self.note(callback.at_ms, callback)
 
     def happened(self, event: Event, at_ms: int) -> None:
         """An event of the coordinator."""
         if isinstance(event, RebalanceCompleted):
             generation = self._generation(event, at_ms)
             self.generations.append(generation)
-            self.note(at_ms, f"  {generation}")
+            self.note(at_ms, generation)
         else:
-            self.note(at_ms, f"  coordinator: {event.line()}")
+            self.note(at_ms, event)
 
     def _generation(self, event: RebalanceCompleted, at_ms: int) -> Generation:
         assignment = {
@@ -106,8 +106,14 @@ class History:
     def story(self, most: int | None = None) -> str:
         """All of it or the last lines, with times."""
         left_out = 0 if most is None else max(0, len(self.lines) - most)
-        told = [f"{at_ms / 1000:>10.3f} s  {text}" for at_ms, text in self.lines[left_out:]]
+        told = [f"{at_ms / 1000:>10.3f} s  {_in_words(what)}" for at_ms, what in self.lines[left_out:]]
         return "\n".join([f"({left_out} lines before)", *told] if left_out else told)
+
+
+def _in_words(what: object) -> str:
+    if isinstance(what, str):  # a step, or an error
+        return what
+    return f"  {what}" if isinstance(what, Callback | Generation) else f"  coordinator: {what.line()}"  # type: ignore[attr-defined]  # an Event
 
 
 def member_name(member_id: str) -> str:

@@ -24,6 +24,7 @@ from klamm.protocol.schema import schema_versions
 ADDRESS: Final[Address] = ("scripted", 9092)
 COORDINATOR_ID: Final = 1
 _BROKER: Final = Node("broker", COORDINATOR_ID)
+_NEVER_MS: Final = 2**62
 
 
 class Pipe:
@@ -121,6 +122,19 @@ class DirectCore(Core):
         self.metadata = Metadata(self.network, metadata)
         self.tasks = Tasks(self.network)
         self.components = [self.tasks]
+
+    def tick(self, now_ms: int) -> int | None:
+        """As that of a core with sockets, whose connections have deadlines of their own."""
+        self.network.now_ms = now_ms
+        due_ms = _NEVER_MS
+        for component in self.components:
+            each_ms = component.tick(now_ms)
+            if each_ms is not None and each_ms < due_ms:
+                due_ms = each_ms
+        metadata_ms = self.metadata.tick(now_ms)  # last: components may have requested it
+        if metadata_ms is not None and metadata_ms < due_ms:
+            due_ms = metadata_ms
+        return None if due_ms == _NEVER_MS else due_ms
 
 
 @cache

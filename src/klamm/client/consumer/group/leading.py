@@ -88,14 +88,14 @@ class Leading:
         return self._shape is not None and self._shape_of(cluster) != self._shape
 
     def _shape_of(self, cluster: Cluster) -> Shape:
-        shape: dict[str, object] = {}
+        if not self._settings.client_rack:
+            known = ((name, cluster.topics.get(name)) for name in self.topics)
+            return {name: max(topic.partitions, default=-1) + 1 for name, topic in known if topic is not None}
         view = cluster_view(cluster, self.topics)
-        for topic, partitions in view.topics.items():
-            if self._settings.client_rack:
-                shape[topic] = tuple(partition.replica_racks for partition in partitions)
-            else:
-                shape[topic] = len(partitions)
-        return shape
+        return {
+            topic: tuple(partition.replica_racks for partition in partitions)
+            for topic, partitions in view.topics.items()
+        }
 
 
 def group_view(members: Sequence[JoinGroupResponseMember]) -> GroupView:
