@@ -7,7 +7,12 @@ the group is killed; the time until the first commit is answered without error, 
 
 Scale: 1 and 2 brokers, interleaved; commits and heartbeats of many groups, pipelined. On a machine that also
 runs the load, the rate says little. The figure is what the brokers could do on cores of their own: requests
-divided by the processor time of the busiest broker.
+divided by the processor time of the busiest broker. It rises to twice that of one broker if the groups are
+spread evenly and a request costs as much with two brokers as with one. That cost is a figure of its own, and
+so is the cost of a broker that has nothing to do: its polls of the cluster store and of the others' locks.
+
+Two brokers get twice the groups of one, and in another case as many: with half of that in flight at each,
+fewer requests share a wake-up and a flush, so that each costs more.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 
+from bench.brokers import cpu_s
 from bench.group_load import Address, Crowd, ask, connect, frame
 from bench.group_rates import COMMIT, Rate, a_commit, pipelined
 from bench.report import Figure, Report
@@ -34,7 +40,12 @@ from klamm.protocol.messages.find_coordinator import FindCoordinatorRequest
 FAILOVER = Figure("kill -9 to the first answered commit", "ms", more_is_better=False)
 COMMITS = Figure("commits of one partition, per busiest broker's cpu second", "/s", more_is_better=True)
 HEARTBEATS = Figure("heartbeats, per busiest broker's cpu second", "/s", more_is_better=True)
+COMMIT_COST = Figure("processor time of a commit, all brokers", "us", more_is_better=False)
+HEARTBEAT_COST = Figure("processor time of a heartbeat, all brokers", "us", more_is_better=False)
+IDLE = Figure("processor time of an idle broker", "ms/s", more_is_better=False)
 GROUPS = 48
+IDLE_S = 3.0
+CASES = {"1": (1, GROUPS), "2": (2, 2 * GROUPS), "2 (as many groups)": (2, GROUPS)}  # brokers, groups
 DEFAULTS: Mapping[str, str] = {
     "broker.heartbeat.interval.ms": "1000",
     "klamm.broker.serve.window.ms": "3000",
@@ -118,14 +129,14 @@ def prepare(address: Address) -> None:
     time.sleep(1.5)  # every broker has seen the topics
 
 
-def scale(report: Report, brokers: int, seconds: float) -> None:
+def scale(report: Report, case: str, brokers: int, groups: int, seconds: float) -> None:
     with tempfile.TemporaryDirectory() as folder:
         cluster = FolderCluster(Path(folder), count=brokers, settings=DEFAULTS)
         try:
             at = addresses(cluster)
             prepare(at[1])
             by_broker: dict[int, list[str]] = {broker_id: [] for broker_id in at}
-            for number in range(GROUPS):
+            for number in range(groups):
                 broker_id, _ = found_coordinator(at[1], f"group-{number}")
                 by_broker[broker_id].append(f"group-{number}")
             commits: dict[int, list[bytes]] = {}
@@ -149,19 +160,30 @@ def scale(report: Report, brokers: int, seconds: float) -> None:
                     for group in settled
                 ]
             pids = {broker_id: process.pid for broker_id, process in cluster.running.items()}
-            for figure, requests in ((COMMITS, commits), (HEARTBEATS, beats)):
-                report.add(figure, str(brokers), capacity(at, pids, requests, seconds))
+            used_s = -sum(map(cpu_s, pids.values()))
+            time.sleep(IDLE_S)
+            used_s += sum(map(cpu_s, pids.values()))
+            report.add(IDLE, case, used_s * 1000 / IDLE_S / brokers)
+            for figure, cost, requests in (
+                (COMMITS, COMMIT_COST, commits),
+                (HEARTBEATS, HEARTBEAT_COST, beats),
+            ):
+                rates = loaded(at, pids, requests, seconds)
+                per_second = sum(rate.per_second for rate in rates)
+                used = [rate.per_second * rate.cpu_us / 1e6 for rate in rates]  # of a core, by each broker
+                report.add(figure, case, per_second / max(used))
+                report.add(cost, case, sum(used) / per_second * 1e6)
         finally:
             cluster.close()
 
 
-def capacity(
+def loaded(
     at: Mapping[int, Address],
     pids: Mapping[int, int],
     requests: Mapping[int, Sequence[bytes]],
     seconds: float,
-) -> float:
-    """Requests that the brokers answer together, all loaded at once, in a cpu second of the busiest one."""
+) -> Sequence[Rate]:
+    """Of each broker, all loaded at once."""
 
     def load(broker_id: int) -> Rate:
         own = requests[broker_id]
@@ -169,9 +191,7 @@ def capacity(
         return pipelined(at[broker_id], pids[broker_id], lanes, warm_up_s=0.5, measure_s=seconds)
 
     with ThreadPoolExecutor(len(at)) as threads:
-        rates = list(threads.map(load, at))
-    busiest = max(rate.per_second * rate.cpu_us / 1e6 for rate in rates)
-    return sum(rate.per_second for rate in rates) / busiest
+        return list(threads.map(load, at))
 
 
 def main() -> None:
@@ -183,15 +203,24 @@ def main() -> None:
     report = Report(
         "How soon after kill -9 is a commit answered, and what do two brokers on one folder gain over one?",
         "1",
-        {"1": "one broker", "2": "two brokers on one folder", "3": "three brokers on one folder"},
+        {
+            "1": "one broker",
+            "2": "two brokers on one folder",
+            "2 (as many groups)": "with the load of one",
+            "3": "three brokers on one folder",
+        },
     )
     failover(report, arguments.kills)
     for _ in range(arguments.rounds):
-        for brokers in (1, 2):
-            print(f"{brokers} broker(s)")
-            scale(report, brokers, arguments.seconds)
+        for case, (brokers, groups) in CASES.items():
+            print(f"{brokers} broker(s), {groups} groups")
+            scale(report, case, brokers, groups, arguments.seconds)
+    for figure in (COMMIT_COST, HEARTBEAT_COST, IDLE):
+        medians = {case: round(median(report.samples[figure][case]), 1) for case in CASES}
+        print(f"{figure.name}, {figure.unit}: {medians}")
     for figure in (COMMITS, HEARTBEATS):
-        print(f"{figure.name}: two brokers answer {report.ratio(figure, '2'):.2f} times as much as one")
+        ratios = {case: round(report.ratio(figure, case) or 0, 2) for case in CASES}
+        print(f"{figure.name}, in those of one broker: {ratios}")
     print(f"{FAILOVER.name}: median {median(report.samples[FAILOVER]['3']):.0f} ms")
     print(report.write("folder_cluster"))
 
