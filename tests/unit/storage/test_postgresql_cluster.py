@@ -13,11 +13,13 @@ from klamm.storage.cluster import (
     BrokerState,
     ClusterStore,
     ClusterStoreError,
+    FencedError,
     LeaderChange,
     PartitionRegistration,
 )
 from klamm.storage.engines.postgresql.cluster import PostgresCluster
 from klamm.storage.engines.postgresql.connection import server_problem
+from klamm.storage.engines.postgresql.rows import PostgresChange
 from postgresql import PostgresServer
 from unit.storage.cluster_contract import ClusterContract, a_topic, leaders
 
@@ -113,6 +115,12 @@ def test_a_broker_raises_the_epochs_of_its_own_logs_only(
     assert leaders(store) == [(1, 1), (1, 0), (2, 1)]
 
 
+def test_a_broker_that_registers_anew_raises_no_epochs(store: PostgresCluster) -> None:
+    # A round of the former registration may still be under way on another thread.
+    with pytest.raises(FencedError):
+        store.raise_epochs({1: 0})
+
+
 def test_a_broker_that_stands_still_in_a_change_does_not_keep_others_from_theirs(
     store: PostgresCluster, other: PostgresCluster
 ) -> None:
@@ -132,6 +140,40 @@ def test_a_broker_that_stands_still_in_a_change_does_not_keep_others_from_theirs
     assert [each.broker_id for each in store.brokers()] == [1, 2]
     assert other.changes(1).topics == {}
     store.set_state(BrokerState.RUNNING)  # it goes on when it wakes up
+
+
+def test_a_taker_that_dies_in_its_transaction_leaves_the_take_over_to_the_next(
+    store: PostgresCluster, other: PostgresCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # scenario 47
+    dead = store.register(BrokerRegistration(1, None, {}))
+    store.create_topic(a_topic(), {})
+    other.register(BrokerRegistration(2, None, {}))
+    version = other.version()
+    plan = [LeaderChange("orders", partition, 1, 0, 2) for partition in (0, 1)]
+
+    def die(change: PostgresChange, leaders: object) -> list[LeaderChange]:
+        change.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+        raise AssertionError("it is dead")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PostgresChange, "hand_over", die)
+        with pytest.raises(ClusterStoreError):
+            other.take_over(dead, plan)
+    assert (other.version(), leaders(other)) == (version, [(1, 0), (1, 0)])
+    other.take_over(dead, plan)
+    assert (other.version(), leaders(other)) == (version + 1, [(2, 1), (2, 1)])
+
+
+def test_a_change_whose_notification_was_lost_is_found_by_the_poll(
+    store: PostgresCluster, other: PostgresCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # scenario 61
+    monkeypatch.setattr(store._listener._session, "_prepare", lambda connection: None)
+    store.changed()
+    assert soon_changed(store), "the version that it begins with"
+    other.create_topic(a_topic(), {})
+    assert soon_changed(store)
 
 
 def test_a_lost_connection_is_made_again(store: PostgresCluster, postgres: PostgresServer) -> None:
@@ -228,6 +270,7 @@ class TestBadInput:
             PostgresCluster(url, random=Random(1))
 
     def test_commits_that_do_not_wait_for_the_disk(self, postgres: PostgresServer, url: str) -> None:
+        # scenario 60
         postgres.execute("DROP ROLE IF EXISTS hasty")
         postgres.execute("CREATE ROLE hasty LOGIN SUPERUSER")
         postgres.execute("ALTER ROLE hasty SET synchronous_commit = off")

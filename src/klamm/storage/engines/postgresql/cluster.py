@@ -336,7 +336,10 @@ class PostgresCluster:
         It waits for appends of the old epochs that are under way: afterwards none takes effect. Partitions
         that have another leader or epoch by now are left out. Both are keyed by partition id.
         """
-        assert self._me is not None, "no broker has registered with this store"
+        me = self._me
+        if me is None:
+            # A round was under way when the broker found itself replaced.
+            raise FencedError("this broker registers anew")
         ids = sorted(expected)
         with self._changing() as change:
             raised = change.execute(
@@ -344,7 +347,7 @@ class PostgresCluster:
                 "FROM topic t, unnest(%s::int[], %s::int[]) n(id, epoch) WHERE p.topic_id = t.topic_id "
                 "AND p.partition_id = n.id AND p.leader_epoch = n.epoch AND p.leader_id = %s "
                 "RETURNING p.partition_id, t.name",
-                [ids, [expected[each] for each in ids], self._me.broker_id],
+                [ids, [expected[each] for each in ids], me.broker_id],
             ).fetchall()
             change.touch(TOPIC, {topic for _, topic in raised})
             change.start_epochs([partition_id for partition_id, _ in raised])
