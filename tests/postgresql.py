@@ -63,6 +63,13 @@ class PostgresServer:
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text(encoding="ascii").split()
         return (self.pid, *map(int, children))
 
+    def sessions(self, application_name: str) -> list[int]:
+        """The process ids of the server for connections of this name."""
+        rows = self.execute(
+            f"SELECT pid FROM pg_stat_activity WHERE application_name = '{application_name}' ORDER BY pid"
+        )
+        return [int(str(pid)) for (pid,) in rows]
+
     def stall(self, number: signal.Signals) -> None:
         """SIGSTOP all its processes, or SIGCONT them."""
         for pid in self.pids():

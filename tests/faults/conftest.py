@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -18,12 +18,12 @@ def postgres() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture
-def start(postgres: PostgresServer, tmp_path: Path) -> Iterator[Callable[[int], PostgresBrokers]]:
+def start(postgres: PostgresServer, tmp_path: Path) -> Iterator[Callable[..., PostgresBrokers]]:
     """Starts so many brokers on the database, with their topics."""
     clusters: list[PostgresBrokers] = []
 
-    def start(size: int) -> PostgresBrokers:
-        clusters.append(PostgresBrokers(postgres, tmp_path, size))
+    def start(size: int, settings: Mapping[str, str] | None = None) -> PostgresBrokers:
+        clusters.append(PostgresBrokers(postgres, tmp_path, size, settings))
         clusters[-1].create_topics()
         return clusters[-1]
 

@@ -54,10 +54,13 @@ class PostgresBrokers:
     def bootstrap(self) -> str:
         return ",".join(f"127.0.0.1:{port}" for port in self._ports.values())
 
-    def create_topics(self) -> None:
+    def address(self, node_id: int) -> str:
+        return f"127.0.0.1:{self._ports[node_id]}"
+
+    def create_topics(self, *names: str) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         for created in admin.create_topics(
-            [NewTopic(name, PARTITIONS, 1) for name in (TOPIC, PAIRS)]
+            [NewTopic(name, PARTITIONS, 1) for name in names or (TOPIC, PAIRS)]
         ).values():
             created.result(30)
 

@@ -37,12 +37,15 @@ def produced(client: WireClient, *, timeout_ms: int = 30_000) -> PartitionProduc
 
 
 @contextmanager
-def appends_that(postgres: PostgresServer, body: str) -> Iterator[None]:
-    """While this lasts, the server does something before each insert of records."""
+def appends_that(postgres: PostgresServer, body: str, *, have_locks: bool = False) -> Iterator[None]:
+    """While this lasts, the server does something before each insert of records, or when it has the locks."""
+    result = "NEW" if have_locks else "NULL"
     postgres.execute(
-        f"CREATE FUNCTION trouble() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN {body}; RETURN NULL; END$$"
+        "CREATE FUNCTION trouble() RETURNS trigger LANGUAGE plpgsql AS "
+        f"$$BEGIN {body}; RETURN {result}; END$$"
     )
-    postgres.execute("CREATE TRIGGER trouble BEFORE INSERT ON chunk EXECUTE FUNCTION trouble()")
+    each = "FOR EACH ROW" if have_locks else ""
+    postgres.execute(f"CREATE TRIGGER trouble BEFORE INSERT ON chunk {each} EXECUTE FUNCTION trouble()")
     yield
     postgres.execute("DROP TRIGGER trouble ON chunk; DROP FUNCTION trouble()")
 

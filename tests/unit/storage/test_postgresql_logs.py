@@ -338,6 +338,7 @@ def test_a_lost_connection_is_resolved_by_the_next_epoch(
 def test_what_was_committed_before_the_connection_broke_is_found(
     store: TestingStore, cluster: PostgresCluster
 ) -> None:
+    # scenario 57
     log = open_log(store)
     append(log, a_batch(2))
     ticket = bare(log).start_sync()
@@ -354,6 +355,7 @@ def test_what_was_committed_before_the_connection_broke_is_found(
 def test_a_database_that_lost_commits_stops_the_log(
     store: TestingStore, caplog: pytest.LogCaptureFixture
 ) -> None:
+    # scenario 59
     log = open_log(store)
     append(log, a_batch(5))
     sync(log)

@@ -104,6 +104,7 @@ def test_with_fence_wait_it_is_left_alone(
 
 
 def test_another_program_with_the_same_pid_is_not_killed(holder: subprocess.Popen[bytes]) -> None:
+    # scenario 52
     process = Process.of(holder.pid)
     assert process is not None
     earlier = Process(process.pid, "1", process.boot_id, process.namespace)

@@ -52,6 +52,7 @@ def test_every_broker_sees_all_and_each_partition_is_open_at_its_leader(three: C
 
 
 def test_a_change_is_seen_by_others_within_two_polls(three: ClusterJar) -> None:
+    # scenario 71
     three.members[1].cluster.replace_configs(ConfigResourceType.BROKER, "", {"message.max.bytes": "2000"})
     three.pass_ms(45)
     assert {each.services.config.topic_config({}).max_message_bytes for each in three.members.values()} == {
@@ -99,6 +100,7 @@ def test_a_broker_that_is_back_gets_its_partitions_after_ten_quiet_seconds(three
 
 
 def test_a_fourth_broker_gets_its_share_with_the_least_moves(three: ClusterJar) -> None:
+    # scenario 39
     three.create_topic("t", 24)
     before = three.leaders("t")
     three.start(4)

@@ -119,6 +119,7 @@ def test_a_broker_that_is_back_gets_its_partitions_back() -> None:
 
 
 def test_internal_topics_move_last() -> None:
+    # scenario 39
     topics = {
         "__consumer_offsets": a_topic("__consumer_offsets", (1,), (1,), (1,)),
         "a": a_topic("a", (1,), (1,)),
