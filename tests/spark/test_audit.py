@@ -326,14 +326,14 @@ def test_the_report_stands_alone(evidence: Evidence, tmp_path: Path) -> None:
     assert page.count("http") == 1, "no resource from elsewhere"
 
 
-@pytest.mark.parametrize("width", [1280, 400])
-def test_a_browser_draws_the_report(evidence: Evidence, tmp_path: Path, width: int) -> None:
+def drawn(shown: dict[str, Any], folder: Path, width: int) -> str:
+    """The report as a browser has it after its script has run."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None and "CI" not in os.environ:
         pytest.skip("chromium is not installed")
     assert chromium is not None
-    path = tmp_path / "report.html"
-    write_report(evidence.shown, path)
+    path = folder / "report.html"
+    write_report(shown, path)
     flags = (
         "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-sync"
     )
@@ -341,7 +341,7 @@ def test_a_browser_draws_the_report(evidence: Evidence, tmp_path: Path, width: i
         [
             chromium,
             *flags.split(),
-            f"--user-data-dir={tmp_path / 'profile'}",
+            f"--user-data-dir={folder / 'profile'}",
             f"--window-size={width},2000",
             "--dump-dom",
             path.as_uri(),
@@ -351,8 +351,13 @@ def test_a_browser_draws_the_report(evidence: Evidence, tmp_path: Path, width: i
         check=True,
         timeout=120,
     )
-    page = done.stdout.partition("<main>")[2].partition("<script>")[0]
     assert 'data-drawn="yes"' in done.stdout, "the script failed"
+    return done.stdout.partition("<main>")[2].partition("<script>")[0]
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_a_browser_draws_the_report(evidence: Evidence, tmp_path: Path, width: int) -> None:
+    page = drawn(evidence.shown, tmp_path, width)
     assert not re.search(r"NaN|undefined|\[object", page)
     charted = set(evidence.shown["charted"])
     dots = [item for item in evidence.shown["rebalances"] if item["group"] in charted]
@@ -362,6 +367,35 @@ def test_a_browser_draws_the_report(evidence: Evidence, tmp_path: Path, width: i
     assert "open too long" in page
     (room,) = {int(found) for found in re.findall(r'viewBox="0 0 (\d+) ', page)}
     assert room < max(width, 500), "charts are as wide as the page has room"
+
+
+@pytest.mark.parametrize(("lag", "is_logarithmic"), [(30_000, True), (300, False)])
+def test_a_group_that_is_far_behind_does_not_hide_the_others(
+    tmp_path: Path, lag: int, is_logarithmic: bool
+) -> None:
+    names = ["anna", "bert", "carl"]
+    groups = [{"id": name, "members": 1, "lag": 7, "commits": 1, "rebalances": 0} for name in names]
+    totals = dict.fromkeys(("records", "events", "commits", "registrations", "rebalances", "transactions"), 1)
+    empty: dict[str, Any] = {name: {} for name in ("commits_by_txn", "tombstones", "undecoded", "causes")}
+    shown = {
+        "cluster": "here",
+        **dict(zip(("from", "as_of", "width", "starts"), (0, 2_000, 1_000, [0, 1_000]), strict=True)),
+        **dict.fromkeys(("retention", "stuck_after", "long_transaction"), 60_000),
+        "exact": True,
+        "totals": totals | empty,
+        "groups": [{**group, "partitions": 1, "last_commit": 1, "stuck": False} for group in groups],
+        "charted": names,
+        **{key: [] for key in ("rebalances", "stickiness", "transactions")},
+        "rates": {},
+        "lag": {"anna": [7, 7], "bert": [20, 20], "carl": [lag, lag]},
+    }
+    page = drawn(shown, tmp_path, 1280)
+    assert ("logarithmic scale" in page) is is_logarithmic
+    heights = [float(found) for found in re.findall(r'<path d="M[0-9.]+ ([0-9.]+)', page)]
+    assert len(heights) == 3
+    assert sorted(heights, reverse=True) == heights, "more is higher"
+    if is_logarithmic:
+        assert heights[0] - heights[1] > 10, "seven and twenty can be told apart"
 
 
 def test_every_table_can_be_read_again_from_parquet(evidence: Evidence) -> None:
