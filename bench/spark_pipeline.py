@@ -1,8 +1,8 @@
 """What does exactly-once delivery cost on Spark, and how fast is the audit?
 
 Run: PYTHONPATH=src:tests python -m bench.spark_pipeline [--rounds 3] [--rows 400000] [--broker kafka]
-One Spark application on `local[2]` and one broker; the subjects take turns within every round, after a turn
-that is not counted. Three questions:
+One Spark application on `local[2]` and one broker; the subjects take turns within every round, after turns
+that are not counted. Three questions:
 
 - a batch write of generated rows: Spark's own connector and klamm at least once, klamm exactly once with one
   transaction for all tasks (shared) and with one for each task (per-task);
@@ -26,7 +26,7 @@ from typing import Any
 
 import klamm.spark
 from bench.report import Figure, Report
-from bench.spark_vs_connector import Bench, a_broker
+from bench.spark_vs_connector import WARMING_UP, Bench, a_broker
 from interop.kafka_tools import cache_dir
 from interop.processes import ROOT
 from interop.questions import Conversation
@@ -68,8 +68,8 @@ class PipelineBench(Bench):
     """The same application, broker and report for all questions."""
 
     def writes(self, rounds: int, rows: int) -> None:
-        for turn in range(rounds + 1):
-            print(f"writing: {f'round {turn}' if turn else 'warming up'}", flush=True)
+        for turn in range(1 - WARMING_UP, rounds + 1):
+            print(f"writing: {f'round {turn}' if turn > 0 else 'warming up'}", flush=True)
             for subject in SUBJECTS:
                 target = self.topic(PARTITIONS)
                 self.timed(
@@ -135,10 +135,10 @@ class PipelineBench(Bench):
         with Conversation(self.bootstrap) as broker:
             for number in range(records // WIDE):
                 commit(broker, f"audited-{number % GROUPS}", topic, number)
-        for turn in range(rounds + 2):
+        for turn in range(1 - WARMING_UP, rounds + 1):
             audit = Audit(self.spark, self.bootstrap)
             latest = audit.table("latest_offsets").write.format("noop").mode("overwrite")
-            self.timed("audit: latest offsets", "klamm", audit.record_count, latest.save, counts=turn > 1)
+            self.timed("audit: latest offsets", "klamm", audit.record_count, latest.save, counts=turn > 0)
         for turn in range(2):
             audit = Audit(self.spark, self.bootstrap)
             folder = self.folder / f"audit-{turn}"
