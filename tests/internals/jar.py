@@ -112,7 +112,10 @@ class JarClient:
         async def arrive() -> None:
             self.protocol.data_received(data)
 
-        self._jar.loop.run(arrive())  # inside the loop, as any transport would
+        if self._jar.loop.is_running():
+            self.protocol.data_received(data)
+        else:
+            self._jar.loop.run(arrive())  # inside the loop, as any transport would
 
     def request(self, api_key: ApiKey, version: int, request: Any) -> bytes:
         """The bytes of a request whose answer this client will understand."""

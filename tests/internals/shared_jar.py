@@ -10,7 +10,7 @@ from typing import Any
 from internals.jar import JarClient
 from internals.virtual_disk import VirtualDisk
 from klamm.broker.broker import Broker
-from klamm.broker.cluster.lease import MemoryLease, MemoryLeases
+from klamm.broker.cluster.lease import MemoryLeases
 from klamm.broker.cluster.placement import plan_take_over
 from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.services import Services
@@ -24,7 +24,7 @@ from klamm.protocol.messages.create_topics import (
     CreateTopicsRequest,
 )
 from klamm.protocol.types import Buffer
-from klamm.storage.cluster import LeaderChange, PartitionRegistration
+from klamm.storage.cluster import ClusterStore, LeaderChange, PartitionRegistration
 from klamm.storage.engines.memory_cluster import MemoryCluster
 from klamm.storage.engines.shared_logs import SharedLogs
 from klamm.storage.engines.simulated_disk import SimulatedFiles
@@ -38,8 +38,7 @@ class JarNode:
         self.jar = jar
         self.clock, self.loop = jar.clock, jar.loop
         self.node_id = node_id
-        self.disk = VirtualDisk(jar.loop, jar.disk_delay_ms)
-        self.cluster = jar.cluster.join()
+        self.disk = jar.disk_of(node_id)
         self.config = BrokerConfig.from_settings(
             {
                 "node.id": str(node_id),
@@ -47,11 +46,13 @@ class JarNode:
                 **settings,
             }
         )
+        storage = jar.storage_of(self.config)
+        self.cluster = storage.cluster
         self.broker = Broker(
             self.config,
             clock=jar.clock,
             random=Random(node_id),
-            storage=Storage(jar.logs.join(), self.cluster, jar.files, lease=jar.lease_of(node_id)),
+            storage=storage,
             sleep=lambda seconds: None,
             run_blocking=self.disk,
             transport=jar.network,
@@ -179,16 +180,11 @@ class SharedJar:
         self.clock = ManualClock()
         self.loop = VirtualLoop(self.clock)
         self.disk_delay_ms = disk_delay_ms
-        self.files = SimulatedFiles(Random(seed), self.clock)
-        self.cluster = MemoryCluster(random=Random(seed))
         self._settings = {"offsets.topic.num.partitions": "6", "transaction.state.log.num.partitions": "6"}
         self._settings |= settings or {}
         self._racks = racks
         self.leases = MemoryLeases(self.clock.now_ms, 9000) if members else None
-        store = segment_store(
-            BrokerConfig.from_settings(self._settings), "/logs", self.cluster, self.files, self.clock
-        )
-        self.logs = SharedLogs(store)
+        self.cluster = self._make_store(seed)
         self.nodes: dict[int, JarNode] = {}
         self.network = JarNetwork(self)
         for node_id in range(1, count + 1):
@@ -203,8 +199,24 @@ class SharedJar:
     def __getitem__(self, node_id: int) -> JarNode:
         return self.nodes[node_id]
 
-    def lease_of(self, node_id: int) -> MemoryLease | None:
-        return None if self.leases is None else self.leases.of(node_id)
+    def _make_store(self, seed: int) -> ClusterStore:
+        """Make what all brokers share; the cluster store as a bystander sees it."""
+        self._memory = MemoryCluster(random=Random(seed))
+        self.files = SimulatedFiles(Random(seed), self.clock)
+        config = BrokerConfig.from_settings(self._settings)
+        self.logs = SharedLogs(segment_store(config, "/logs", self._memory, self.files, self.clock))
+        return self._memory
+
+    def storage_of(self, config: BrokerConfig) -> Storage:
+        """What one broker has of it."""
+        lease = None if self.leases is None else self.leases.of(config.node_id)
+        return Storage(self.logs.join(), self._memory.join(), self.files, lease=lease)
+
+    def disk_of(self, node_id: int) -> VirtualDisk:
+        return VirtualDisk(self.loop, self.disk_delay_ms)
+
+    def _close_store(self) -> None:
+        self.logs.close()
 
     def start(self, node_id: int) -> JarNode:
         """Start a broker, for the first time or again."""
@@ -278,5 +290,5 @@ class SharedJar:
     def close(self) -> None:
         for node in self.nodes.values():
             self.loop.run(node.broker.stop())
-        self.logs.close()
+        self._close_store()
         self.loop.close()

@@ -6,6 +6,8 @@ that was acknowledged with what the last leaders serve.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -63,7 +65,7 @@ class Asking:
         node = self.cluster.leader(self.topic, self.partition)
         if node is not None:
             self.client, self.sent_at_ms = node.connect(), now_ms
-            self.send(self.client, node)
+            self.cluster.deliver(node, partial(self.send, self.client, node))
 
     def lose(self) -> None:
         """The connection breaks."""
@@ -137,9 +139,12 @@ class Committer(Asking):
 class Brokers:
     """The cluster, its clients, and what goes wrong."""
 
-    def __init__(self, seed: int) -> None:
+    steps_ms: Sequence[int] = (1, 2, 5, 20)
+    kinds: Sequence[str] = ("move", "move", "kill", "stop", "restart", "fence", "slow disk")
+
+    def __init__(self, seed: int, jar: SharedJar | None = None) -> None:
         self.random = Random(seed)
-        self.jar = SharedJar(3, SETTINGS, members=True, seed=seed)
+        self.jar = jar or SharedJar(3, SETTINGS, members=True, seed=seed)
         self.jar.create_topic("t", [1, 2, 3, 1])
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
         self.jar[1].ask(ApiKey.FIND_COORDINATOR, 4, request)
@@ -163,14 +168,22 @@ class Brokers:
                 self.disturb()
             if self.random.random() < 0.05:
                 self.random.choice(self.clients).lose()
-            self.jar.pass_ms(self.random.choice((1, 2, 5, 20)))
+            self.jar.pass_ms(self.random.choice(self.steps_ms))
+
+    def deliver(self, node: JarNode, send: Callable[[], None]) -> None:
+        """Let a request arrive at a broker."""
+        send()
 
     def disturb(self) -> None:
         """One thing goes wrong, or an operator does something."""
-        jar, random = self.jar, self.random
-        node = random.choice(list(jar.nodes.values()))
-        kind = random.choice(("move", "move", "kill", "stop", "restart", "fence", "slow disk"))
+        random = self.random
+        node = random.choice(list(self.jar.nodes.values()))
+        kind = random.choice(self.kinds)
         self.happened[kind] = self.happened.get(kind, 0) + 1
+        self.happens(kind, node)
+
+    def happens(self, kind: str, node: JarNode) -> None:
+        jar, random = self.jar, self.random
         match kind:
             case "move":
                 topic = random.choice(("t", OFFSETS_TOPIC))

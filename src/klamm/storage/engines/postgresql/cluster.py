@@ -7,7 +7,7 @@ changes follow one another: versions are visible in their order, without gaps.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from random import Random
@@ -80,13 +80,15 @@ class PostgresCluster:
         random: Random,
         must_be_durable: bool = True,
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        make_address: Callable[[str], Address] = Address,
     ) -> None:
+        """`make_address` decides how connections are made: simulations have their own."""
         self._me: BrokerRegistration | None = None
         self.has_left = False  # this broker has stopped, by itself
         self.lease_rules: LeaseRules | None = None  # what a take-over checks
         self._session_timeout_ms = session_timeout_ms
         with self._wrapped_errors():
-            self.address = Address(url)
+            self.address = make_address(url)
             self._session = Session(
                 self.address,
                 "cluster",
