@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from klamm.spark.source import KlammDataSource
 from klamm.spark.write import slots
 from klamm.spark.write.per_task import SlotWritten
 from klamm.spark.write.writers import ExactlyOnceStreamWriter, current_task, protocol_of
+from klamm.testing import wait_until
 
 PLACES: Final = (
     "planned",
@@ -167,13 +169,29 @@ class Copying:
             given = {"folder": stop.folder, "name": stop.name, "place": stop.place}
             given["suicide"] = str(stop.is_suicide).lower()
             writer = writer.options(**{f"{_PREFIX}{name}": value for name, value in given.items()})
-        return (
+        return started(
             writer.options(**broker, topic=self.target, checkpointLocation=self.checkpoint)
             .options(**{"delivery": "exactly-once", "txn.mode": self.mode})
             .options(transactionalId=f"{self.target}-sink", commitGroup=f"{self.target}-group")
             .trigger(availableNow=True)
-            .start()
         )
+
+
+def started(writer: Any) -> Any:
+    """A query whose reader's process is up: several that start at a time need long on a busy machine.
+
+    Spark gives such a process ten seconds. A query that failed for that alone is started again.
+    """
+    while True:
+        query = writer.start()
+        wait_until(partial(_is_beyond_start, query), "4m")
+        failure = query.exception()
+        if failure is None or "Python worker failed to connect back" not in str(failure):
+            return query
+
+
+def _is_beyond_start(query: Any) -> bool:
+    return bool(query.status["message"] != "Initializing sources")
 
 
 def job(queries: list[tuple[Copying, Stop]]) -> str:
@@ -188,8 +206,8 @@ if __name__ == "__main__":
     jvm = session.sparkContext._jvm
     assert jvm is not None
     session.dataSource.register(StoppingSource)
-    started = [query.start(session, stop) for query, stop in asked]
+    queries = [query.start(session, stop) for query, stop in asked]
     sys.stdout.write(json.dumps({"jvm": jvm.java.lang.ProcessHandle.current().pid()}) + "\n")
     sys.stdout.flush()
-    for each in started:
+    for each in queries:
         each.awaitTermination()
