@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAGE  := tools/stage.sh
 PYTEST := $(BIN)/python -m pytest -q --timeout=120
-# Tests without real time-outs run in parallel; the others run one by one.
+# Tests without real time-outs run in parallel; of those with real clients two files at a time; the others one by one.
 SPREAD := -n auto --dist worksteal
 
 # What the installed package is built from: a change here means installing again.
@@ -61,7 +61,7 @@ simulation: $(VENV)/.dev ## The whole broker on virtual time, one seed per run; 
 
 interop: $(VENV)/.dev ## Real clients against a running broker
 	@tools/bring.sh
-	@tools/real_tests.sh interop $(PYTEST) --durations=12 tests/interop
+	@tools/real_tests.sh interop $(PYTEST) -n 2 --dist loadfile --durations=12 tests/interop
 
 faults: $(VENV)/.dev ## Real processes: kill -9, torn writes, full disks
 	@tools/bring.sh

@@ -21,7 +21,7 @@ class Leap:
 
     def select(self, timeout: float | None = None) -> list[Any]:
         if timeout is None:
-            raise RuntimeError("everybody waits for somebody else: there is nothing left to do")
+            raise RuntimeError("all tasks wait and no timer is armed: there is nothing left to do")
         if timeout > 0:
             # Seconds in a float carry a little dust: it must not become a millisecond.
             self._clock.advance(max(1, math.ceil(timeout * 1000 - 0.001)))

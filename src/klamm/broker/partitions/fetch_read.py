@@ -82,7 +82,7 @@ def reading_error(source: FetchSource) -> ErrorCode:
     # In a Fetch any negative epoch means none; in offset lookups only -1 does.
     error_code = epoch_error(partition, max(-1, asked_epoch))
     if source.is_for_replica and error_code is NO_ERROR:
-        # No broker follows another, so this is nobody's replica: Kafka's errors for a broker that is none.
+        # Brokers do not replicate from each other: Kafka's errors for a broker that has no replica.
         return ErrorCode.unknown_leader_epoch if asked_epoch >= 0 else ErrorCode.not_leader_or_follower
     return error_code
 

@@ -156,13 +156,18 @@ def test_a_commit_that_cannot_be_is_refused_before_it_adds_the_group_to_a_transa
     assert coordinator.asked == []
 
 
+@pytest.mark.parametrize(
+    ("version", "marker_epoch"),
+    [(4, 0), (5, 1)],  # the marker of a v2 transaction has the next epoch
+)
 def test_an_approval_that_comes_after_the_marker_is_worth_nothing(
-    jar: Jar, client: JarClient, coordinator: SmallCoordinator
+    jar: Jar, client: JarClient, coordinator: SmallCoordinator, version: int, marker_epoch: int
 ) -> None:
+    coordinator.begin("x", PRODUCER, 0, OFFSETS)
     coordinator.is_held = True
-    client.send(ApiKey.TXN_OFFSET_COMMIT, 5, a_commit())
+    client.send(ApiKey.TXN_OFFSET_COMMIT, version, a_commit())
     jar.loop.settle()
-    end(jar, commits=False)
+    end(jar, commits=False, epoch=marker_epoch)
     coordinator.release()
     jar.loop.settle()
     (answer,) = client.new_answers()
