@@ -187,9 +187,16 @@ class Admin:
             )
         )
 
-    async def describe_cluster(self, *, timeout: float | None = None) -> ClusterDescription:
-        """The id, the controller and the brokers of the cluster."""
-        return await asyncio.wrap_future(self._operations.describe_cluster(timeout=timeout))
+    async def describe_cluster(
+        self, *, include_fenced_brokers: bool = False, timeout: float | None = None
+    ) -> ClusterDescription:
+        """The id, the controller and the brokers of the cluster.
+
+        With `include_fenced_brokers` also those whose lease ended, from brokers of Kafka 4.0 and klamm.
+        """
+        return await asyncio.wrap_future(
+            self._operations.describe_cluster(include_fenced_brokers=include_fenced_brokers, timeout=timeout)
+        )
 
     async def describe_log_dirs(
         self, partitions: Iterable[Partition] | None = None, *, timeout: float | None = None

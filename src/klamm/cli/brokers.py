@@ -20,6 +20,7 @@ from klamm.cli.cluster import (
 )
 from klamm.cli.explain import read_events
 from klamm.cli.story import clock_time
+from klamm.errors import UnsupportedVersionError
 
 app = typer.Typer(
     rich_markup_mode=None,
@@ -32,31 +33,35 @@ app = typer.Typer(
 def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT, as_json: AsJson = False
 ) -> None:
-    """Show the cluster's id, its controller, its brokers, and how many partitions each of them leads.
+    """Show the cluster's id, its controller, its brokers, their leases, and how many partitions each leads.
 
-    A broker that partitions prefer and that does not run is listed without an address.
+    A broker whose lease ended does not run, or cannot reach the others, and leads nothing: it is fenced.
     """
     with an_admin(bootstrap, timeout) as admin:
-        found = admin.describe_cluster()
+        try:
+            found = admin.describe_cluster(include_fenced_brokers=True)
+        except UnsupportedVersionError:  # brokers before Kafka 2.8: those that run
+            found = admin.describe_cluster()
         topics = admin.describe_topics(admin.list_topics(internal=True)).values()
     partitions = [partition for topic in topics for partition in topic.partitions]
     leads = Counter(each.leader_id for each in partitions)
     preferred = Counter(each.leader_id for each in partitions if each.leader_id == each.replicas[0])
-    columns = ("broker", "host", "port", "rack", "leads", "of them preferred")
+    columns = ("broker", "host", "port", "rack", "lease", "leads", "of them preferred")
     rows: list[tuple[object, ...]] = [
         (
             item.broker_id,
             item.host,
             item.port,
             item.rack or "-",
+            "ended" if item.is_fenced else "valid",
             leads[item.broker_id],
             preferred[item.broker_id],
         )
         for item in found.brokers
     ]
-    running = {item.broker_id for item in found.brokers}
-    absent = {broker_id for each in partitions for broker_id in each.replicas} - running
-    rows += [(broker_id, "not running", "-", "-", 0, 0) for broker_id in sorted(absent)]
+    known = {item.broker_id for item in found.brokers}
+    absent = {broker_id for each in partitions for broker_id in each.replicas} - known
+    rows += [(broker_id, "-", "-", "-", "ended", 0, 0) for broker_id in sorted(absent)]
     if as_json:
         brokers = [dict(zip(columns, row, strict=True)) for row in rows]
         print_json({"cluster": found.cluster_id, "controller": found.controller_id, "brokers": brokers})

@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 import klamm
 from klamm.cli.app import app
 from klamm.client.admin.model import NewTopic
+from klamm.testing import wait_until
 
 _numbers = count(1)
 
@@ -181,3 +182,15 @@ def test_a_shell_completes_topics_and_groups(
     }
     done = CliRunner().invoke(app, [], env=words, prog_name="klamm")
     assert topic in done.stdout.split()
+
+
+def test_a_broker_whose_lease_ended_is_described_as_such() -> None:
+    with klamm.Broker(brokers=2) as broker:
+
+        def leases() -> dict[int, str]:
+            described = facts("-b", broker.bootstrap, "cluster", "describe")["brokers"]
+            return {each["broker"]: each["lease"] for each in described}
+
+        assert leases() == {1: "valid", 2: "valid"}
+        broker.kill_node(2)
+        wait_until(leases, equals={1: "valid", 2: "ended"})

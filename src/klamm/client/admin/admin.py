@@ -171,9 +171,16 @@ class Admin:
             resource, name, settings, validate_only=validate_only, raise_errors=raise_errors, timeout=timeout
         ).result()
 
-    def describe_cluster(self, *, timeout: float | None = None) -> ClusterDescription:
-        """The id, the controller and the brokers of the cluster."""
-        return self._operations.describe_cluster(timeout=timeout).result()
+    def describe_cluster(
+        self, *, include_fenced_brokers: bool = False, timeout: float | None = None
+    ) -> ClusterDescription:
+        """The id, the controller and the brokers of the cluster.
+
+        With `include_fenced_brokers` also those whose lease ended, from brokers of Kafka 4.0 and klamm.
+        """
+        return self._operations.describe_cluster(
+            include_fenced_brokers=include_fenced_brokers, timeout=timeout
+        ).result()
 
     def describe_log_dirs(
         self, partitions: Iterable[Partition] | None = None, *, timeout: float | None = None

@@ -28,10 +28,19 @@ from klamm.protocol.types import TopicPartition
 class ClusterOperations(OperationsHost):
     """Brokers, partitions and transactions of the cluster."""
 
-    def describe_cluster(self, *, timeout: float | None = None) -> Future[ClusterDescription]:
-        """The id, the controller and the brokers of the cluster."""
+    def describe_cluster(
+        self, *, include_fenced_brokers: bool = False, timeout: float | None = None
+    ) -> Future[ClusterDescription]:
+        """The id, the controller and the brokers of the cluster.
+
+        With `include_fenced_brokers` also those whose lease ended, from brokers of Kafka 4.0 and klamm.
+        """
         due_ms = milliseconds(timeout)
-        return self._run(lambda calls: topic_calls.describe_cluster(calls, timeout_ms=due_ms))
+        return self._run(
+            lambda calls: topic_calls.describe_cluster(
+                calls, include_fenced_brokers=include_fenced_brokers, timeout_ms=due_ms
+            )
+        )
 
     def describe_log_dirs(
         self, partitions: Iterable[Partition] | None = None, *, timeout: float | None = None

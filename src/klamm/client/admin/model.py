@@ -160,6 +160,7 @@ class BrokerDescription:
     host: str
     port: int
     rack: str | None
+    is_fenced: bool = False  # its lease ended: it does not run, or cannot reach the others
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from klamm.client.admin.model import (
     TopicDescription,
 )
 from klamm.client.admin.results import Results
-from klamm.client.calls import Calls, by_topic
+from klamm.client.calls import Calls, Deadline, by_topic
 from klamm.errors import KlammError, broker_error
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -40,6 +40,7 @@ from klamm.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from klamm.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from klamm.protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -227,8 +228,12 @@ async def delete_records(
     return Results(results)
 
 
-async def describe_cluster(calls: Calls, *, timeout_ms: int | None) -> ClusterDescription:
+async def describe_cluster(
+    calls: Calls, *, include_fenced_brokers: bool = False, timeout_ms: int | None
+) -> ClusterDescription:
     deadline = calls.deadline("describing the cluster", timeout_ms)
+    if include_fenced_brokers:
+        return await _with_fenced_brokers(calls, deadline)
     # Every broker supports Metadata, which has all of it; DescribeCluster exists since Kafka 2.8.
     response: MetadataResponse = await calls.to_any(ApiKey.METADATA, MetadataRequest(topics=()), deadline)
     brokers = tuple(
@@ -236,6 +241,18 @@ async def describe_cluster(calls: Calls, *, timeout_ms: int | None) -> ClusterDe
         for item in sorted(response.brokers, key=lambda item: item.node_id)
     )
     return ClusterDescription(response.cluster_id or "", response.controller_id, brokers)
+
+
+async def _with_fenced_brokers(calls: Calls, deadline: Deadline) -> ClusterDescription:
+    request = DescribeClusterRequest(include_fenced_brokers=True)
+    response: DescribeClusterResponse = await calls.to_any(ApiKey.DESCRIBE_CLUSTER, request, deadline)
+    if response.error_code:
+        raise broker_error(response.error_code, "describing the cluster", response.error_message)
+    brokers = tuple(
+        BrokerDescription(item.broker_id, item.host, item.port, item.rack, item.is_fenced)
+        for item in sorted(response.brokers, key=lambda item: item.broker_id)
+    )
+    return ClusterDescription(response.cluster_id, response.controller_id, brokers)
 
 
 async def describe_log_dirs(
