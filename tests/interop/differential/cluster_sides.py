@@ -287,7 +287,7 @@ class SeveralBrokers(Side):
             self.at = broker
             self.learn()
             if any(
-                self._leaders[name, index] != index % 3 + 1
+                self._leaders.get((name, index)) != index % 3 + 1
                 for name in _COORDINATORS
                 for index in range(INTERNAL_PARTITIONS)
             ):
