@@ -5,11 +5,9 @@ follows until two rates in a row lie within a tenth of each other.
 
     python -m bench.transactions_vs_kafka --rounds 2
 
-The clients differ in what they do between a commit and the next transaction. librdkafka needs 1 to 2 ms
-before it sends AddPartitionsToTxn, by its own log (`debug=protocol`), and Kafka has written its markers by
-then. franz-go sends at once: Kafka, which answers EndTxn before the markers are written, answers
-CONCURRENT_TRANSACTIONS, and the client waits for 20 ms. franz-go's program is that of the interop tests:
-`tools/build_clients.sh` builds it.
+The clients differ in what they do between a commit and the next transaction: librdkafka needs 1 to 2 ms
+before it sends AddPartitionsToTxn, by its own log (`debug=protocol`). franz-go's program is that of the
+interop tests: `tools/build_clients.sh` builds it.
 """
 
 from __future__ import annotations
