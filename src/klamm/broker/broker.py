@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from klamm.net.network import Transport
     from klamm.storage.engines.segments.kernel_sync import KernelSync
 
+REDIRECT_S: Final = 2.0  # how long a broker that stops answers clients after others lead its partitions
+_LOOK_S: Final = 0.02
 _THREADS: Final = LANES + 4  # for flushes, and some for the cluster store and the cleaner
 
 _log = logging.getLogger(__name__)
@@ -233,10 +235,15 @@ class Broker:
         self._metrics = Metrics(self.services, self.server, self.services.meter)
         return self._metrics
 
-    async def stop(self) -> None:
-        """Hand partitions over to other brokers, complete requests where possible, and shut down cleanly."""
+    async def stop(self, *, redirects: bool = True) -> None:
+        """Hand partitions over to other brokers, complete requests where possible, and shut down cleanly.
+
+        With `redirects`, clients have some time to learn where their partitions are.
+        """
         if self._membership is not None:
             await self._membership.drain()
+            if redirects:
+                await self._redirect_clients(self._membership)
             await self._membership.leave()
         if self._chores is not None:
             self._chores.call_back()
@@ -266,6 +273,17 @@ class Broker:
             if threads is not None:
                 threads.close()
         self._cluster.close()
+
+    async def _redirect_clients(self, membership: Membership) -> None:
+        """Answer for a little longer: clients ask here once more, and are told who leads now.
+
+        Some show it to their users when they are not told, and a connection is refused. Kafka answers for as
+        long, while its controller moves the partitions.
+        """
+        for _ in range(round(REDIRECT_S / _LOOK_S)):
+            if not membership.has_handed_over or not self.server.connection_count:
+                return
+            await asyncio.sleep(_LOOK_S)
 
     async def kill(self) -> None:
         """Stop as a crash does: nothing is handed over, completed or flushed, and connections are reset.

@@ -91,7 +91,8 @@ class Nodes:
     async def stop(self) -> None:
         """Stop all brokers."""
         for node_id in list(self.running):
-            await self.stop_node(node_id)
+            await self._leaving(node_id).stop(redirects=False)
+            await self._spread()
         self._logs.close()
 
     def _leaving(self, node_id: int) -> assembly.Broker:

@@ -336,6 +336,20 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
     ),
     Deliberate(
         area=SEVERAL,
+        case="Requests to a coordinator that loads",
+        klamm="wait until it has loaded, for up to 1 s, and then get COORDINATOR_LOAD_IN_PROGRESS",
+        kafka="COORDINATOR_LOAD_IN_PROGRESS at once",
+        why="librdkafka reports a commit as failed after three such answers within 300 ms.",
+    ),
+    Deliberate(
+        area=SEVERAL,
+        case="A broker that stops, in Metadata and DescribeCluster",
+        klamm="is absent as soon as others lead its partitions, and answers clients for up to 2 s more",
+        kafka="is absent when it closes its connections, some 2 s after others lead its partitions",
+        why="No client looks for its coordinator at a broker that is about to close.",
+    ),
+    Deliberate(
+        area=SEVERAL,
         case="ListOffsets of the latest offset at a new leader",
         klamm="the offset",
         kafka="OFFSET_NOT_AVAILABLE until the followers have fetched",

@@ -36,13 +36,14 @@ def handle(
             error_message=f"Unsupported endpoint type {request.endpoint_type}",
         )
     image = services.image
+    running = {each.broker_id for each in image.running_brokers()}
     return DescribeClusterResponse(
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         brokers=[
-            DescribeClusterBroker(each.broker_id, *address, each.rack, each.is_fenced)
+            DescribeClusterBroker(each.broker_id, *address, each.rack, each.broker_id not in running)
             for _, each in sorted(image.brokers.items())
-            if request.include_fenced_brokers or not each.is_fenced
+            if request.include_fenced_brokers or each.broker_id in running
             if (address := each.listeners.get(context.listener)) is not None
         ],
         cluster_authorized_operations=(

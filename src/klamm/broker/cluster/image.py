@@ -11,6 +11,7 @@ from typing import Final
 
 from klamm.storage.cluster import (
     BrokerRegistration,
+    BrokerState,
     ClusterChanges,
     ConfigResourceType,
     FinalizedFeatures,
@@ -41,13 +42,27 @@ class ClusterImage:
         return self._brokers
 
     def running_brokers(self) -> Sequence[BrokerRegistration]:
-        """The brokers that clients may be sent to, by ascending id."""
-        return [each for _, each in sorted(self._brokers.items()) if not each.is_fenced]
+        """The brokers that clients may be sent to, by ascending id.
+
+        One that stops is among them until others lead all its partitions: then it only tells clients so.
+        """
+        brokers = [each for _, each in sorted(self._brokers.items()) if not each.is_fenced]
+        if any(each.state is BrokerState.RUNNING for each in brokers):
+            return [each for each in brokers if each.state is BrokerState.RUNNING or self._leads(each)]
+        return brokers
+
+    def _leads(self, broker: BrokerRegistration) -> bool:
+        return any(
+            partition.leader_id == broker.broker_id
+            for topic in self._topics.values()
+            for partition in topic.partitions
+        )
 
     @property
     def controller_id(self) -> int:
-        """The broker for admin requests of clients. Every broker serves them, so it is this one."""
-        return self.broker_id
+        """The broker for admin requests of clients. Every broker serves them: this one, unless it stops."""
+        running = [each.broker_id for each in self.running_brokers()]
+        return running[0] if running and self.broker_id not in running else self.broker_id
 
     @property
     def features(self) -> FinalizedFeatures:

@@ -97,6 +97,11 @@ class Membership:
         """Whether no other broker runs."""
         return not running_ids(self._image.brokers, without=(self.broker_id,))
 
+    @property
+    def has_handed_over(self) -> bool:
+        """Whether other brokers lead all that this one led."""
+        return not self._is_fenced and not self.is_alone and not self._image.led_here()
+
     async def start(self) -> None:
         """Renew the lease from now on, and let clients and other brokers know that this one runs."""
         loop, config = self._services.loop, self._services.config

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
 from klamm.broker.cluster.topic_names import OFFSETS_TOPIC
-from klamm.broker.coordinators.host import CoordinatorHost
+from klamm.broker.coordinators.host import LOADING_PATIENCE_MS, CoordinatorHost
 from klamm.broker.coordinators.topic import CoordinatorTopic
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.coordinator import GroupCoordinator
@@ -65,6 +65,7 @@ class Groups(CoordinatorHost[GroupCoordinator]):
                 partition_count=topic.partition_count,
                 topics=_Topics(services.image),
                 host=host,
+                loading_patience_ms=LOADING_PATIENCE_MS,
             ),
             events=services.events,
             grace_ms=services.grace_ms,

@@ -56,6 +56,7 @@ LOAD_BYTES: Final = 1024 * 1024  # of one log per turn of the loop: loading must
 STANDSTILL_MS: Final = 200  # no turn of the loop lasts that long
 RETRY_MS: Final = 1_000  # after loading failed for the first time, then twice as long each time
 MAX_RETRY_MS: Final = 60_000
+LOADING_PATIENCE_MS: Final = 1_000  # how long a request waits for a shard that is being loaded
 
 _log = logging.getLogger(__name__)
 

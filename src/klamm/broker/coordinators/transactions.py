@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from klamm.broker.cluster.producer_ids import NoProducerIdError
 from klamm.broker.cluster.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from klamm.broker.coordinators.host import CoordinatorHost
+from klamm.broker.coordinators.host import LOADING_PATIENCE_MS, CoordinatorHost
 from klamm.broker.coordinators.topic import CoordinatorTopic
 from klamm.broker.net.context import HeldResponse
 from klamm.broker.partitions.markers import TransactionMarker
@@ -73,6 +73,7 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
                 topics=_Topics(services),
                 version=lambda: services.image.transaction_version,
                 host=host,
+                loading_patience_ms=LOADING_PATIENCE_MS,
             ),
             events=services.events,
             grace_ms=services.grace_ms,

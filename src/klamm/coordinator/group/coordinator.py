@@ -28,7 +28,7 @@ from klamm.coordinator.group.topics import (
 )
 from klamm.coordinator.runtime.coordinator import ShardedCoordinator
 from klamm.coordinator.runtime.outcome import Context
-from klamm.coordinator.runtime.shard import ACTIVE, Shard, ShardHost
+from klamm.coordinator.runtime.shard import ACTIVE, Shard, ShardHost, ShardStatus
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from klamm.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -56,6 +56,7 @@ class GroupCoordinator(ShardedCoordinator[GroupRecord, Note]):
         topics: TopicDirectory,
         host: ShardHost,
         make_machine: Callable[[GroupConfig], GroupMachine] = GroupMachine,
+        loading_patience_ms: int = 0,
     ) -> None:
         super().__init__(
             OFFSETS_TOPIC,
@@ -64,6 +65,7 @@ class GroupCoordinator(ShardedCoordinator[GroupRecord, Note]):
             error_response=error_response,
             host=host,
             patience_ms=config.offsets_commit_timeout_ms,
+            loading_patience_ms=loading_patience_ms,
         )
         self._topics = topics
         self._config = config
@@ -114,9 +116,12 @@ class GroupCoordinator(ShardedCoordinator[GroupRecord, Note]):
             self._refuse(request, ErrorCode.invalid_group_id, context)
             return
         # `_to_shard`, without the call: this path is taken more often than all others together.
-        shard = self.shards.by_partition.get(self.partition_for(group_id))
+        partition = self.partition_for(group_id)
+        shard = self.shards.by_partition.get(partition)
         if shard is not None and shard.status is ACTIVE:
             shard.handle(request, context)
+        elif type(request) is HeartbeatRequest:
+            self._refuse(request, self.shards.why_not(partition), context)  # at once: there is no error
         else:
             self._to_shard(group_id, request, context)
 
@@ -151,15 +156,15 @@ class GroupCoordinator(ShardedCoordinator[GroupRecord, Note]):
                 response = refused_txn_commit(screened, ErrorCode.invalid_group_id)
             elif error_code is not None:
                 response = unverified_txn_commit(screened, error_code)
-            elif not self._is_served(partition := self.partition_for(request.group_id)):
+            elif not self._may_serve(partition := self.partition_for(request.group_id)):
                 response = refused_txn_commit(screened, self.shards.why_not(partition))
             else:
                 return None
         return with_refused_txn_commits(response, refused)
 
-    def _is_served(self, partition: int) -> bool:
+    def _may_serve(self, partition: int) -> bool:
         shard = self.shards.by_partition.get(partition)
-        return shard is not None and shard.status is ACTIVE
+        return shard is not None and shard.status in (ACTIVE, ShardStatus.LOADING)
 
     def _txn_commit(self, request: TxnOffsetCommitRequest, context: Context) -> None:
         answer = self.txn_commit_refusal(request)
@@ -210,10 +215,6 @@ class GroupCoordinator(ShardedCoordinator[GroupRecord, Note]):
         if self.shards.is_stopped:
             self._send(context.token, ListGroupsResponse(error_code=ErrorCode.coordinator_not_available))
             return
-        if self.is_loading:
-            # As in Kafka: part of a list could be mistaken for all of it.
-            self._send(context.token, ListGroupsResponse(error_code=ErrorCode.coordinator_load_in_progress))
-            return
         self._to_all_shards(request, _merge_listed, context)
 
 
@@ -226,6 +227,8 @@ def _merge_deleted(answers: Sequence[DeleteGroupsResponse]) -> DeleteGroupsRespo
 
 
 def _merge_listed(answers: Sequence[ListGroupsResponse]) -> ListGroupsResponse:
-    groups = [group for answer in answers for group in answer.groups]
     error_code = next((answer.error_code for answer in answers if answer.error_code), 0)
-    return ListGroupsResponse(error_code=error_code, groups=groups)
+    if error_code:
+        # As in Kafka: part of a list could be mistaken for all of it.
+        return ListGroupsResponse(error_code=error_code)
+    return ListGroupsResponse(groups=[group for answer in answers for group in answer.groups])

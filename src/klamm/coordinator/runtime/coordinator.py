@@ -30,11 +30,16 @@ class ShardedCoordinator(Generic[Record, Note]):
         error_response: Callable[[object, ErrorCode], object],
         host: ShardHost,
         patience_ms: int | None = None,
+        loading_patience_ms: int = 0,
     ) -> None:
         self._send = host.send
         self._error_response = error_response
         self.shards: Shards[Record, Note] = Shards(
-            topic, make_machine=make_machine, host=host, patience_ms=patience_ms
+            topic,
+            make_machine=make_machine,
+            host=host,
+            patience_ms=patience_ms,
+            loading_patience_ms=loading_patience_ms,
         )
         self.partition_for = Places(partition_count).__getitem__
         # Any: each handler takes the type under which it is listed.
@@ -52,6 +57,8 @@ class ShardedCoordinator(Generic[Record, Note]):
         shard = self.shards.by_partition.get(partition)
         if shard is not None and shard.status is ACTIVE:
             shard.handle(request, context)
+        elif shard is not None and shard.status is ShardStatus.LOADING:
+            shard.handle_when_loaded(request, context)
         else:
             self._refuse(request, self.shards.why_not(partition), context)
 
@@ -78,15 +85,14 @@ class ShardedCoordinator(Generic[Record, Note]):
     def _to_all_shards(
         self, request: object, merge: Callable[[Sequence[Any]], object], context: Context
     ) -> None:
-        """Hand a request to every active shard, and send one response made of all."""
-        active = [shard for shard in self.shards if shard.status is ACTIVE]
-        for shard, part in zip(active, self._parts(context, len(active), merge), strict=True):
-            shard.handle(request, part)
-
-    @property
-    def is_loading(self) -> bool:
-        """Whether some of its shards are not yet loaded."""
-        return any(shard.status is ShardStatus.LOADING for shard in self.shards)
+        """Hand a request to every shard that is active or will be, and send one response made of all."""
+        handlers = [
+            shard.handle if shard.status is ACTIVE else shard.handle_when_loaded
+            for shard in self.shards
+            if shard.status in (ACTIVE, ShardStatus.LOADING)
+        ]
+        for handle, part in zip(handlers, self._parts(context, len(handlers), merge), strict=True):
+            handle(request, part)
 
     def _parts(
         self, context: Context, count: int, merge: Callable[[Sequence[Any]], object]

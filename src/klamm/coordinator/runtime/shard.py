@@ -25,6 +25,7 @@ from klamm.coordinator.runtime.log import (
 from klamm.coordinator.runtime.machine import Machine
 from klamm.coordinator.runtime.outcome import Context, Outcome, Reply
 from klamm.coordinator.runtime.timers import Timer, TimerQueue
+from klamm.coordinator.runtime.waiting import WaitingRequests
 from klamm.protocol.errors import ErrorCode
 
 Record = TypeVar("Record")
@@ -34,6 +35,7 @@ DIVISIBLE_RECORDS: Final = 1_000  # tombstones per batch; fewer where they are t
 TOO_LARGE: Final = frozenset({ErrorCode.message_too_large, ErrorCode.record_list_too_large})
 FLUSH_ERROR: Final = ErrorCode.not_coordinator  # what Kafka makes of a storage error: look again, try again
 TOO_LATE: Final = ErrorCode.coordinator_not_available  # a slow disk: retriable
+LOADING: Final = ErrorCode.coordinator_load_in_progress
 
 _logger = logging.getLogger(__name__)
 
@@ -111,6 +113,7 @@ class Shard(Generic[Record, Note]):
         make_machine: Callable[[], Machine[Record, Note]],
         host: ShardHost,
         patience_ms: int | None = None,  # how long a response waits for the disk; None: without limit
+        loading_patience_ms: int = 0,  # how long a request waits until the shard is loaded
     ) -> None:
         self.name = name  # for people: `__consumer_offsets-7`
         self.epoch = epoch
@@ -123,6 +126,7 @@ class Shard(Generic[Record, Note]):
         self._held: deque[_Held] = deque()
         self._patience_ms = patience_ms
         self._patience = Timer("answers that wait for the disk")
+        self._waiting = WaitingRequests(loading_patience_ms)
         self._loaded_offset = -1  # everything below is replayed; -1: nothing yet
         self.is_awaiting_flush = False  # loading waits until the rest of the log is durable
         self._has_tail_to_cut = False  # behind what is durable, after a failed flush
@@ -154,6 +158,8 @@ class Shard(Generic[Record, Note]):
             raise
         except Exception as error:
             self._fail(error)
+        while self.status is ACTIVE and self._waiting:
+            self.handle(*self._waiting.pop_first(context))
         return True
 
     def _load_part(self, max_bytes: int) -> bool:
@@ -239,6 +245,7 @@ class Shard(Generic[Record, Note]):
                 ]
             if self.status is ACTIVE:
                 answers += machine.unloaded(error_code).replies
+            answers += self._refused(self._waiting.pop_all(), error_code)
         except Exception:
             _logger.exception("%s: failing held requests failed", self.name)
         self._forget_all()
@@ -259,6 +266,22 @@ class Shard(Generic[Record, Note]):
                 self._host.send(token, response)
             except Exception:
                 _logger.exception("%s: sending a response failed", self.name)
+
+    # --- while it loads ------------------------------------------------------------------------------
+
+    def handle_when_loaded(self, request: object, context: Context) -> None:
+        """Decide a request as soon as the shard is loaded; if that takes too long, refuse it."""
+        waiting = self._waiting
+        if not waiting.patience_ms:
+            self._host.send(context.token, self.machine.error_response(request, LOADING))
+            return
+        if not waiting:
+            self._host.wake(context.now_ms + waiting.patience_ms)
+        waiting.add(request, context)
+
+    def _refused(self, requests: Sequence[tuple[object, Context]], error_code: ErrorCode) -> list[Reply]:
+        error_response = self.machine.error_response
+        return [(context.token, error_response(request, error_code)) for request, context in requests]
 
     # --- working -------------------------------------------------------------------------------------
 
@@ -329,10 +352,13 @@ class Shard(Generic[Record, Note]):
 
     def next_look_ms(self) -> int | None:
         """When `tick` is to be called at the latest; None when nothing is armed."""
-        return self._timers.next_look_ms()
+        looks = (self._timers.next_look_ms(), self._waiting.next_due_ms())
+        return min((look for look in looks if look is not None), default=None)
 
     def tick(self, context: Context, limit: int = 1_000) -> None:
         """Fire at most `limit` due timers, so that requests are not delayed."""
+        if self._waiting:
+            self._send_all(self._refused(self._waiting.pop_due(context.now_ms), LOADING))
         for _ in range(limit):
             timer = self._timers.pop_due(context.now_ms)
             if timer is None:

@@ -25,11 +25,13 @@ class Shards(Generic[Record, Note]):
         make_machine: Callable[[], Machine[Record, Note]],
         host: ShardHost,
         patience_ms: int | None = None,
+        loading_patience_ms: int = 0,
     ) -> None:
         self._topic = topic
         self._make_machine = make_machine
         self._host = host
         self._patience_ms = patience_ms
+        self._loading_patience_ms = loading_patience_ms
         self.by_partition: dict[int, Shard[Record, Note]] = {}  # in whatever state they are
         self._last_epochs: dict[int, int] = {}
         self.is_stopped = False
@@ -51,6 +53,7 @@ class Shards(Generic[Record, Note]):
             make_machine=self._make_machine,
             host=self._host,
             patience_ms=self._patience_ms,
+            loading_patience_ms=self._loading_patience_ms,
         )
         self.by_partition[partition] = shard
         self._host.load(shard)

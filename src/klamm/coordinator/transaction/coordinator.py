@@ -74,6 +74,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionRecord, Note]):
         make_machine: Callable[[TransactionConfig, Callable[[], int]], TransactionMachine] = (
             TransactionMachine
         ),
+        loading_patience_ms: int = 0,
     ) -> None:
         super().__init__(
             TRANSACTIONS_TOPIC,
@@ -81,6 +82,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionRecord, Note]):
             make_machine=lambda: make_machine(config, version),
             error_response=error_response,
             host=host,
+            loading_patience_ms=loading_patience_ms,
         )
         self._config = config
         self._topics = topics
@@ -235,8 +237,6 @@ class TransactionCoordinator(ShardedCoordinator[TransactionRecord, Note]):
                 compile_pattern(request.transactional_id_pattern)
             except re.error:
                 return ErrorCode.invalid_regular_expression
-        if self.is_loading:
-            return ErrorCode.coordinator_load_in_progress
         return NO_ERROR
 
 

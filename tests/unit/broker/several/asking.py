@@ -99,12 +99,16 @@ def commit(node: JarNode, group: str, offset: int, *, topic: str = "t") -> int:
     return code
 
 
-def fetch_offsets(node: JarNode, *groups: str) -> Any:
+def an_offset_fetch(*groups: str) -> OffsetFetchRequest:
     asked = [
         OffsetFetchRequestGroup(group, topics=[OffsetFetchRequestTopics(name="t", partition_indexes=[0])])
         for group in groups
     ]
-    return node.ask(ApiKey.OFFSET_FETCH, 8, OffsetFetchRequest(asked)).groups
+    return OffsetFetchRequest(asked)
+
+
+def fetch_offsets(node: JarNode, *groups: str) -> Any:
+    return node.ask(ApiKey.OFFSET_FETCH, 8, an_offset_fetch(*groups)).groups
 
 
 def fetch_offset_before_v8(node: JarNode, version: int, group: str) -> Any:

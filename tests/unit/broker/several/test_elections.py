@@ -9,15 +9,19 @@ import pytest
 
 from internals.shared_jar import SharedJar
 from klamm.protocol.api import ApiKey
+from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
+from klamm.protocol.messages.describe_cluster import DescribeClusterRequest
 from klamm.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from klamm.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from klamm.protocol.messages.metadata import MetadataRequest
 from klamm.storage.cluster import BrokerState, LeaderChange
-from unit.broker.several.asking import produce
+from klamm.testing.requests import a_produce
+from unit.broker.several.asking import commit, coordinator_id, find, key_of, make_internal_topics, produce
 
 QUIET = {"auto.leader.rebalance.enable": "false"}
 
@@ -194,6 +198,47 @@ def test_29_a_broker_that_stops_hands_over_before_it_closes_connections(jar: Sha
     assert {each.leader_id for each in jar.cluster.topics()["t"].partitions} == {2, 3}
     assert client.is_closed
     assert [each.broker_id for each in jar[2].services.image.running_brokers()] == [2, 3]
+
+
+def test_29_a_broker_that_stops_tells_clients_who_leads_before_it_closes(jar: SharedJar) -> None:
+    make_internal_topics(jar)
+    group = key_of(jar, 1)
+    node, client = jar[1], jar[1].connect()
+    stopping = jar.loop.create_task(node.broker.stop())
+    jar.pass_ms(500)
+    successor = jar.state("t", 0).leader_id
+    # Wherever they ask, clients are sent to the brokers that stay, and who comes here learns where to go
+    for at in (node, jar[2], jar[3]):
+        metadata = at.ask(ApiKey.METADATA, 12, MetadataRequest([]))
+        assert [each.node_id for each in metadata.brokers] == [2, 3]
+        assert metadata.controller_id == (2 if at is node else at.node_id)
+        described = at.ask(ApiKey.DESCRIBE_CLUSTER, 2, DescribeClusterRequest(include_fenced_brokers=True))
+        assert [(each.broker_id, each.is_fenced) for each in described.brokers] == [
+            (1, True),
+            (2, False),
+            (3, False),
+        ]
+    refused = client.ask(ApiKey.PRODUCE, 10, a_produce(node)).responses[0].partition_responses[0]
+    assert (refused.error_code, refused.current_leader.leader_id) == (6, successor)
+    assert commit(node, group, 1) == ErrorCode.not_coordinator
+    found = find(node, group)
+    assert (found.error_code, found.node_id) == (0, coordinator_id(jar, group))
+    is_closed = [client.is_closed]
+    # But not for long
+    jar.pass_ms(2_000)
+    is_closed.append(client.is_closed)
+    assert is_closed == [False, True]
+    assert stopping.done()
+    del jar.nodes[1]
+
+
+def test_29_a_broker_without_clients_and_the_last_one_close_at_once(jar: SharedJar) -> None:
+    jar[1].connect()
+    for node_id in (2, 3, 1):
+        node = jar.nodes.pop(node_id)
+        stopping = jar.loop.create_task(node.broker.stop())
+        jar.pass_ms(500)
+        assert stopping.done()
 
 
 def test_38_a_broker_that_returns_gets_its_partitions_back_after_a_while(

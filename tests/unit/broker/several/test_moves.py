@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from operator import attrgetter
 from random import Random
 from typing import Any
 
@@ -28,11 +29,11 @@ from unit.broker.several.asking import (
     a_commit,
     a_join,
     a_sync,
+    an_offset_fetch,
     commit,
     committed,
     coordinator_id,
     fetch,
-    fetch_offsets,
     find,
     heartbeat,
     key_of,
@@ -247,19 +248,35 @@ def test_26_while_its_shard_loads_a_group_has_to_wait(
     node = jar[2]
     shard = node.services.groups.shards.by_partition[number]
     assert find(node, group).node_id == 2
-    assert node.ask(ApiKey.JOIN_GROUP, 3, a_join(group)).error_code == 14
     assert heartbeat(node, group, "m", 1) == 0
-    leave = LeaveGroupRequest(group, [MemberIdentity("m")])
-    assert node.ask(ApiKey.LEAVE_GROUP, 5, leave).error_code == 14
-    assert commit(node, group, 6) == 14
-    assert fetch_offsets(node, group)[0].error_code == 14
-    assert node.ask(ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest([group])).groups[0].error_code == 14
-    assert node.ask(ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest([group])).results[0].error_code == 14
-    listed = node.ask(ApiKey.LIST_GROUPS, 4, ListGroupsRequest())
-    assert (listed.error_code, list(listed.groups)) == (14, [])
+    asked: list[tuple[JarClient, Callable[[Any], int]]] = []
+
+    def ask(api_key: ApiKey, version: int, request: Any, error_code: Callable[[Any], int]) -> None:
+        client = node.connect()
+        client.send(api_key, version, request)
+        asked.append((client, error_code))
+
+    ask(ApiKey.JOIN_GROUP, 3, a_join(group), attrgetter("error_code"))
+    ask(ApiKey.LEAVE_GROUP, 5, LeaveGroupRequest(group, [MemberIdentity("m")]), attrgetter("error_code"))
+    ask(ApiKey.OFFSET_COMMIT, 8, a_commit(group, 6), lambda it: it.topics[0].partitions[0].error_code)
+    ask(ApiKey.OFFSET_FETCH, 8, an_offset_fetch(group), lambda it: it.groups[0].error_code)
+    ask(ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest([group]), lambda it: it.groups[0].error_code)
+    ask(ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest([group]), lambda it: it.results[0].error_code)
+    ask(ApiKey.LIST_GROUPS, 4, ListGroupsRequest(), lambda it: it.error_code if not it.groups else -1)
+    jar.pass_ms(999)
+    assert all(not client.new_answers() for client, _ in asked)
+    jar.pass_ms(2)
+    assert [error_code(client.new_answers()[0]) for client, error_code in asked] == [14] * len(asked)
+    # Who asks shortly before it is loaded does not notice
+    late = node.connect()
+    late.send(ApiKey.OFFSET_COMMIT, 8, a_commit(group, 7))
+    jar.pass_ms(500)
+    assert not late.new_answers()
     node.services.groups.load(shard)
     jar.pass_ms(20)
-    assert committed(node, group) == (0, 5)
+    (answer,) = late.new_answers()
+    assert answer.topics[0].partitions[0].error_code == 0
+    assert committed(node, group) == (0, 7)
 
 
 def test_27_a_partition_moves_a_hundred_times_under_load(jar: SharedJar) -> None:
