@@ -67,10 +67,10 @@ faults: $(VENV)/.dev ## Real processes: kill -9, torn writes, full disks
 	@tools/bring.sh
 	@tools/real_tests.sh faults $(PYTEST) --durations=12 --timeout=600 tests/faults
 
-spark: $(VENV)/.dev ## The pipeline end to end: one Spark application, klamm's broker and Apache Kafka
+spark: $(VENV)/.dev ## The pipeline end to end: Spark, klamm's broker and Apache Kafka, two files at a time
 	@tools/bring.sh
 	@tools/fetch_spark_connector.sh
-	@tools/real_tests.sh spark $(PYTEST) --durations=12 --timeout=600 tests/spark
+	@tools/real_tests.sh spark $(PYTEST) -n 2 --dist loadfile --durations=12 --timeout=600 tests/spark
 
 test-crash: $(VENV)/.dev ## Every step of an exactly-once batch: the JVM, a Python process and the broker are killed
 	@tools/fetch_kafka.sh

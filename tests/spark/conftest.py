@@ -1,4 +1,4 @@
-"""One Spark application for the whole run, Spark's own Kafka connector beside klamm, two kinds of broker."""
+"""One Spark application for each test process, Spark's own connector beside klamm, two kinds of broker."""
 
 from __future__ import annotations
 

@@ -206,8 +206,7 @@ if __name__ == "__main__":
     jvm = session.sparkContext._jvm
     assert jvm is not None
     session.dataSource.register(StoppingSource)
-    queries = [query.start(session, stop) for query, stop in asked]
     sys.stdout.write(json.dumps({"jvm": jvm.java.lang.ProcessHandle.current().pid()}) + "\n")
     sys.stdout.flush()
-    for each in queries:
+    for each in [query.start(session, stop) for query, stop in asked]:
         each.awaitTermination()

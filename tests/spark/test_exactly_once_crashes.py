@@ -1,7 +1,8 @@
 """kill -9 at every step of an exactly-once batch, of the JVM, a Python process or the broker: no row twice.
 
-Each test runs queries of both protocols, and on both kinds of broker unless the broker is what dies. All of
-them reach the place before anything is killed. KLAMM_ALL_CRASHES=1 (`make test-crash`) runs all of them.
+Each test runs queries that stop at several places, of both protocols, and on both kinds of broker unless the
+broker is what dies. All of them reach their place before anything is killed. KLAMM_ALL_CRASHES=1
+(`make test-crash`) runs all of them.
 """
 
 from __future__ import annotations
@@ -29,22 +30,43 @@ from spark.crashing import PARTITIONS, PLACES, StoppingSource, job
 from spark.readers import committed_values
 
 RUNS_ALL = os.environ.get("KLAMM_ALL_CRASHES") == "1"
-TELLING = {
-    "jvm": ("task has written", "before EndTxn", "after EndTxn"),
-    "python": ("task has written", "before EndTxn", "after EndTxn"),
-    "broker": ("task has written", "before EndTxn", "after EndTxn", "one slot committed"),
-}
+TELLING = ("task has written", "before EndTxn", "after EndTxn", "one slot committed")
+IN_TASKS = ("task begins", "task has written", "task done")
 
 
-def some(found: list[Case], place: str) -> list[Case]:
-    """Each kind of broker and each protocol; all of their pairs when all crashes are asked for."""
-    if RUNS_ALL or len(found) < 4:
-        return found
-    return [found[0], found[3]] if PLACES.index(place) % 2 else [found[1], found[2]]
+def grouped(places: Sequence[str], size: int) -> list[tuple[str, ...]]:
+    """Places that are reached together, so that something is killed once for all of them."""
+    return [tuple(places[first : first + size]) for first in range(0, len(places), size)]
 
 
-def places(victim: str) -> tuple[str, ...]:
-    return PLACES if RUNS_ALL else TELLING[victim]
+def broker_groups(places: Sequence[str]) -> list[tuple[str, ...]]:
+    """A task that stops keeps its thread, of which there are two: one such place at a time."""
+    elsewhere = [place for place in places if place not in IN_TASKS]
+    return grouped([place for place in places if place in IN_TASKS], 1) + grouped(elsewhere, 3)
+
+
+PROCESS_GROUPS = grouped(PLACES, 2) if RUNS_ALL else [TELLING[:3]]
+BROKER_GROUPS = broker_groups(PLACES if RUNS_ALL else TELLING)
+
+
+def at_places(
+    clusters: Sequence[Cluster],
+    names: Iterator[str],
+    folder: Path,
+    places: Sequence[str],
+    *,
+    is_suicide: bool = False,
+) -> list[Case]:
+    """For each place each kind of broker and each protocol; all of their pairs with KLAMM_ALL_CRASHES."""
+    chosen: list[Case] = []
+    for place in places:
+        own = folder / place.replace(" ", "-")
+        own.mkdir()
+        found = cases(clusters, names, own, place, is_suicide=is_suicide)
+        if not RUNS_ALL and len(found) == 4:
+            found = [found[0], found[3]] if PLACES.index(place) % 2 else [found[1], found[2]]
+        chosen += found
+    return chosen
 
 
 def finish(spark: SparkSession, found: Sequence[Case]) -> None:
@@ -62,16 +84,16 @@ def stopping(spark: SparkSession) -> SparkSession:
     return spark
 
 
-@pytest.mark.parametrize("place", places("jvm"))
+@pytest.mark.parametrize("places", PROCESS_GROUPS, ids=", ".join)
 def test_a_killed_jvm_leaves_every_row_to_be_written_once(
     spark: SparkSession,
     klamm_cluster: Cluster,
     kafka: Cluster,
     names: Iterator[str],
     tmp_path: Path,
-    place: str,
+    places: tuple[str, ...],
 ) -> None:
-    found = some(cases([klamm_cluster, kafka], names, tmp_path, place), place)
+    found = at_places([klamm_cluster, kafka], names, tmp_path, places)
     process = LineProcess(
         [sys.executable, "-m", "spark.crashing", job([(case.query, case.stop) for case in found])],
         stderr_path=tmp_path / "job.log",
@@ -81,7 +103,7 @@ def test_a_killed_jvm_leaves_every_row_to_be_written_once(
         jvm = json.loads(process.read_line(240))["jvm"]
         wait_until(
             lambda: all(case.stop.reached.exists() for case in found) or process.process.poll() is not None,
-            "4m",
+            "8m",
         )
         assert process.process.poll() is None, process.what_it_said()
         os.kill(jvm, signal.SIGKILL)
@@ -90,16 +112,16 @@ def test_a_killed_jvm_leaves_every_row_to_be_written_once(
     finish(spark, found)
 
 
-@pytest.mark.parametrize("place", places("python"))
+@pytest.mark.parametrize("places", PROCESS_GROUPS, ids=", ".join)
 def test_a_killed_python_process_leaves_every_row_to_be_written_once(
     stopping: SparkSession,
     klamm_cluster: Cluster,
     kafka: Cluster,
     names: Iterator[str],
     tmp_path: Path,
-    place: str,
+    places: tuple[str, ...],
 ) -> None:
-    found = some(cases([klamm_cluster, kafka], names, tmp_path, place, is_suicide=True), place)
+    found = at_places([klamm_cluster, kafka], names, tmp_path, places, is_suicide=True)
     started = [case.query.start(stopping, case.stop) for case in found]
     for query in started:
         with pytest.raises(StreamingQueryException):
@@ -159,16 +181,17 @@ def killable(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     broker.close()
 
 
-@pytest.mark.parametrize("place", places("broker"))
+@pytest.mark.parametrize("places", BROKER_GROUPS, ids=", ".join)
 def test_a_killed_broker_leaves_every_row_to_be_written_once(
-    stopping: SparkSession, killable: Killable, names: Iterator[str], tmp_path: Path, place: str
+    stopping: SparkSession, killable: Killable, names: Iterator[str], tmp_path: Path, places: tuple[str, ...]
 ) -> None:
     with Cluster("killable", killable.bootstrap) as cluster:
-        found = cases([cluster], names, tmp_path, place)
+        found = at_places([cluster], names, tmp_path, places)
         started: list[Any] = [case.query.start(stopping, case.stop) for case in found]
         wait_until(lambda: all(case.stop.reached.exists() for case in found), "4m")
         killable.kill()
-        found[0].stop.released.touch()
+        for case in found:
+            case.stop.released.touch()
         killable.start()
         for query in started:
             # Most queries wait for the broker and go on. One that fails is started again, as for any failure.
