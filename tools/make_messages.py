@@ -1,4 +1,4 @@
-"""Write src/klamm/protocol/messages/*.py: one version-free module per API, from kio's schemas.
+"""Write src/klamm/protocol/messages/*.py, one version-free module per API, and error_codes.py, from kio.
 
 Run it when an API is added or kio is updated; the result is committed and read like any other code.
 A message holds the union of the fields of all versions, each with a default, as Kafka's own do.
@@ -12,14 +12,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
+sys.path.insert(0, str(Path(__file__).parent))
 
+from kio.schema.errors import ErrorCode
+
+from kio_schemas import KioField, KioStruct, kio_struct, kio_versions
 from klamm.protocol.api import ApiKey
 from klamm.protocol.implied import IMPLIED
-from klamm.protocol.schema import Direction, SchemaField, Struct, api_name, load_struct, schema_versions
-from klamm.protocol.types import ZERO_ID
+from klamm.protocol.types import ZERO_ID, Direction
 
-TARGET = Path(__file__).parents[1] / "src/klamm/protocol/messages"
+PROTOCOL = Path(__file__).parents[1] / "src/klamm/protocol"
+TARGET = PROTOCOL / "messages"
 PYTHON_TYPES = {
     "bool": "bool",
     "float64": "float",
@@ -34,49 +37,87 @@ class Union:
     """The fields that any version of a struct has, in the order of the newest that has them."""
 
     def __init__(self) -> None:
-        self.structs: dict[str, dict[str, SchemaField]] = {}
+        self.structs: dict[str, dict[str, KioField]] = {}
         self.nullable: set[tuple[str, str]] = set()
         self.order: dict[str, list[str]] = {}
+        self.versions: dict[tuple[str, str], dict[tuple[str, int | None], list[int]]] = {}
 
-    def add(self, struct: Struct) -> None:
+    def add(self, struct: KioStruct, version: int) -> None:
         known = self.structs.setdefault(struct.name, {})
         order = self.order.setdefault(struct.name, [])
         previous: str | None = None
         for field in struct.fields:
             if field.struct is not None:
-                self.add(field.struct)
+                self.add(field.struct, version)
             if field.name not in order:
                 order.insert(order.index(previous) + 1 if previous else 0, field.name)
             known[field.name] = field  # versions come in rising order: the newest wins
             if field.is_nullable:
                 self.nullable.add((struct.name, field.name))
+            kinds = self.versions.setdefault((struct.name, field.name), {})
+            kinds.setdefault((declared_type(field), field.tag), []).append(version)
             previous = field.name
 
-    def lines(self, name: str, base: str, implied: dict[str, object], doc: str) -> list[str]:
-        lines = ["@dataclass(slots=True)", f"class {name}{base}:", f'    """{doc}"""', ""]
-        for field_name in self.order[name]:
-            lines.append(self.field_line(name, self.structs[name][field_name]))
-        lines += [f"    {field}: bool = False  # what the version implies" for field in implied]
-        return [*lines, "", ""]
+    def lines(self, name: str, base: str, implied: list[str], doc: str) -> list[str]:
+        fields = [self.structs[name][field_name] for field_name in self.order[name]]
+        names = [*self.order[name], *implied]
+        rows = [row for field in fields for row in self.rows(name, field.name)]
+        return [
+            f"class {name}({base}):",
+            f'    """{doc}"""',
+            "",
+            f"    __slots__ = ({', '.join(map(repr, names))}{',' if len(names) == 1 else ''})",
+            "    SCHEMA = (",
+            *(f"        {row!r}," for row in rows),
+            "    )",
+            "",
+            "    def __init__(",
+            "        self,",
+            *(f"        {self.parameter(name, field)}," for field in fields),
+            *(f"        {each}: bool = False,  # what the version implies" for each in implied),
+            "    ) -> None:",
+            *(f"        self.{each} = {each}" for each in names),
+            "",
+            "",
+        ]
 
-    def field_line(self, struct_name: str, field: SchemaField) -> str:
-        item = field.struct.name if field.struct else PYTHON_TYPES.get(field.type, "int")
+    def rows(self, struct_name: str, field_name: str) -> list[tuple[object, ...]]:
+        rows: list[tuple[object, ...]] = []
+        for (declared, tag), versions in self.versions[struct_name, field_name].items():
+            found = sorted(set(versions))
+            assert found == list(range(found[0], found[-1] + 1)), (struct_name, field_name, found)
+            rows.append((found[0], found[-1], field_name, declared, *(() if tag is None else (tag,))))
+        return rows
+
+    def parameter(self, struct_name: str, field: KioField) -> str:
         nullable = (struct_name, field.name) in self.nullable
+        python_type, default = self.python_type(field, nullable)
+        if field.tag is not None:  # a decoder puts it where the tag is absent
+            absent = None if field.struct is not None and not field.is_array else field.default
+            assert default == ("ZERO_ID" if absent == ZERO_ID else repr(absent)), (struct_name, field.name)
+        return f"{field.name}: {python_type} = {default}"
+
+    def python_type(self, field: KioField, nullable: bool) -> tuple[str, str]:
+        item = field.struct.name if field.struct else PYTHON_TYPES.get(field.type, "int")
+        or_none = " | None" if nullable else ""
         if field.is_array:
-            default = "None" if nullable and field.default is None else "()"
-            return f"    {field.name}: Sequence[{item}]{' | None' if nullable else ''} = {default}"
+            return f"Sequence[{item}]{or_none}", "None" if nullable and field.default is None else "()"
         if field.struct is not None:
-            if nullable or field.tag is not None:  # a tagged struct that is not there
-                return f"    {field.name}: {item} | None = None"
-            return f"    {field.name}: {item} = field(default_factory={item})"
+            assert nullable or field.tag is not None, f"{field.name} would have to be created"
+            return f"{item} | None", "None"
         default = "ZERO_ID" if field.default == ZERO_ID and field.type == "uuid" else repr(field.default)
-        if nullable and field.default in ("", b"", 0):
-            default = "None" if field.type in ("string", "bytes", "records") else default
-        return f"    {field.name}: {item}{' | None' if nullable else ''} = {default}"
+        if nullable and field.default in ("", b"", 0) and field.type in ("string", "bytes", "records"):
+            default = "None"
+        return f"{item}{or_none}", default
 
 
-def words(name: str) -> str:
-    return "".join(part.capitalize() for part in name.split("_"))
+def declared_type(field: KioField) -> str:
+    item = field.struct.name if field.struct else field.type
+    return f"{'[]' if field.is_array else ''}{item}{'?' if field.is_nullable else ''}"
+
+
+def words(api_key: ApiKey) -> str:
+    return api_key.name.title().replace("_", "")
 
 
 def module_text(api_key: ApiKey) -> str:
@@ -88,37 +129,33 @@ def module_text(api_key: ApiKey) -> str:
                 written[name] = lines
                 parts += lines
             else:  # a structure that goes both ways
-                assert written[name][4:] == lines[4:], f"{name} of {api_key!r} has two shapes"
+                assert written[name][2:] == lines[2:], f"{name} of {api_key!r} has two shapes"
     body = "\n".join(parts).rstrip() + "\n"
-    imports = ["from dataclasses import dataclass" + (", field" if "field(default_factory" in body else "")]
-    if "Sequence[" in body:
-        imports.insert(0, "from collections.abc import Sequence")
+    imports = ["from collections.abc import Sequence", ""] if "Sequence[" in body else []
+    bases = [base for base in ("Message", "Request") if f"({base})" in body or f"({base}[" in body]
+    imports.append(f"from klamm.protocol.message import {', '.join(bases)}")
     names = [name for name in ("ZERO_ID", "Buffer") if name in body]
-    imports += ["", "from klamm.protocol.request import Request"]
     if names:
         imports.append(f"from klamm.protocol.types import {', '.join(names)}")
-    versions = schema_versions(api_key)
-    title = (
-        f"{words(api_name(api_key))} (key {api_key:d}), versions {versions[0]} to {versions[-1]} in one shape"
-    )
+    versions = kio_versions(api_key)
+    title = f"{words(api_key)} (key {api_key:d}), versions {versions[0]} to {versions[-1]} in one shape"
     head = f'"""{title}; made by tools/make_messages.py."""'
     return "\n".join([head, "", "from __future__ import annotations", "", *imports, "", "", body])
 
 
 def message_lines(api_key: ApiKey, direction: Direction) -> dict[str, list[str]]:
     union = Union()
-    root = ""
-    for version in schema_versions(api_key):
-        struct = load_struct(api_key, version, direction)
-        root = struct.name
-        union.add(struct)
+    root = f"{words(api_key)}{direction.capitalize()}"
+    for version in kio_versions(api_key):
+        struct = kio_struct(api_key, version, direction)
+        assert struct.name == root, struct.name
+        union.add(struct, version)
     lines: dict[str, list[str]] = {}
     for name in ordered(union, root):
-        implied = IMPLIED.get(name, {})
-        doc = f"{words(api_name(api_key))}, the {direction}." if name == root else f"Part of the {direction}."
+        doc = f"{words(api_key)}, the {direction}." if name == root else f"Part of the {direction}."
         is_request = name == root and direction == "request"
-        base = f'(Request["{root.removesuffix("Request")}Response"])' if is_request else ""
-        lines[name] = union.lines(name, base, dict(implied), doc)
+        base = f'Request["{words(api_key)}Response"]' if is_request else "Message"
+        lines[name] = union.lines(name, base, list(IMPLIED.get(name, {})), doc)
     return lines
 
 
@@ -136,14 +173,85 @@ def ordered(union: Union, root: str) -> list[str]:
     return done
 
 
+def versions_text() -> str:
+    rows = []
+    for api_key in ApiKey:
+        versions = kio_versions(api_key)
+        flexible = [each for each in versions if kio_struct(api_key, each, "request").is_flexible]
+        for each in versions:
+            for direction in ("request", "response"):
+                assert kio_struct(api_key, each, direction).is_flexible == (each in flexible)
+        rows.append(
+            f"    ApiKey.{api_key.name}: ({versions[0]}, {versions[-1]}, {(flexible or [32767])[0]}),"
+        )
+    return "\n".join(
+        [
+            '"""One version-free module per API; `klamm.protocol.codec` turns them into bytes and back.',
+            "",
+            "Made by tools/make_messages.py.",
+            '"""',
+            "",
+            "from __future__ import annotations",
+            "",
+            "from typing import Final",
+            "",
+            "from klamm.protocol.api import ApiKey",
+            "",
+            "# First, last, and first flexible version; flexible ones have tagged fields.",
+            "VERSIONS: Final[dict[int, tuple[int, int, int]]] = {",
+            *rows,
+            "}",
+            "",
+        ]
+    )
+
+
+def error_codes_text() -> str:
+    return "\n".join(
+        [
+            '"""Kafka\'s error codes; made by tools/make_messages.py."""',
+            "",
+            "from __future__ import annotations",
+            "",
+            "from enum import IntEnum",
+            "",
+            "",
+            "class ErrorCode(IntEnum):",
+            '    """The codes by Kafka\'s names, in lower case."""',
+            "",
+            *(f"    {each.name} = {each.value:d}" for each in ErrorCode),
+            "",
+            "    @property",
+            "    def retriable(self) -> bool:",
+            '        """Whether a client may try again."""',
+            "        return self in _RETRIABLE",
+            "",
+            "",
+            "_RETRIABLE = frozenset(",
+            "    {",
+            *(f"        ErrorCode.{each.name}," for each in ErrorCode if each.retriable),
+            "    }",
+            ")",
+            "",
+        ]
+    )
+
+
+def texts() -> dict[Path, str]:
+    """All that is generated, before it is formatted."""
+    modules = {TARGET / f"{api_key.name.lower()}.py": module_text(api_key) for api_key in ApiKey}
+    return {
+        **modules,
+        TARGET / "__init__.py": versions_text(),
+        PROTOCOL / "error_codes.py": error_codes_text(),
+    }
+
+
 def main() -> None:
     TARGET.mkdir(exist_ok=True)
-    for api_key in ApiKey:
-        (TARGET / f"{api_name(api_key)}.py").write_text(module_text(api_key))
-    (TARGET / "__init__.py").write_text(
-        '"""One version-free module per API; `klamm.protocol.codec` turns them into bytes and back."""\n'
-    )
-    subprocess.run(["ruff", "format", "-q", str(TARGET)], check=True)
+    for path, text in texts().items():
+        path.write_text(text)
+    subprocess.run(["ruff", "format", "-q", *map(str, texts())], check=True)
 
 
 if __name__ == "__main__":

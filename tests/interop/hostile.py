@@ -12,9 +12,9 @@ from typing import Any, Final, Self
 
 from klamm.protocol.api import ApiKey
 from klamm.protocol.codec import request_decoder, response_encoder
-from klamm.protocol.headers import is_flexible, read_request_header, response_has_tags
+from klamm.protocol.headers import read_request_header, response_has_tags
 from klamm.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from klamm.protocol.schema import schema_versions
+from klamm.protocol.schema import is_flexible, schema_versions
 from klamm.testing.wire import response_bytes
 
 CHUNK: Final = bytes(256 * 1024)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import socket
 import struct
@@ -11,6 +10,7 @@ from typing import Any, Self
 
 from klamm.protocol.codec import request_encoder, response_decoder
 from klamm.protocol.headers import read_response_header, request_frame, response_has_tags
+from klamm.protocol.message import Message
 
 # What two brokers may say differently and still mean the same.
 _OWN_WORDS = frozenset(
@@ -51,12 +51,11 @@ class Conversation:
 
 def comparable(answer: Any) -> Any:
     """An answer as plain values, without what two brokers say in their own words, and in one order."""
-    if dataclasses.is_dataclass(answer):
+    if isinstance(answer, Message):
         return {
-            field.name: _whether(value) if field.name in _ONLY_WHETHER else comparable(value)
-            for field in dataclasses.fields(answer)
-            if field.name not in _OWN_WORDS
-            for value in (getattr(answer, field.name),)
+            name: _whether(value) if name in _ONLY_WHETHER else comparable(value)
+            for name, value in answer.values().items()
+            if name not in _OWN_WORDS
         }
     if isinstance(answer, list | tuple):
         return sorted((comparable(item) for item in answer), key=lambda item: json.dumps(item, default=str))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields, is_dataclass
+from klamm.protocol.message import Message
 
 _LONGEST = 24
 
@@ -13,12 +13,11 @@ def brief(value: object) -> str:
         return f"<{len(value)} bytes>" if len(value) > 16 else bytes(value).hex()
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(brief, value)) + "]"
-    if not is_dataclass(value) or isinstance(value, type):
+    if not isinstance(value, Message):
         return str(value)
     shown = []
-    for field in fields(value):
-        content = getattr(value, field.name)
-        if field.default is MISSING or content != field.default:
-            name = field.name if len(field.name) < _LONGEST else field.name[:_LONGEST]
-            shown.append(f"{name}={brief(content)}")
+    defaults = value.defaults()
+    for name, content in value.values().items():
+        if content != defaults[name]:
+            shown.append(f"{name[:_LONGEST]}={brief(content)}")
     return f"{type(value).__name__}({', '.join(shown)})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kio.schema.errors import ErrorCode
+from klamm.protocol.error_codes import ErrorCode
 
 __all__ = ["NO_ERROR", "DecodeError", "ErrorCode"]
 

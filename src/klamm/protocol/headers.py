@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from functools import cache
 from typing import Final
 
 from klamm.protocol.api import ApiKey
 from klamm.protocol.codec.decoding import long_uvarint
 from klamm.protocol.errors import DecodeError
-from klamm.protocol.schema import load_struct
+from klamm.protocol.schema import is_flexible
 from klamm.protocol.types import Buffer
 
 _START: Final = struct.Struct(">hhih")  # api key, version, correlation id, length of the client id
@@ -27,12 +26,6 @@ class RequestHeader:
     correlation_id: int
     client_id: str
     body_position: int
-
-
-@cache
-def is_flexible(api_key: int, version: int) -> bool:
-    """Whether this version of the API has tagged fields, in its headers too."""
-    return load_struct(api_key, version, "request").is_flexible
 
 
 def read_request_header(frame: bytes, *, has_tags: bool) -> RequestHeader:

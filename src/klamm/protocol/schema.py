@@ -1,144 +1,100 @@
-"""kio's schema classes, reduced to what a codec needs."""
+"""What a codec needs to know of one version of a message."""
 
 from __future__ import annotations
 
-import dataclasses
-import types
-import typing
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any, Final, Literal
-from uuid import UUID
+import importlib
+import sys
+from functools import cache
 
-from kio.index import load_entity_schema
-from kio.schema.index import api_key_map, schema_name_map
-from kio.static.constants import EntityType
-
-from klamm.protocol.types import ZERO_ID
-
-Direction = Literal["request", "response"]
-
-# Durations and instants are plain milliseconds here: kio's timedelta and datetime cost more than the codec.
-_IN_MILLISECONDS: Final = {"timedelta_i32": "int32", "timedelta_i64": "int64", "datetime_i64": "int64"}
-_ZEROS: Final[dict[str, object]] = {
-    "string": "",
-    "bytes": b"",
-    "records": b"",
-    "bool": False,
-    "float64": 0.0,
-    "uuid": ZERO_ID,
-}
+from klamm.protocol.api import ApiKey
+from klamm.protocol.message import Message
+from klamm.protocol.messages import VERSIONS
+from klamm.protocol.types import Direction
 
 
-@dataclass(frozen=True, slots=True)
 class SchemaField:
     """One field of one version of a message."""
 
-    name: str  # as in our messages
-    kio_name: str
-    type: str  # int8..int64, uint16, bool, float64, string, bytes, records, uuid, struct
-    is_array: bool
-    is_nullable: bool
-    tag: int | None
-    default: object  # the value of an absent tagged field, and of a field that this version lacks
-    struct: Struct | None = None
+    __slots__ = ("default", "is_array", "is_nullable", "name", "struct", "tag", "type")
+
+    def __init__(
+        self,
+        name: str,
+        type: str,  # noqa: A002 - Kafka's word
+        is_array: bool,
+        is_nullable: bool,
+        tag: int | None,
+        default: object,
+        struct: Struct | None,
+    ) -> None:
+        self.name = name
+        self.type = type  # int8..int64, uint16, bool, float64, string, bytes, records, uuid, struct
+        self.is_array = is_array
+        self.is_nullable = is_nullable
+        self.tag = tag
+        self.default = default  # the value of an absent tagged field
+        self.struct = struct
+
+    def element(self) -> SchemaField:
+        """An element of this array, as a field."""
+        return SchemaField(self.name, self.type, False, False, self.tag, self.default, self.struct)
 
 
-@dataclass(frozen=True, slots=True)
 class Struct:
     """One structure of one version of a message, fields in wire order."""
 
-    name: str
-    is_flexible: bool
-    fields: tuple[SchemaField, ...]
-    kio_class: Any
+    __slots__ = ("fields", "is_flexible", "message", "name", "version")
 
-
-def api_name(api_key: int) -> str:
-    """The snake-case name of an API, also the name of its message module."""
-    return api_key_map[api_key]
+    def __init__(self, message: type[Message], version: int, is_flexible: bool) -> None:
+        self.name = message.__name__
+        self.message = message
+        self.version = version
+        self.is_flexible = is_flexible
+        self.fields = _fields(message, version, is_flexible)
 
 
 def schema_versions(api_key: int) -> range:
     """The versions that have a schema."""
-    versions = sorted(schema_name_map[api_name(api_key)])
-    return range(versions[0], versions[-1] + 1)
+    first, last, _ = VERSIONS[api_key]
+    return range(first, last + 1)
 
 
+def is_flexible(api_key: int, version: int) -> bool:
+    """Whether this version of the API has tagged fields, in its headers too."""
+    return version >= VERSIONS[api_key][2]
+
+
+def message_class(api_key: int, direction: Direction) -> type[Message]:
+    """The class of an API's requests or responses; imports its module on first use."""
+    name = ApiKey(api_key).name
+    module = importlib.import_module(f"klamm.protocol.messages.{name.lower()}")
+    found: type[Message] = getattr(module, name.title().replace("_", "") + direction.capitalize())
+    return found
+
+
+@cache
 def load_struct(api_key: int, version: int, direction: Direction) -> Struct:
-    """The schema of one message version; imports kio's module for it on first use."""
-    if direction == "request":
-        return _struct(load_entity_schema(api_name(api_key), version, EntityType.request))
-    return _struct(load_entity_schema(api_name(api_key), version, EntityType.response))
+    """The schema of one message version."""
+    return Struct(message_class(api_key, direction), version, is_flexible(api_key, version))
 
 
-def _struct(kio_class: Any) -> Struct:
-    hints = typing.get_type_hints(kio_class)
-    fields = tuple(_field(field, hints[field.name]) for field in dataclasses.fields(kio_class))
-    return Struct(kio_class.__name__, kio_class.__flexible__, fields, kio_class)
-
-
-def _field(field: dataclasses.Field[Any], hint: Any) -> SchemaField:
-    hint, is_nullable = _without_none(hint)
-    is_array = typing.get_origin(hint) is tuple
-    if is_array:
-        hint = typing.get_args(hint)[0]
-        hint, item_is_nullable = _without_none(hint)
-        # kio declares "array of uuid" with optional items; the array itself is unaffected.
-        assert not item_is_nullable or hint is UUID, (field.name, hint)
-    struct = _struct(hint) if dataclasses.is_dataclass(hint) else None
-    declared = "struct" if struct else field.metadata["kafka_type"]
-    name = field.name
-    if declared in _IN_MILLISECONDS and not name.endswith("_ms"):
-        name += "_ms"
-    # "-1 = no instant" stays -1, and a null topic id is the zero id: both have a value on the wire.
-    is_nullable = is_nullable and declared not in ("uuid", "datetime_i64")
-    wire_type = "int16" if declared == "error_code" else _IN_MILLISECONDS.get(declared, declared)
-    return SchemaField(
-        name=name,
-        kio_name=field.name,
-        type=wire_type,
-        is_array=is_array,
-        is_nullable=is_nullable,
-        tag=field.metadata.get("tag"),
-        default=_default(field, declared, is_array, is_nullable),
-        struct=struct,
-    )
-
-
-def _without_none(hint: Any) -> tuple[Any, bool]:
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        kept = [item for item in typing.get_args(hint) if item is not type(None)]
-        assert len(kept) == 1, hint
-        return kept[0], True
-    return hint, False
-
-
-def _default(field: dataclasses.Field[Any], declared: str, is_array: bool, is_nullable: bool) -> object:
-    if field.default is not dataclasses.MISSING:
-        return _plain(field.default, declared)
-    if is_array:
-        return ()
-    if is_nullable or declared == "struct":
-        return None
-    if declared == "datetime_i64":
-        return -1
-    return _ZEROS.get(declared, 0)
-
-
-def _plain(value: Any, declared: str) -> object:
-    if isinstance(value, timedelta):
-        return round(value.total_seconds() * 1000)
-    if isinstance(value, datetime):
-        return round(value.timestamp() * 1000)
-    if isinstance(value, UUID):
-        return value.bytes
-    if isinstance(value, bool | str | bytes | float | tuple):
-        return value
-    if isinstance(value, int):
-        return int(value)
-    if dataclasses.is_dataclass(value):
-        return None  # an absent struct consists of its own defaults
-    if value is None:
-        return {"uuid": ZERO_ID, "datetime_i64": -1}.get(declared)
-    raise AssertionError(f"unexpected default {value!r}")
+def _fields(message: type[Message], version: int, is_flexible: bool) -> list[SchemaField]:
+    defaults, others = message.defaults(), vars(sys.modules[message.__module__])
+    fields = []
+    for first, last, name, declared, *tag in message.SCHEMA:
+        if not first <= version <= last:
+            continue
+        item = declared.removesuffix("?").removeprefix("[]")
+        struct = Struct(others[item], version, is_flexible) if item[0].isupper() else None
+        fields.append(
+            SchemaField(
+                name,
+                "struct" if struct else item,
+                declared.startswith("[]"),
+                declared.endswith("?"),
+                tag[0] if tag else None,
+                defaults[name],
+                struct,
+            )
+        )
+    return fields

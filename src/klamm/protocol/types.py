@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 Buffer = bytes | bytearray | memoryview
+Direction = Literal["request", "response"]
 
 ZERO_ID: Final = bytes(16)  # "no topic id" on the wire
 

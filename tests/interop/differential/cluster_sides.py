@@ -9,7 +9,6 @@ from __future__ import annotations
 import socket
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -210,8 +209,7 @@ class SeveralBrokers(Side):
         """Requests that leave the placement to the broker name it."""
         if isinstance(request, CreateTopicsRequest):
             topics = [
-                replace(
-                    topic,
+                topic.but(
                     num_partitions=-1,
                     replication_factor=-1,
                     assignments=[
@@ -223,9 +221,9 @@ class SeveralBrokers(Side):
                 else topic
                 for topic in request.topics
             ]
-            return replace(request, topics=topics)
+            return request.but(topics=topics)
         if isinstance(request, CreatePartitionsRequest):
-            return replace(request, topics=[self._placed_more(topic) for topic in request.topics])
+            return request.but(topics=[self._placed_more(topic) for topic in request.topics])
         return request
 
     def _placed_more(self, topic: Any) -> Any:
@@ -235,7 +233,7 @@ class SeveralBrokers(Side):
         factor = len(self._replicas[topic.name, 0])
         first = [replicas_of(topic.name, index)[0] for index in range(present, topic.count)]
         rows = [[(each - 1 + more) % len(BROKERS) + 1 for more in range(factor)] for each in first]
-        return replace(topic, assignments=[CreatePartitionsAssignment(row) for row in rows])
+        return topic.but(assignments=[CreatePartitionsAssignment(row) for row in rows])
 
     def learn(self) -> MetadataResponse:
         answer = super().learn()

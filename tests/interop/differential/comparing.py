@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterator, Set
 from typing import Any, Final
@@ -10,6 +9,7 @@ from typing import Any, Final
 from interop.differential.batches import PRODUCER_ID, with_field
 from interop.differential.sides import Side
 from klamm.protocol.errors import DecodeError
+from klamm.protocol.message import Message
 from klamm.protocol.messages.api_versions import ApiVersionsResponse
 from klamm.protocol.messages.fetch import FetchResponse
 from klamm.protocol.types import ZERO_ID
@@ -73,7 +73,7 @@ class Plain:
         """The answer without what is the broker's own."""
         if isinstance(answer, bytes):
             return answer.hex()
-        if not dataclasses.is_dataclass(answer):
+        if not isinstance(answer, Message):
             return answer
         plain = self._structure(answer, "")
         if isinstance(answer, ApiVersionsResponse) and answer.error_code == 0:
@@ -102,16 +102,15 @@ class Plain:
         )
         kind = type(value).__name__
         return {
-            field.name: (
+            name: (
                 "an id"
                 if kind == "InitProducerIdResponse"
-                and field.name == "producer_id"
+                and name == "producer_id"
                 and item >= 0
                 and not self._side.knows_producers
-                else self._field(field.name, item, topic, kind in _ORDERED)
+                else self._field(name, item, topic, kind in _ORDERED)
             )
-            for field in dataclasses.fields(value)
-            for item in (getattr(value, field.name),)
+            for name, item in value.values().items()
         }
 
     def _field(self, name: str, value: Any, topic: str, is_ordered: bool) -> Any:
@@ -141,11 +140,9 @@ class Plain:
                 value = [item for item in value if item.group_id in self._groups]
             # Each keeps its own topics behind the scenes, and its own records in them.
             value = [item for item in value if not _name(item).startswith("__")]
-            items = [
-                self._structure(item, topic) if dataclasses.is_dataclass(item) else item for item in value
-            ]
+            items = [self._structure(item, topic) if isinstance(item, Message) else item for item in value]
             return items if is_ordered or name == "replica_nodes" else sorted(items, key=_place)
-        if dataclasses.is_dataclass(value):
+        if isinstance(value, Message):
             return self._structure(value, topic)
         if isinstance(value, bytes | bytearray | memoryview):
             return bytes(value).hex()

@@ -9,7 +9,6 @@ from interop.differential.group_steps import OTHERS, heartbeat, version_of
 from interop.differential.group_world import TOPICS, Asked, GroupWorld
 from interop.differential.wire_steps import changing
 from klamm.protocol.api import ApiKey
-from klamm.protocol.headers import is_flexible
 from klamm.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from klamm.protocol.messages.delete_groups import DeleteGroupsRequest
 from klamm.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -32,6 +31,7 @@ from klamm.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from klamm.protocol.schema import is_flexible
 
 # By the units that Java counts, 4096 are allowed.
 METADATA: Final = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import itertools
 import socket
@@ -14,6 +13,7 @@ from klamm.protocol.api import ApiKey
 from klamm.protocol.codec import request_encoder, response_decoder
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.headers import read_response_header, request_frame, response_has_tags
+from klamm.protocol.message import Message
 from klamm.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from klamm.protocol.messages.delete_topics import DeleteTopicsRequest
 from klamm.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -161,11 +161,8 @@ class Side:
 
     def _with_real_ids(self, value: Any) -> Any:
         """A copy of a request with stand-ins replaced."""
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            changed = {
-                field.name: self._real_field(field.name, getattr(value, field.name))
-                for field in dataclasses.fields(value)
-            }
+        if isinstance(value, Message):
+            changed = {name: self._real_field(name, item) for name, item in value.values().items()}
             return type(value)(**changed)
         if isinstance(value, list | tuple):
             return [self._with_real_ids(item) for item in value]

@@ -10,8 +10,8 @@ from interop.differential import admin_steps, data_steps
 from interop.differential.data_steps import any_version
 from interop.differential.world import Step, World
 from klamm.protocol.api import ApiKey
-from klamm.protocol.headers import is_flexible
 from klamm.protocol.messages.api_versions import ApiVersionsRequest
+from klamm.protocol.schema import is_flexible
 
 _HEADER_BYTES: Final = 4 + 2 + 2 + 4  # size, key, version, correlation id: the client id comes next
 # Requests that change nothing, whatever becomes of them.

@@ -11,13 +11,9 @@ from typing import Any
 from klamm.net.network import Address, LinkEvents, Network, NetworkConfig
 from klamm.protocol.api import ApiKey
 from klamm.protocol.codec import request_decoder, response_encoder
-from klamm.protocol.headers import (
-    is_flexible,
-    read_request_header,
-    response_has_tags,
-)
+from klamm.protocol.headers import read_request_header, response_has_tags
 from klamm.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
-from klamm.protocol.schema import schema_versions
+from klamm.protocol.schema import is_flexible, schema_versions
 from klamm.protocol.types import Buffer
 from klamm.testing.wire import response_bytes
 

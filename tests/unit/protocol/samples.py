@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -11,19 +10,21 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 
-from klamm.protocol.schema import Direction, SchemaField, Struct, api_name, load_struct
+from kio_schemas import KioField, KioStruct, kio_struct
+from klamm.protocol.api import ApiKey
+from klamm.protocol.types import Direction
 
 LIMITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 texts = st.text(st.characters(codec="utf-8"), max_size=12)
 
 
 @cache
-def plain_values(struct: Struct) -> st.SearchStrategy[dict[str, Any]]:
+def plain_values(struct: KioStruct) -> st.SearchStrategy[dict[str, Any]]:
     """A message as nested dictionaries under our names; None marks an absent tagged struct."""
     return st.fixed_dictionaries({field.name: field_values(field) for field in struct.fields})
 
 
-def field_values(field: SchemaField) -> st.SearchStrategy[Any]:
+def field_values(field: KioField) -> st.SearchStrategy[Any]:
     one = one_value(field)
     if field.is_array:
         many = st.lists(one, max_size=3)
@@ -34,7 +35,7 @@ def field_values(field: SchemaField) -> st.SearchStrategy[Any]:
     return st.none() | one if field.is_nullable and field.tag is None else one
 
 
-def one_value(field: SchemaField) -> st.SearchStrategy[Any]:
+def one_value(field: KioField) -> st.SearchStrategy[Any]:
     if field.struct is not None:
         return plain_values(field.struct)
     match field.type:
@@ -50,45 +51,26 @@ def one_value(field: SchemaField) -> st.SearchStrategy[Any]:
             return st.floats(allow_nan=False)
         case "uint16":
             return st.integers(0, 2**16 - 1)
-    kio_type = field_type(field)
-    if kio_type == "error_code":
+    if field.kio_type == "error_code":
         return st.integers(-1, 100)
-    if kio_type == "datetime_i64":
+    if field.kio_type == "datetime_i64":
         return st.integers(0, 4_000_000_000_000)
-    if kio_type == "timedelta_i64":
+    if field.kio_type == "timedelta_i64":
         return st.integers(0, 10**15)
     bits = LIMITS[field.type]
     return st.integers(-(2**bits), 2**bits - 1)
 
 
-def field_type(field: SchemaField) -> str:
-    return KIO_TYPES.get(id(field), field.type)
+@cache
+def schema(api_key: int, version: int, direction: Direction) -> KioStruct:
+    return kio_struct(api_key, version, direction)
 
 
-KIO_TYPES: dict[int, str] = {}
-
-
-def note_kio_types(struct: Struct) -> Struct:
-    """Remember what kio calls the type of each field: instants and error codes have narrower ranges there."""
-    declared = {item.name: item.metadata for item in dataclasses.fields(struct.kio_class)}
-    for field in struct.fields:
-        if "kafka_type" in declared[field.kio_name]:
-            KIO_TYPES[id(field)] = declared[field.kio_name]["kafka_type"]
-        if field.struct is not None:
-            note_kio_types(field.struct)
-    return struct
-
-
-@cache  # which also keeps the fields alive that KIO_TYPES knows by id
-def schema(api_key: int, version: int, direction: Direction) -> Struct:
-    return note_kio_types(load_struct(api_key, version, direction))
-
-
-def ours(api_key: int, struct: Struct, values: dict[str, Any]) -> Any:
+def ours(api_key: int, struct: KioStruct, values: dict[str, Any]) -> Any:
     """The values as klamm's message."""
-    module = importlib.import_module(f"klamm.protocol.messages.{api_name(api_key)}")
+    module = importlib.import_module(f"klamm.protocol.messages.{ApiKey(api_key).name.lower()}")
 
-    def build(part: Struct, content: dict[str, Any]) -> Any:
+    def build(part: KioStruct, content: dict[str, Any]) -> Any:
         made = {}
         for field in part.fields:
             value = content[field.name]
@@ -101,7 +83,7 @@ def ours(api_key: int, struct: Struct, values: dict[str, Any]) -> Any:
     return build(struct, values)
 
 
-def theirs(struct: Struct, values: dict[str, Any]) -> Any:
+def theirs(struct: KioStruct, values: dict[str, Any]) -> Any:
     """The values as kio's message."""
     made: dict[str, Any] = {}
     for field in struct.fields:
@@ -116,10 +98,10 @@ def theirs(struct: Struct, values: dict[str, Any]) -> Any:
     return struct.kio_class(**made)
 
 
-def one_of_theirs(field: SchemaField, value: Any) -> Any:
+def one_of_theirs(field: KioField, value: Any) -> Any:
     if field.struct is not None:
         return theirs(field.struct, value)
-    match field_type(field):
+    match field.kio_type:
         case "uuid":
             return UUID(bytes=value)
         case "timedelta_i32" | "timedelta_i64":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 from typing import Any
 
@@ -16,6 +15,7 @@ from klamm.protocol.codec import request_decoder, request_encoder, response_deco
 from klamm.protocol.codec.encoding import uvarint
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.implied import IMPLIED
+from klamm.protocol.message import Message
 from klamm.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from klamm.protocol.messages.heartbeat import HeartbeatRequest
 from klamm.protocol.messages.metadata import (
@@ -23,7 +23,8 @@ from klamm.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from klamm.protocol.schema import Direction, schema_versions
+from klamm.protocol.schema import schema_versions
+from klamm.protocol.types import Direction
 from unit.protocol.samples import ours, plain_values, schema, theirs
 
 EVERY_MESSAGE = [
@@ -43,9 +44,8 @@ def codecs(key: ApiKey, version: int, direction: Direction) -> tuple[Any, Any]:
 
 def same(message: Any) -> Any:
     """A message as nested tuples: a decoder gives lists where a default is an empty tuple."""
-    if dataclasses.is_dataclass(message):
-        values = {field.name: same(getattr(message, field.name)) for field in dataclasses.fields(message)}
-        return type(message).__name__, values
+    if isinstance(message, Message):
+        return type(message).__name__, {name: same(value) for name, value in message.values().items()}
     return tuple(map(same, message)) if isinstance(message, list | tuple) else message
 
 

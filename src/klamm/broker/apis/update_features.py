@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from klamm.broker.cluster.features import UpgradeType, update_features
 from klamm.broker.net.context import RequestContext
 from klamm.broker.services import Services
@@ -21,7 +19,7 @@ async def handle(
     updates = request.feature_updates
     if request.has_downgrade_flag:
         types = (UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE)
-        updates = [replace(each, upgrade_type=types[each.allow_downgrade]) for each in updates]
+        updates = [each.but(upgrade_type=types[each.allow_downgrade]) for each in updates]
     latest = {each.feature: each for each in updates}
     refusal = await update_features(services, list(latest.values()), validate_only=request.validate_only)
     if refusal is not None:

@@ -19,7 +19,7 @@ from klamm.errors import DisconnectedError, KlammError
 from klamm.net.network import Address, Link, LinkEvents, Network, NetworkConfig, Node, Transport
 from klamm.net.wire import Call
 from klamm.protocol.api import ApiKey
-from klamm.protocol.request import Request
+from klamm.protocol.message import Request
 
 Response = TypeVar("Response")
 

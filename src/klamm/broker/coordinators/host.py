@@ -50,7 +50,7 @@ from klamm.coordinator.runtime.machine import CorruptLogError
 from klamm.coordinator.runtime.outcome import Context
 from klamm.coordinator.runtime.shard import Shard, ShardHost, ShardStatus
 from klamm.coordinator.runtime.shards import Shards
-from klamm.protocol.request import Request
+from klamm.protocol.message import Request
 
 LOAD_BYTES: Final = 1024 * 1024  # of one log per turn of the loop: loading must not delay other requests
 STANDSTILL_MS: Final = 200  # no turn of the loop lasts that long

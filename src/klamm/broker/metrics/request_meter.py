@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 from klamm.broker.net.dispatch import Endpoint
 from klamm.protocol.api import ApiKey
+from klamm.protocol.message import Message
 
 
 @dataclass(slots=True)
@@ -55,19 +56,19 @@ class RequestMeter:
 
 def error_codes(message: Any) -> Iterator[int]:
     """All error codes in a response."""
-    kind: type = type(message)
+    kind: Any = type(message)
     has_code, inner_names = _places_of_codes(kind)
     if has_code:
         yield message.error_code
     for name in inner_names:
         for inner in getattr(message, name) or ():
-            if not is_dataclass(inner):
+            if not isinstance(inner, Message):
                 break
             yield from error_codes(inner)
 
 
 @cache
-def _places_of_codes(kind: type) -> tuple[bool, tuple[str, ...]]:
-    names = [each.name for each in fields(kind)]
-    arrays = [each.name for each in fields(kind) if str(each.type).startswith(("Sequence", "list"))]
-    return "error_code" in names, tuple(arrays)
+def _places_of_codes(kind: Any) -> tuple[bool, tuple[str, ...]]:
+    types = {name: declared for _, _, name, declared, *_ in kind.SCHEMA}
+    arrays = (name for name, declared in types.items() if declared.startswith("[]"))
+    return "error_code" in types, tuple(arrays)

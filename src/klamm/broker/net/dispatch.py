@@ -18,7 +18,8 @@ from klamm.clock import Clock
 from klamm.protocol.api import ApiKey
 from klamm.protocol.codec import Decode, Encode, request_decoder, response_encoder
 from klamm.protocol.errors import DecodeError, ErrorCode
-from klamm.protocol.headers import is_flexible, response_has_tags
+from klamm.protocol.headers import response_has_tags
+from klamm.protocol.schema import is_flexible
 
 if TYPE_CHECKING:
     from klamm.broker.services import Services

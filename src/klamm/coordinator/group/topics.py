@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from klamm.protocol.errors import ErrorCode
@@ -75,7 +74,7 @@ def screen_commit(
             refused.append(OffsetCommitResponseTopic(topic_id, name, answers))
         if partitions:
             accepted.append(OffsetCommitRequestTopic(topic_id, name, partitions))
-    # Spelled out: dataclasses.replace is four times slower, and every commit passes here.
+    # Spelled out: a copy by `but` is several times slower, and every commit passes here.
     screened = OffsetCommitRequest(
         request.group_id,
         request.generation_id_or_member_epoch,
@@ -126,7 +125,7 @@ def screen_txn_commit(
                 if not 0 <= each.partition_index < count
             ]
             refused.append(TxnOffsetCommitResponseTopic(topic.name, answers))
-    return replace(request, topics=accepted), refused
+    return request.but(topics=accepted), refused
 
 
 def with_refused_txn_commits(

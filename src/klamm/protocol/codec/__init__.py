@@ -1,4 +1,4 @@
-"""Codecs compiled from kio's schema metadata, each on first use, so that start-up stays fast.
+"""Codecs compiled from the schemas of messages, each on first use, so that start-up stays fast.
 
 A codec is straight-line Python for one version of one message: fixed-size runs share one struct call,
 nested structures are loops in place. Every count and length is checked against the bytes that are left
@@ -7,8 +7,6 @@ before anything is allocated; unknown tagged fields are skipped by their size.
 
 from __future__ import annotations
 
-import dataclasses
-import importlib
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -21,7 +19,7 @@ from klamm.protocol.codec.decoding import (
     compile_decoder,
 )
 from klamm.protocol.codec.encoding import WriterOf, compile_encoder
-from klamm.protocol.schema import Direction, Struct, api_name, load_struct
+from klamm.protocol.schema import Struct, load_struct
 from klamm.protocol.types import Buffer
 
 __all__ = [
@@ -49,23 +47,20 @@ def request_decoder(api_key: int, version: int, reader_of: ReaderOf = _from_sche
 
     `reader_of` may return a function that decodes all elements of an array of structures at once.
     """
-    struct, classes = _schema(api_key, version, "request")
-    decode = compile_decoder(struct, classes, version, reader_of, REQUEST_MEMORY_BYTES)
-    return decoder_of_alike(struct, classes[struct.name], decode)
+    struct = load_struct(api_key, version, "request")
+    return decoder_of_alike(struct, compile_decoder(struct, reader_of, REQUEST_MEMORY_BYTES))
 
 
 @cache
 def response_decoder(api_key: int, version: int) -> Decode:
     """`decode(frame, position) -> response`; raises DecodeError."""
-    struct, classes = _schema(api_key, version, "response")
-    return compile_decoder(struct, classes, version, _from_schema, RESPONSE_MEMORY_BYTES)
+    return compile_decoder(load_struct(api_key, version, "response"), _from_schema, RESPONSE_MEMORY_BYTES)
 
 
 @cache
 def request_encoder(api_key: int, version: int) -> Encode:
     """`encode(request) -> parts`, to be sent one after the other."""
-    struct, _ = _schema(api_key, version, "request")
-    return compile_encoder(struct, _from_schema)
+    return compile_encoder(load_struct(api_key, version, "request"), _from_schema)
 
 
 @cache
@@ -74,11 +69,5 @@ def response_encoder(api_key: int, version: int, writer_of: WriterOf = _from_sch
 
     `writer_of` may return a function that encodes all elements of an array of structures at once.
     """
-    struct, _ = _schema(api_key, version, "response")
+    struct = load_struct(api_key, version, "response")
     return encoder_of_alike(struct, compile_encoder(struct, writer_of))
-
-
-def _schema(api_key: int, version: int, direction: Direction) -> tuple[Struct, dict[str, type]]:
-    module = importlib.import_module(f"klamm.protocol.messages.{api_name(api_key)}")
-    classes = {name: item for name, item in vars(module).items() if dataclasses.is_dataclass(item)}
-    return load_struct(api_key, version, direction), classes  # type: ignore[return-value]  # all are types

@@ -7,7 +7,6 @@ of a run of the decoder. Flexible versions only, which are those of today's clie
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -24,9 +23,7 @@ _EMPTY_END: Final = b"\x01\x01\x00"  # an empty member id, no members, no tags
 _Known = tuple[bytes, int, bytes, int, tuple[Any, ...], tuple[Any, ...], Any]
 
 
-def decoder_of_alike(
-    schema: Struct, message: type, decode: Callable[[bytes, int], Any]
-) -> Callable[[bytes, int], Any]:
+def decoder_of_alike(schema: Struct, decode: Callable[[bytes, int], Any]) -> Callable[[bytes, int], Any]:
     """A decoder with the same results, faster for a message like the last one; or the decoder itself.
 
     Messages share their parts, which nobody changes, and are one object if they have no id.
@@ -34,7 +31,8 @@ def decoder_of_alike(
     if schema.name not in _FIXED_BYTES or not schema.is_flexible:
         return decode
     fixed_bytes = _FIXED_BYTES[schema.name]
-    names = [field.name for field in dataclasses.fields(message)]
+    message: Any = schema.message
+    names = list(schema.message.defaults())
     place = names.index("member_id")
     known: _Known | None = None  # replaced as a whole: brokers on other threads decode too
 
@@ -97,7 +95,7 @@ def encoder_of_alike(schema: Struct, encode: Callable[[Any], list[Buffer]]) -> C
         if last is not None and last[0] == alike:
             start = last[1]
         else:
-            whole = b"".join(encode(dataclasses.replace(response, member_id="")))
+            whole = b"".join(encode(response.but(member_id="")))
             assert whole.endswith(_EMPTY_END), schema.name
             start = whole[: -len(_EMPTY_END)]
             known = alike, start

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -29,15 +28,13 @@ ReadElements = Callable[[bytes, int, int], tuple[Iterable[Any], int]]
 ReaderOf = Callable[[Struct], ReadElements | None]
 
 
-def compile_decoder(
-    schema: Struct, classes: dict[str, type], version: int, reader_of: ReaderOf, limit_bytes: int
-) -> Callable[[bytes, int], Any]:
+def compile_decoder(schema: Struct, reader_of: ReaderOf, limit_bytes: int) -> Callable[[bytes, int], Any]:
     """Compile a function that decodes one message version.
 
     `limit_bytes` bounds the memory of all arrays of the message together, estimated before they are made.
     """
-    compiler = _Decoder(classes, version, reader_of)
-    source, name = compiler.source, f"{schema.name} v{version}"
+    compiler = _Decoder(reader_of)
+    source, name = compiler.source, f"{schema.name} v{schema.version}"
     source.shared("Wrong", DecodeError)
     source.shared("NONSENSE", (struct.error, IndexError, UnicodeDecodeError))
     with source.block("try:"):
@@ -77,9 +74,7 @@ def wrong(what: str) -> DecodeError:
 
 
 class _Decoder:
-    def __init__(self, classes: dict[str, type], version: int, reader_of: ReaderOf) -> None:
-        self.classes = classes
-        self.version = version
+    def __init__(self, reader_of: ReaderOf) -> None:
         self.reader_of = reader_of
         self.source = SourceCode("def decode(buf, pos):")
         self.source.shared("more", long_uvarint)
@@ -105,19 +100,16 @@ class _Decoder:
         return self._construct(schema, values)
 
     def _construct(self, schema: Struct, values: dict[str, str]) -> str:
-        message = self.classes[schema.name]
         implied = IMPLIED.get(schema.name, {})
         arguments = []
-        for field in dataclasses.fields(message):
-            if field.name in values:
-                arguments.append(values[field.name])
-            elif field.name in implied:
-                arguments.append(repr(implied[field.name](self.version)))
-            elif field.default is not dataclasses.MISSING:
-                arguments.append(self.source.constant("default", field.default))
+        for name, default in schema.message.defaults().items():
+            if name in values:
+                arguments.append(values[name])
+            elif name in implied:
+                arguments.append(repr(implied[name](schema.version)))
             else:
-                arguments.append(self.source.constant("make", field.default_factory) + "()")
-        return f"{self.source.shared('new_' + schema.name, message)}({', '.join(arguments)})"
+                arguments.append(self.source.constant("default", default))
+        return f"{self.source.shared('new_' + schema.name, schema.message)}({', '.join(arguments)})"
 
     def _fixed_run(self, run: list[SchemaField], values: dict[str, str]) -> None:
         if not run:
@@ -245,16 +237,14 @@ class _Decoder:
             return
         self.source.add(f"{value} = []")
         with self.source.block(f"for _ in range({count}):"):
-            item = dataclasses.replace(field, is_array=False, is_nullable=False)
-            self.source.add(f"{value}.append({self._field(item, is_flexible)})")
+            self.source.add(f"{value}.append({self._field(field.element(), is_flexible)})")
 
     def _tags(self, schema: Struct, values: dict[str, str]) -> None:
         """Emit code that decodes a tag section: known tags are decoded, others skipped by their size."""
         tagged = [field for field in schema.fields if field.tag is not None]
         for field in tagged:
             values[field.name] = self.source.fresh("t")
-            default = None if field.struct is not None and not field.is_array else field.default
-            self.source.add(f"{values[field.name]} = {self.source.constant('default', default)}")
+            self.source.add(f"{values[field.name]} = {self.source.constant('default', field.default)}")
         count = self.source.fresh("n")
         self._uvarint(count)
         with self.source.block(f"if {count}:"):

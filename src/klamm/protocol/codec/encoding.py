@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -41,9 +40,8 @@ def compile_encoder(schema: Struct, writer_of: WriterOf) -> Callable[[Any], list
     compiler.source.add("out = []")
     compiler.struct(schema, "m", "out")
     compiler.source.add("return out")
-    version = schema.kio_class.__version__
     encode: Callable[[Any], list[Buffer]] = compiler.source.compile(
-        "encode", f"encode {schema.name} v{version}"
+        "encode", f"encode {schema.name} v{schema.version}"
     )
     return encode
 
@@ -164,11 +162,10 @@ class _Encoder:
         self._flush()
         item = self.source.fresh("i")
         with self.source.block(f"for {item} in {items}:"):
-            element = dataclasses.replace(field, is_array=False, is_nullable=False)
             if field.struct is not None:
                 self.struct(field.struct, item, self._out)
             else:
-                self._field(element, item, is_flexible)
+                self._field(field.element(), item, is_flexible)
             self._flush()
 
     def _tags(self, schema: Struct, value: str) -> None:

@@ -3,49 +3,104 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from klamm.protocol.request import Request
+from klamm.protocol.message import Message, Request
 
 
-@dataclass(slots=True)
-class AlterableConfig:
+class AlterableConfig(Message):
     """Part of the request."""
 
-    name: str = ""
-    value: str | None = None
+    __slots__ = ("name", "value")
+    SCHEMA = (
+        (0, 2, "name", "string"),
+        (0, 2, "value", "string?"),
+    )
+
+    def __init__(
+        self,
+        name: str = "",
+        value: str | None = None,
+    ) -> None:
+        self.name = name
+        self.value = value
 
 
-@dataclass(slots=True)
-class AlterConfigsResource:
+class AlterConfigsResource(Message):
     """Part of the request."""
 
-    resource_type: int = 0
-    resource_name: str = ""
-    configs: Sequence[AlterableConfig] = ()
+    __slots__ = ("resource_type", "resource_name", "configs")
+    SCHEMA = (
+        (0, 2, "resource_type", "int8"),
+        (0, 2, "resource_name", "string"),
+        (0, 2, "configs", "[]AlterableConfig"),
+    )
+
+    def __init__(
+        self,
+        resource_type: int = 0,
+        resource_name: str = "",
+        configs: Sequence[AlterableConfig] = (),
+    ) -> None:
+        self.resource_type = resource_type
+        self.resource_name = resource_name
+        self.configs = configs
 
 
-@dataclass(slots=True)
 class AlterConfigsRequest(Request["AlterConfigsResponse"]):
     """AlterConfigs, the request."""
 
-    resources: Sequence[AlterConfigsResource] = ()
-    validate_only: bool = False
+    __slots__ = ("resources", "validate_only")
+    SCHEMA = (
+        (0, 2, "resources", "[]AlterConfigsResource"),
+        (0, 2, "validate_only", "bool"),
+    )
+
+    def __init__(
+        self,
+        resources: Sequence[AlterConfigsResource] = (),
+        validate_only: bool = False,
+    ) -> None:
+        self.resources = resources
+        self.validate_only = validate_only
 
 
-@dataclass(slots=True)
-class AlterConfigsResourceResponse:
+class AlterConfigsResourceResponse(Message):
     """Part of the response."""
 
-    error_code: int = 0
-    error_message: str | None = None
-    resource_type: int = 0
-    resource_name: str = ""
+    __slots__ = ("error_code", "error_message", "resource_type", "resource_name")
+    SCHEMA = (
+        (0, 2, "error_code", "int16"),
+        (0, 2, "error_message", "string?"),
+        (0, 2, "resource_type", "int8"),
+        (0, 2, "resource_name", "string"),
+    )
+
+    def __init__(
+        self,
+        error_code: int = 0,
+        error_message: str | None = None,
+        resource_type: int = 0,
+        resource_name: str = "",
+    ) -> None:
+        self.error_code = error_code
+        self.error_message = error_message
+        self.resource_type = resource_type
+        self.resource_name = resource_name
 
 
-@dataclass(slots=True)
-class AlterConfigsResponse:
+class AlterConfigsResponse(Message):
     """AlterConfigs, the response."""
 
-    throttle_time_ms: int = 0
-    responses: Sequence[AlterConfigsResourceResponse] = ()
+    __slots__ = ("throttle_time_ms", "responses")
+    SCHEMA = (
+        (0, 2, "throttle_time_ms", "int32"),
+        (0, 2, "responses", "[]AlterConfigsResourceResponse"),
+    )
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        responses: Sequence[AlterConfigsResourceResponse] = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.responses = responses

@@ -3,48 +3,99 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from klamm.protocol.request import Request
+from klamm.protocol.message import Message, Request
 
 
-@dataclass(slots=True)
-class CreatePartitionsAssignment:
+class CreatePartitionsAssignment(Message):
     """Part of the request."""
 
-    broker_ids: Sequence[int] = ()
+    __slots__ = ("broker_ids",)
+    SCHEMA = ((0, 3, "broker_ids", "[]int32"),)
+
+    def __init__(
+        self,
+        broker_ids: Sequence[int] = (),
+    ) -> None:
+        self.broker_ids = broker_ids
 
 
-@dataclass(slots=True)
-class CreatePartitionsTopic:
+class CreatePartitionsTopic(Message):
     """Part of the request."""
 
-    name: str = ""
-    count: int = 0
-    assignments: Sequence[CreatePartitionsAssignment] | None = ()
+    __slots__ = ("name", "count", "assignments")
+    SCHEMA = (
+        (0, 3, "name", "string"),
+        (0, 3, "count", "int32"),
+        (0, 3, "assignments", "[]CreatePartitionsAssignment?"),
+    )
+
+    def __init__(
+        self,
+        name: str = "",
+        count: int = 0,
+        assignments: Sequence[CreatePartitionsAssignment] | None = (),
+    ) -> None:
+        self.name = name
+        self.count = count
+        self.assignments = assignments
 
 
-@dataclass(slots=True)
 class CreatePartitionsRequest(Request["CreatePartitionsResponse"]):
     """CreatePartitions, the request."""
 
-    topics: Sequence[CreatePartitionsTopic] = ()
-    timeout_ms: int = 0
-    validate_only: bool = False
+    __slots__ = ("topics", "timeout_ms", "validate_only")
+    SCHEMA = (
+        (0, 3, "topics", "[]CreatePartitionsTopic"),
+        (0, 3, "timeout_ms", "int32"),
+        (0, 3, "validate_only", "bool"),
+    )
+
+    def __init__(
+        self,
+        topics: Sequence[CreatePartitionsTopic] = (),
+        timeout_ms: int = 0,
+        validate_only: bool = False,
+    ) -> None:
+        self.topics = topics
+        self.timeout_ms = timeout_ms
+        self.validate_only = validate_only
 
 
-@dataclass(slots=True)
-class CreatePartitionsTopicResult:
+class CreatePartitionsTopicResult(Message):
     """Part of the response."""
 
-    name: str = ""
-    error_code: int = 0
-    error_message: str | None = None
+    __slots__ = ("name", "error_code", "error_message")
+    SCHEMA = (
+        (0, 3, "name", "string"),
+        (0, 3, "error_code", "int16"),
+        (0, 3, "error_message", "string?"),
+    )
+
+    def __init__(
+        self,
+        name: str = "",
+        error_code: int = 0,
+        error_message: str | None = None,
+    ) -> None:
+        self.name = name
+        self.error_code = error_code
+        self.error_message = error_message
 
 
-@dataclass(slots=True)
-class CreatePartitionsResponse:
+class CreatePartitionsResponse(Message):
     """CreatePartitions, the response."""
 
-    throttle_time_ms: int = 0
-    results: Sequence[CreatePartitionsTopicResult] = ()
+    __slots__ = ("throttle_time_ms", "results")
+    SCHEMA = (
+        (0, 3, "throttle_time_ms", "int32"),
+        (0, 3, "results", "[]CreatePartitionsTopicResult"),
+    )
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        results: Sequence[CreatePartitionsTopicResult] = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.results = results

@@ -3,54 +3,111 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from klamm.protocol.request import Request
+from klamm.protocol.message import Message, Request
 
 
-@dataclass(slots=True)
-class OffsetDeleteRequestPartition:
+class OffsetDeleteRequestPartition(Message):
     """Part of the request."""
 
-    partition_index: int = 0
+    __slots__ = ("partition_index",)
+    SCHEMA = ((0, 0, "partition_index", "int32"),)
+
+    def __init__(
+        self,
+        partition_index: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
 
 
-@dataclass(slots=True)
-class OffsetDeleteRequestTopic:
+class OffsetDeleteRequestTopic(Message):
     """Part of the request."""
 
-    name: str = ""
-    partitions: Sequence[OffsetDeleteRequestPartition] = ()
+    __slots__ = ("name", "partitions")
+    SCHEMA = (
+        (0, 0, "name", "string"),
+        (0, 0, "partitions", "[]OffsetDeleteRequestPartition"),
+    )
+
+    def __init__(
+        self,
+        name: str = "",
+        partitions: Sequence[OffsetDeleteRequestPartition] = (),
+    ) -> None:
+        self.name = name
+        self.partitions = partitions
 
 
-@dataclass(slots=True)
 class OffsetDeleteRequest(Request["OffsetDeleteResponse"]):
     """OffsetDelete, the request."""
 
-    group_id: str = ""
-    topics: Sequence[OffsetDeleteRequestTopic] = ()
+    __slots__ = ("group_id", "topics")
+    SCHEMA = (
+        (0, 0, "group_id", "string"),
+        (0, 0, "topics", "[]OffsetDeleteRequestTopic"),
+    )
+
+    def __init__(
+        self,
+        group_id: str = "",
+        topics: Sequence[OffsetDeleteRequestTopic] = (),
+    ) -> None:
+        self.group_id = group_id
+        self.topics = topics
 
 
-@dataclass(slots=True)
-class OffsetDeleteResponsePartition:
+class OffsetDeleteResponsePartition(Message):
     """Part of the response."""
 
-    partition_index: int = 0
-    error_code: int = 0
+    __slots__ = ("partition_index", "error_code")
+    SCHEMA = (
+        (0, 0, "partition_index", "int32"),
+        (0, 0, "error_code", "int16"),
+    )
+
+    def __init__(
+        self,
+        partition_index: int = 0,
+        error_code: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
+        self.error_code = error_code
 
 
-@dataclass(slots=True)
-class OffsetDeleteResponseTopic:
+class OffsetDeleteResponseTopic(Message):
     """Part of the response."""
 
-    name: str = ""
-    partitions: Sequence[OffsetDeleteResponsePartition] = ()
+    __slots__ = ("name", "partitions")
+    SCHEMA = (
+        (0, 0, "name", "string"),
+        (0, 0, "partitions", "[]OffsetDeleteResponsePartition"),
+    )
+
+    def __init__(
+        self,
+        name: str = "",
+        partitions: Sequence[OffsetDeleteResponsePartition] = (),
+    ) -> None:
+        self.name = name
+        self.partitions = partitions
 
 
-@dataclass(slots=True)
-class OffsetDeleteResponse:
+class OffsetDeleteResponse(Message):
     """OffsetDelete, the response."""
 
-    error_code: int = 0
-    throttle_time_ms: int = 0
-    topics: Sequence[OffsetDeleteResponseTopic] = ()
+    __slots__ = ("error_code", "throttle_time_ms", "topics")
+    SCHEMA = (
+        (0, 0, "error_code", "int16"),
+        (0, 0, "throttle_time_ms", "int32"),
+        (0, 0, "topics", "[]OffsetDeleteResponseTopic"),
+    )
+
+    def __init__(
+        self,
+        error_code: int = 0,
+        throttle_time_ms: int = 0,
+        topics: Sequence[OffsetDeleteResponseTopic] = (),
+    ) -> None:
+        self.error_code = error_code
+        self.throttle_time_ms = throttle_time_ms
+        self.topics = topics

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from errno import ENOSPC
 from random import Random
 from typing import Any
@@ -255,7 +254,7 @@ def test_who_waits_for_records_of_a_deleted_topic_is_told_so(jar: AdminJar) -> N
     (told,) = reader.new_answers()
     assert told.responses[0].partitions[0].error_code == ErrorCode.unknown_topic_or_partition
     jar.create_topic("t")
-    (stale,) = reader.ask(ApiKey.FETCH, 13, replace(asked, max_wait_ms=0)).responses
+    (stale,) = reader.ask(ApiKey.FETCH, 13, asked.but(max_wait_ms=0)).responses
     assert stale.partitions[0].error_code == ErrorCode.unknown_topic_id
     assert jar.logs["t", 0].log_end_offset == 0
 

@@ -13,7 +13,7 @@ from klamm.coordinator.runtime.shard import ACTIVE, Shard, ShardHost
 from klamm.coordinator.runtime.shards import Shards
 from klamm.coordinator.runtime.timers import Timer
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.request import Request
+from klamm.protocol.message import Request
 from klamm.records.batch import iter_headers
 from klamm.records.record import Record, decode_records, encode_batch
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 from typing import Any
 
@@ -13,6 +12,7 @@ from klamm.broker.routes import ROUTES
 from klamm.protocol.api import ApiKey
 from klamm.protocol.codec import response_decoder, response_encoder
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.message import Message
 from klamm.protocol.schema import schema_versions
 
 EVERY_API = [pytest.param(key, id=key.name) for key in ApiKey]
@@ -20,28 +20,26 @@ EVERY_API = [pytest.param(key, id=key.name) for key in ApiKey]
 
 def filled(message: Any, module: Any) -> Any:
     """A message with one item in each of its lists."""
-    for field in dataclasses.fields(message):
-        hint = str(field.type)
-        if not hint.startswith("Sequence["):
+    for _, _, name, declared, *_ in message.SCHEMA:
+        if not declared.startswith("[]"):
             continue
-        inner = hint.removeprefix("Sequence[").split("]")[0]
+        inner = declared.strip("[]?")
         if hasattr(module, inner):
             item = filled(getattr(module, inner)(), module)
         else:
-            item = {"str": "x", "int": 3, "bytes": bytes(16)}[inner]
-        setattr(message, field.name, [item])
+            item = {"string": "x", "uuid": bytes(16)}.get(inner, 3)
+        setattr(message, name, [item])
     return message
 
 
 def error_codes(message: Any) -> list[int]:
     """All error codes in a message, however deep."""
     found = []
-    for field in dataclasses.fields(message):
-        value = getattr(message, field.name)
-        if field.name in ("error_code", "partition_error_code"):
+    for name, value in message.values().items():
+        if name in ("error_code", "partition_error_code"):
             found.append(value)
         elif isinstance(value, list | tuple):
-            found += [code for item in value if dataclasses.is_dataclass(item) for code in error_codes(item)]
+            found += [code for item in value if isinstance(item, Message) for code in error_codes(item)]
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import replace
 
 import pytest
 
@@ -46,5 +45,5 @@ def test_screening_a_commit_leaves_the_request_as_it_came(partitions: tuple[int,
     assert request == before
     existing = [each for each in asked if each.partition_index < TOPIC.partition_count]
     known = OffsetCommitRequestTopic(TOPIC.topic_id, "t", existing)
-    assert screened == replace(before, topics=[known])
+    assert screened == before.but(topics=[known])
     assert bool(refused) is (len(existing) < len(asked))
