@@ -1,19 +1,17 @@
 """Three brokers on virtual time: leaders move, brokers stop, die and lose their leases, responses get lost.
 
-Producers and committers repeat what was not acknowledged, as clients do. `check` then compares everything
-that was acknowledged with what the last leaders serve.
+Producers, committers and transactors repeat what was not acknowledged, as clients do. `check` then compares
+everything that was acknowledged with what the last leaders serve.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from random import Random
 from typing import Any, Final
 
-from internals.jar import JarClient
 from internals.shared_jar import JarNode, SharedJar
-from klamm.broker.cluster.topic_names import OFFSETS_TOPIC
+from klamm.broker.cluster.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from klamm.coordinator.runtime.placement import partition_for
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -31,57 +29,19 @@ from klamm.records.batch import iter_headers
 from klamm.records.record import decode_records
 from klamm.storage.cluster import LeaderChange
 from klamm.testing.requests import a_batch, a_fetch, a_produce
+from simulation.asking import Ask, Asking
+from simulation.broker_transactions import (
+    TOPIC as TRANSFERS_TOPIC,
+)
+from simulation.broker_transactions import TRANSACTION_SHARDS, Transactor, check_transactions
 
 PARTITIONS: Final = 4
 SHARDS: Final = 3
 SETTINGS: Final = {
     "offsets.topic.num.partitions": str(SHARDS),
-    "transaction.state.log.num.partitions": "2",
+    "transaction.state.log.num.partitions": str(TRANSACTION_SHARDS),
     "leader.imbalance.check.interval.seconds": "2",
 }
-
-
-class Asking:
-    """One request at a time: sent to the broker that leads a partition, repeated until it is acknowledged."""
-
-    def __init__(self, cluster: Brokers, topic: str, partition: int) -> None:
-        self.cluster = cluster
-        self.topic, self.partition = topic, partition
-        self.client: JarClient | None = None
-        self.at = -1
-        self.sent_at_ms = 0
-
-    def step(self) -> None:
-        now_ms = self.cluster.jar.clock.now_ms()
-        if self.client is not None:
-            for answer in self.client.new_answers():
-                self.answered(answer)
-                self.client.close()
-                self.client = None
-                return
-            if self.client.is_closed or now_ms - self.sent_at_ms > 2_000:
-                self.client = None  # lost: whether it was carried out is not known
-            return
-        node = self.cluster.leader(self.topic, self.partition)
-        if node is not None:
-            self.client, self.sent_at_ms = node.connect(), now_ms
-            self.cluster.deliver(node, partial(self.send, self.client, node))
-
-    def lose(self) -> None:
-        """The connection breaks."""
-        if self.client is not None:
-            self.client.close()
-            self.client = None
-
-    def send(self, client: JarClient, node: JarNode) -> None:
-        raise NotImplementedError
-
-    def answered(self, answer: Any) -> None:
-        raise NotImplementedError
-
-    def progress(self) -> int:
-        """A number that rises with each acknowledgement."""
-        raise NotImplementedError
 
 
 class IdempotentProducer(Asking):
@@ -93,10 +53,10 @@ class IdempotentProducer(Asking):
         self.sequence = 0
         self.offsets: list[int] = []
 
-    def send(self, client: JarClient, node: JarNode) -> None:
+    def request(self, node: JarNode) -> Ask:
         value = f"{self.producer_id}-{self.sequence}".encode()
         batch = a_batch(node, value=value, producer_id=self.producer_id, base_sequence=self.sequence)
-        client.send(ApiKey.PRODUCE, 9, a_produce(node, batch, partition=self.partition))
+        return ApiKey.PRODUCE, 9, a_produce(node, batch, partition=self.partition)
 
     def answered(self, answer: Any) -> None:
         line = answer.responses[0].partition_responses[0]
@@ -119,11 +79,11 @@ class Committer(Asking):
         self.acknowledged = -1
         self.tried = 0
 
-    def send(self, client: JarClient, node: JarNode) -> None:
+    def request(self, node: JarNode) -> Ask:
         self.tried += 1
         partitions = [OffsetCommitRequestPartition(0, self.tried)]
         topics = [OffsetCommitRequestTopic(name="t", partitions=partitions)]
-        client.send(ApiKey.OFFSET_COMMIT, 8, OffsetCommitRequest(self.group, topics=topics))
+        return ApiKey.OFFSET_COMMIT, 8, OffsetCommitRequest(self.group, topics=topics)
 
     def answered(self, answer: Any) -> None:
         error_code = answer.topics[0].partitions[0].error_code
@@ -146,12 +106,15 @@ class Brokers:
         self.random = Random(seed)
         self.jar = jar or SharedJar(3, SETTINGS, members=True, seed=seed)
         self.jar.create_topic("t", [1, 2, 3, 1])
-        request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
-        self.jar[1].ask(ApiKey.FIND_COORDINATOR, 4, request)
+        self.jar.create_topic(TRANSFERS_TOPIC, [1, 2, 3])
+        for key_type in (0, 1):
+            request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["g"])
+            self.jar[1].ask(ApiKey.FIND_COORDINATOR, 4, request)
         self.jar.pass_ms(200)
         self.clients: list[Asking] = [
             *(IdempotentProducer(self, 100 + each, each % PARTITIONS) for each in range(6)),
             *(Committer(self, f"group-{each}") for each in range(4)),
+            *(Transactor(self, f"transactor-{each}", self.random) for each in range(3)),
         ]
         self.happened: dict[str, int] = {}
 
@@ -170,7 +133,7 @@ class Brokers:
                 self.random.choice(self.clients).lose()
             self.jar.pass_ms(self.random.choice(self.steps_ms))
 
-    def deliver(self, node: JarNode, send: Callable[[], None]) -> None:
+    def deliver(self, node: JarNode, send: Callable[[], object]) -> None:
         """Let a request arrive at a broker."""
         send()
 
@@ -186,7 +149,7 @@ class Brokers:
         jar, random = self.jar, self.random
         match kind:
             case "move":
-                topic = random.choice(("t", OFFSETS_TOPIC))
+                topic = random.choice(("t", OFFSETS_TOPIC, TRANSFERS_TOPIC, TRANSACTIONS_TOPIC))
                 state = random.choice(jar.cluster.topics()[topic].partitions)
                 change = LeaderChange(
                     topic, state.partition, state.leader_id, state.leader_epoch, node.node_id
@@ -231,6 +194,7 @@ class Brokers:
         for client in self.clients:
             if isinstance(client, Committer):
                 self._check_group(client)
+        check_transactions(self)
         self._check_images()
 
     def _check_partition(self, partition: int) -> None:

@@ -172,31 +172,35 @@ class SimulatedConnection(psycopg.Connection[Any]):
 
     def risk(self, send: Callable[[], Result]) -> Result:
         """Send a statement, and receive its result if the connection does not break."""
-        database = getattr(self, "database", None)
-        if (
-            database is None
-            or self.owner == BYSTANDER
-            or self._is_probing
-            or database.random.random() >= database.loss_rate
-        ):
+        kind = self.breaks() if hasattr(self, "database") and not self._is_probing else ""
+        if not kind:
             return send()
-        is_idle = self.pgconn.transaction_status == TransactionStatus.IDLE
-        kinds = ["before", "after"]
-        if is_idle and self.purpose == "appends":
-            kinds.append(
-                "late"
-            )  # in a transaction it would keep locks, and this one thread would wait for them
-        kind = database.random.choice(kinds)
-        database.losses[kind] = database.losses.get(kind, 0) + 1
         if kind == "late":
-            self._is_cut = True
-            delay_ms = database.random.choice(_LATE_MS)
-            database.loop.call_later(delay_ms / 1000, self._arrive, send)
+            self.arrive_later(send)
         else:
             if kind == "after":
                 send()
             self.cut()
         raise psycopg.OperationalError(f"the connection broke {kind} a statement")
+
+    def breaks(self) -> str:
+        """When it breaks: "before" the next statement, "after" it, or with it under way ("late"); or ""."""
+        database = self.database
+        if self.owner == BYSTANDER or database.random.random() >= database.loss_rate:
+            return ""
+        kinds = ["before", "after"]
+        if self.purpose == "appends" and self.pgconn.transaction_status == TransactionStatus.IDLE:
+            # In a transaction it would keep locks, and this one thread would wait for them.
+            kinds.append("late")
+        kind = database.random.choice(kinds)
+        database.losses[kind] = database.losses.get(kind, 0) + 1
+        return kind
+
+    def arrive_later(self, send: Callable[[], object]) -> None:
+        """The connection breaks, and what was sent arrives at the server some time later."""
+        self._is_cut = True
+        delay_ms = self.database.random.choice(_LATE_MS)
+        self.database.loop.call_later(delay_ms / 1000, self._arrive, send)
 
     def _arrive(self, send: Callable[[], object]) -> None:
         """The server runs a statement whose client is gone, as is whoever would hear of an error."""

@@ -10,11 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar, TypeVarTuple
-
-import psycopg
 
 from internals.shared_jar import JarNode, SharedJar
 from internals.virtual_disk import VirtualDisk
@@ -31,19 +28,16 @@ from klamm.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from klamm.storage.cluster import ClusterStore, ClusterStoreError
-from klamm.storage.engines.postgresql.appending import Ends, append_chunks
-from klamm.storage.engines.postgresql.chunks import Chunk
 from klamm.storage.engines.postgresql.cluster import PostgresCluster
-from klamm.storage.engines.postgresql.connection import ConnectionLostError, StoreUnavailableError
 from klamm.storage.engines.postgresql.lease_rules import LeaseRules
-from klamm.storage.engines.postgresql.rounds import PostgresRounds
 from klamm.storage.engines.postgresql.rows import PostgresChange
 from klamm.storage.engines.postgresql.store import PostgresLogStore
-from klamm.storage.log import RestOfRound, SyncTicket
 from klamm.testing.virtual_loop import VirtualLoop
 from postgresql import PostgresServer
-from simulation.brokers import PARTITIONS, SETTINGS, Asking, Brokers, Committer, IdempotentProducer
-from simulation.database import BYSTANDER, SimulatedConnection, SimulatedDatabase
+from simulation.asking import Ask, Asking
+from simulation.brokers import PARTITIONS, SETTINGS, Brokers, Committer, IdempotentProducer
+from simulation.database import BYSTANDER, SimulatedDatabase
+from simulation.loop_rounds import SimulatedRounds
 
 Result = TypeVar("Result")
 Arguments = TypeVarTuple("Arguments")
@@ -94,6 +88,17 @@ class Threads(VirtualDisk):
         self._loop.call_later((self.delay_ms + before_ms) / 1000, run)
         return future
 
+    def later(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Something reaches the database or the broker after some time; not while it is cut off."""
+
+        def run() -> None:
+            if self.is_cut_off:
+                self._waiting.append(run)
+            elif not self.is_dead:
+                function(*arguments)
+
+        self._loop.call_later(self._random.choice(self._delays_ms()) / 1000, run)
+
     def _end(self, future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
         if not future.done() and not self.is_dead:
             if error is None:
@@ -140,29 +145,6 @@ class SimulatedCluster(PostgresCluster):
         self._database.notices += 1
 
 
-class SimulatedRounds(PostgresRounds):
-    """Rounds without the event loop's sockets, which a virtual loop does not have."""
-
-    def start(
-        self,
-        tickets: Sequence[SyncTicket],
-        loop: asyncio.AbstractEventLoop,
-        when_done: Callable[[RestOfRound | None], None],
-    ) -> None:
-        when_done(partial(self.run, tickets))
-
-    def _attempt(self, chunks: Sequence[Chunk]) -> Ends | Exception:
-        while True:
-            try:
-                with self._session.use() as connection:
-                    assert isinstance(connection, SimulatedConnection)
-                    return connection.risk(partial(append_chunks, connection, chunks))
-            except (psycopg.Error, ConnectionLostError) as error:
-                return error
-            except StoreUnavailableError:
-                pass  # the new connection broke, too
-
-
 class SimulatedLease(PostgresLease):
     """A lease measured by a broker's own clock, which drifts."""
 
@@ -201,7 +183,8 @@ class PostgresJar(SharedJar):
         rules = cluster.lease_rules = LeaseRules(cluster.cluster_id, SESSION_MS, WINDOW_MS)
         lease = SimulatedLease(cluster, config.node_id, rules, self.clock, self.random.choice(_DRIFT))
         logs = PostgresLogStore(cluster, clock=self.clock, connections=1)
-        logs._rounds = [SimulatedRounds(each, cluster, logs._is_closing) for each in logs._writing]
+        later = self.threads[config.node_id].later
+        logs._rounds = [SimulatedRounds(each, cluster, logs._is_closing, later) for each in logs._writing]
         return Storage(logs, cluster, place="a simulated database", lease=lease)
 
     def start(self, node_id: int) -> JarNode:
@@ -237,11 +220,14 @@ class OffsetReader(Asking):
         self._least = -1
         self.reads = 0
 
-    def send(self, client: Any, node: JarNode) -> None:
+    def request(self, node: JarNode) -> Ask:
         self._least = self._of.acknowledged
         topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
-        request = OffsetFetchRequest([OffsetFetchRequestGroup(self._of.group, topics=topics)])
-        client.send(ApiKey.OFFSET_FETCH, 8, request)
+        return (
+            ApiKey.OFFSET_FETCH,
+            8,
+            OffsetFetchRequest([OffsetFetchRequestGroup(self._of.group, topics=topics)]),
+        )
 
     def answered(self, answer: Any) -> None:
         (group,) = answer.groups
@@ -265,12 +251,10 @@ class EndReader(Asking):
         self._least = 0
         self.reads = 0
 
-    def send(self, client: Any, node: JarNode) -> None:
+    def request(self, node: JarNode) -> Ask:
         self._least = max((each.offsets[-1] + 1 for each in self._writers if each.offsets), default=0)
         partitions = [ListOffsetsPartition(self.partition, timestamp=-1)]
-        client.send(
-            ApiKey.LIST_OFFSETS, 7, ListOffsetsRequest(-1, topics=[ListOffsetsTopic("t", partitions)])
-        )
+        return ApiKey.LIST_OFFSETS, 7, ListOffsetsRequest(-1, topics=[ListOffsetsTopic("t", partitions)])
 
     def answered(self, answer: Any) -> None:
         line = answer.topics[0].partitions[0]
@@ -302,7 +286,7 @@ class PostgresBrokers(Brokers):
         self.kinds = kinds
         self._cut_off_ms = cut_off_ms
         self.postgres = PostgresJar(server, seed)
-        self._mail: dict[int, list[Callable[[], None]]] = {}  # of brokers that stand still
+        self._mail: dict[int, list[Callable[[], object]]] = {}  # of brokers that stand still
         super().__init__(seed, self.postgres)
         for client in list(self.clients):
             if isinstance(client, Committer):
@@ -315,7 +299,7 @@ class PostgresBrokers(Brokers):
         self.postgres.delays_ms = _DELAYS_MS
         self.postgres.database.loss_rate = loss_rate
 
-    def deliver(self, node: JarNode, send: Callable[[], None]) -> None:
+    def deliver(self, node: JarNode, send: Callable[[], object]) -> None:
         if node.node_id in self._mail:
             self._mail[node.node_id].append(send)
         else:

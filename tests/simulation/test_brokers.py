@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from klamm.broker.cluster.following import ClusterFollower
+from klamm.broker.coordinators.remote import RemoteTransactions
+from klamm.broker.partitions.markers import TransactionMarker
+from klamm.protocol.types import TopicPartition
 from klamm.storage.cluster import ClusterChanges
 from klamm.storage.engines.shared_logs import SharedLogs
 from simulation.brokers import Brokers
@@ -63,3 +68,18 @@ def test_a_broker_that_keeps_a_partition_it_has_lost_is_found_out(monkeypatch: p
 
     monkeypatch.setattr(ClusterFollower, "_close_lost", keep)
     assert "seed" in first_complaint()
+
+
+def test_a_transaction_that_is_committed_in_one_partition_only_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write = RemoteTransactions.write
+
+    def abort_in_the_first(
+        self: RemoteTransactions, marker: TransactionMarker, partitions: Sequence[TopicPartition]
+    ) -> Any:
+        first, others = partitions[:1], partitions[1:]
+        return write(self, replace(marker, is_commit=False), first) + write(self, marker, others)
+
+    monkeypatch.setattr(RemoteTransactions, "write", abort_in_the_first)
+    assert "was to be True" in first_complaint()
