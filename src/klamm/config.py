@@ -9,10 +9,8 @@ In the environment `log.retention.ms` is written `KLAMM_SET_LOG_RETENTION_MS`, a
 
 from __future__ import annotations
 
-import difflib
 import logging
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -326,6 +324,8 @@ class Definition:
 
 def unknown_name(name: str, known: Iterable[str]) -> ConfigError:
     """The error for an unknown name."""
+    import difflib  # noqa: PLC0415 - slow to import, and needed for errors only
+
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     hint = f"; did you mean {near[0]}?" if near else ""
     return ConfigError(name, f"unknown setting {name}{hint}")
@@ -353,6 +353,8 @@ def load_file(path: str | Path) -> dict[str, str]:
 
 def parse_toml(text: str) -> dict[str, str]:
     """TOML with nested tables: `[log.retention] ms = 1` is `log.retention.ms`."""
+    import tomllib  # noqa: PLC0415 - slow to import, and most settings are not in TOML
+
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -37,6 +37,7 @@ _VIRTUAL_SETTINGS: Final[Mapping[str, RawValue]] = {
     "log.flush.offset.checkpoint.interval.ms": 6 * 3_600_000,
     "log.retention.check.interval.ms": 600_000,
     "offsets.retention.check.interval.ms": 3_600_000,
+    "producer.id.expiration.check.interval.ms": 3_600_000,
     "offsets.topic.num.partitions": 1,  # each looks for expired offsets
     "transaction.state.log.num.partitions": 1,
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from ipaddress import ip_address
 from typing import Final
 
 from klamm.config import ConfigError
@@ -66,6 +65,8 @@ def control_listener(text: str | None) -> Listener | None:
 
 def is_loopback(host: str) -> bool:
     """Whether a host is this machine, and cannot be reached from another one."""
+    from ipaddress import ip_address  # noqa: PLC0415 - slow to import, and seldom needed
+
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:

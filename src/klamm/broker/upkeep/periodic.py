@@ -177,7 +177,7 @@ class Chores:
         self._services.flusher.sync_segments()
         await self._services.run_blocking(self._services.logs.start_checkpoint())
 
-    async def expire_producers(self) -> None:
+    def expire_producers(self) -> None:
         timestamp_ms = self._services.clock.timestamp_ms()
         expiration_ms = self._services.config.producer_id_expiration_ms
         for partition in self._serving():

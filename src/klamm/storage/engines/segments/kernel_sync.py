@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import sys
 from collections.abc import Sequence
 from struct import Struct
@@ -65,8 +64,8 @@ class KernelSync:
     @classmethod
     def open(cls) -> KernelSync | None:
         """None where the system does not support it."""
-        calls = _CALLS.get(platform.machine())
-        if sys.platform != "linux" or calls is None:
+        calls = _CALLS.get(os.uname().machine) if sys.platform == "linux" else None
+        if calls is None:
             return None
         libc = ctypes.CDLL(None, use_errno=True)
         context = ctypes.c_ulong(0)

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from typing import Final
-from uuid import NAMESPACE_URL, uuid5
 
 from klamm.clock import Clock
 from klamm.protocol.errors import DecodeError, ErrorCode
@@ -130,7 +130,7 @@ class SegmentStore:
 
     def _claim(self, cluster_id: str, node_id: int) -> None:
         seed = f"{cluster_id}/{node_id}/{self.directory}/{self._clock.timestamp_ms()}"
-        mine = MetaProperties(cluster_id, node_id, uuid5(NAMESPACE_URL, seed).bytes)
+        mine = MetaProperties(cluster_id, node_id, sha256(seed.encode()).digest()[:16])
         self.meta = claim_directory(self.files, self._path(names.META_PROPERTIES), mine)
 
     def _take_clean_marker(self) -> bool:
