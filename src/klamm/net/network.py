@@ -320,8 +320,23 @@ class Network:
         self.stir()
         connection = self._connections.get(node)
         if connection is None:
-            connection = self._connections[node] = _Connection(self, node)
+            connection = self._from_bootstrap(node) or _Connection(self, node)
+            self._connections[node] = connection
         connection.submit(call, self.now_ms)
+
+    def _from_bootstrap(self, node: Node) -> _Connection | None:
+        """The connection to a bootstrap server that is this broker: one to the same address is enough."""
+        address = self._brokers.get(node.number) if node.kind == "broker" else None
+        for other, connection in self._connections.items():
+            if (
+                other.kind == "bootstrap"
+                and connection.state is _State.READY
+                and self.address_of(other) == address
+            ):
+                del self._connections[other]
+                connection.node = node
+                return connection
+        return None
 
     def is_ready(self, node: Node) -> bool:
         connection = self._connections.get(node)

@@ -212,6 +212,33 @@ def test_a_coordinator_has_a_connection_of_its_own() -> None:
     assert len(transport.links) == 2
 
 
+def test_a_connection_to_a_bootstrap_server_serves_the_broker_that_it_is() -> None:
+    transport, at_first, later, of_another = FakeTransport(), Outcome(), Outcome(), Outcome()
+    network = a_network(transport)
+    asked(transport, network, at_first)
+    (seed,) = transport.links
+    network.set_brokers({1: seed.address, 2: ("127.0.0.1", 2)})
+
+    network.call(Node("broker", 1), list_groups(later))
+    network.call(Node("broker", 2), list_groups(of_another))
+
+    assert [link.address for link in transport.links] == [seed.address, ("127.0.0.1", 2)]
+    for code in (1, 2):
+        transport.take(ApiKey.LIST_GROUPS).answer(ListGroupsResponse(error_code=code))
+    assert [item.endings[0][0].error_code for item in (at_first, later)] == [1, 2]
+    seed.events.lost(ConnectionResetError(104, "Connection reset by peer"))
+    assert not network.is_ready(Node("broker", 1))
+
+
+def test_a_connection_that_is_not_ready_is_not_taken_over() -> None:
+    transport = FakeTransport()
+    network = a_network(transport)
+    network.call(SEED, list_groups(Outcome()))
+    network.set_brokers({1: transport.links[0].address})
+    network.call(Node("broker", 1), list_groups(Outcome()))
+    assert len(transport.links) == 2
+
+
 def test_a_broker_that_moved_is_reconnected_at_its_new_address() -> None:
     transport, outcome = FakeTransport(), Outcome()
     network = a_network(transport)
