@@ -7,6 +7,7 @@ drops them; writing generates its rows. Beside rows a second by the clock on the
 of processor time, of Spark and its Python workers together: a busy machine changes the first, not the second.
 The JVM compiles hot code for the first dozen queries, on threads of its own. That takes as long as reading a
 million rows, so processor time is given without these threads, too: it is what a job pays that runs for long.
+A third source only hands prepared batches to Spark: no source in Python reads faster (`bench.spark_floor`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from typing import Any
 import klamm.spark
 from bench.brokers import CLOCK_TICKS_PER_S, SUBJECTS
 from bench.report import Figure, Report
+from bench.spark_floor import PreparedSource
 from interop.kafka_tools import cache_dir
 from interop.processes import ROOT
 from klamm.client.admin.model import NewTopic
@@ -36,6 +39,7 @@ CONNECTORS = {
     "kafka": "Spark's own connector, spark-sql-kafka-0-10 4.2.0 with kafka-clients 3.9.2",
     "klamm": "klamm's data source",
 }
+READ_ONLY = {"prepared": "a Python data source that only hands prepared batches to Spark"}
 SHAPES = ((100, 2), (100, 8), (1024, 2), (1024, 8))
 TRIGGERS = 12
 WARMING_UP = 3  # turns that are not counted
@@ -95,7 +99,13 @@ class Bench:
             .save()
         )
 
+    def read_prepared(self, rows: int, size: int, partitions: int) -> None:
+        given = {"rows": str(rows), "size": str(size), "partitions": str(partitions)}
+        prepared = self.spark.read.format("prepared").options(**given).load()
+        prepared.write.format("noop").mode("overwrite").save()
+
     def throughput(self, rounds: int, rows: int, only_partitions: int | None) -> None:
+        self.spark.dataSource.register(PreparedSource)
         for size, partitions in SHAPES:
             if only_partitions not in (None, partitions):
                 continue
@@ -107,6 +117,13 @@ class Bench:
                 print(f"{label}: {f'round {turn}' if turn > 0 else 'warming up'}", flush=True)
                 for connector in CONNECTORS:
                     self.turn(connector, source, count, size, partitions, counts=turn > 0)
+                self.timed(
+                    f"read, {label}",
+                    "prepared",
+                    count,
+                    partial(self.read_prepared, count, size, partitions),
+                    counts=turn > 0,
+                )
             self.admin.delete_topics([source])
 
     def turn(
@@ -228,7 +245,9 @@ def main() -> None:
     subprocess.run([ROOT / "tools" / "fetch_spark_connector.sh"], check=True)
     jars = sorted((cache_dir() / "spark-kafka-4.2.0" / "libs").glob("*.jar"))
     report = Report(
-        f"klamm on Spark beside Spark's own connector, broker {given.broker}", "kafka", dict(CONNECTORS)
+        f"klamm on Spark beside Spark's own connector, broker {given.broker}",
+        "kafka",
+        {**CONNECTORS, **READ_ONLY},
     )
     with (
         tempfile.TemporaryDirectory(prefix="klamm-bench-") as name,
