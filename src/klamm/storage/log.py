@@ -7,7 +7,7 @@ in the page cache raises MustLoadError.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
@@ -137,8 +137,13 @@ class SyncTicket(Sync, Protocol):
 class SharedJournal(Protocol):
     """A file that makes what is new in many logs durable with one sync. One round at a time."""
 
-    def start_round(self, tickets: Sequence[Any]) -> Sync | None:
-        """Write some of the tickets, which are then journaled; None when each must be flushed by itself."""
+    def start_round(
+        self, tickets: Sequence[Any], after: Mapping[Any, Sequence[Any]] | None = None
+    ) -> Sync | None:
+        """Write some of the tickets, which are then journaled; None when each must be flushed by itself.
+
+        One that comes `after` others is journaled only if they are; None stands for one that is not.
+        """
         ...
 
     def finish_round(self) -> None:
@@ -178,6 +183,26 @@ class SyncRounds(Protocol):
         Otherwise it gets what is left to do on a thread, which also gives the outcome of each ticket.
         LogError(not_leader_or_follower): the log has another epoch, this one takes no more appends.
         """
+        ...
+
+
+class HeldBack(Protocol):
+    """Batches of a log that may only be durable together with those of another log, or after them.
+
+    They reach the disk in a round of the journal, which survives a crash as a whole or not at all.
+    """
+
+    @property
+    def is_active(self) -> bool:
+        """Whether appends are held back: until they are flushed, memory has the only copy."""
+        ...
+
+    def begin(self) -> None:
+        """Hold back what is appended from now on."""
+        ...
+
+    def end(self) -> None:
+        """Nothing has to be held back any more."""
         ...
 
 
@@ -221,6 +246,7 @@ class PartitionLog(Protocol):
     leader_epoch: int
     on_change: Callable[[], None]  # called after the high watermark, stable offset or log start moved
     rounds: SyncRounds | None  # flushes its tickets with those of other logs; None: each by itself
+    held_back: HeldBack | None  # None: it cannot hold anything back
 
     @property
     def log_start_offset(self) -> int: ...

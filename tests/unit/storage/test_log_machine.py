@@ -15,7 +15,6 @@ from klamm.records.batch import parse_header
 from klamm.records.markers import ControlType, decode_marker
 from klamm.storage.engines.segments import SegmentStore
 from klamm.storage.engines.segments.log import SegmentLog
-from klamm.storage.engines.segments.scan import walk
 from klamm.storage.engines.simulated_disk import Fault, SimulatedFiles
 from klamm.storage.log import AppendResult, SyncTicket
 from klamm.storage.producer_state import ProducerState
@@ -41,6 +40,7 @@ class LogMachine(RuleBasedStateMachine):
         super().__init__()
         self.model: list[Stored] = []
         self.durable_end = 0
+        self.written_end = 0  # survives the end of the process
         self.start_offset = 0
         self.leader_epoch = -1
         self.open_transactions: set[int] = set()
@@ -72,10 +72,12 @@ class LogMachine(RuleBasedStateMachine):
 
     # -- moves
 
-    def wrote(self, result: AppendResult, batch: bytes) -> None:
+    def wrote(self, result: AppendResult, batch: bytes, write_later: bool) -> None:
         assert not result.is_duplicate
         assert result.base_offset == self.end_offset
         self.model.append(Stored(result.base_offset, result.last_offset, batch))
+        if not write_later or not self.flush_on_commit:
+            self.written_end = self.end_offset
 
     @property
     def end_offset(self) -> int:
@@ -90,7 +92,7 @@ class LogMachine(RuleBasedStateMachine):
     def append_plain(self, count: int, size: int, after_ms: int, write_later: bool) -> None:
         times = [T + len(self.model) + after_ms + n for n in range(count)]
         batch = a_batch(timestamps_ms=times, value=bytes(size))
-        self.wrote(append(self.log, batch, write_later=write_later), batch)
+        self.wrote(append(self.log, batch, write_later=write_later), batch, write_later)
 
     @rule(producer=PRODUCERS, count=st.integers(1, 3), transactional=st.booleans(), write_later=st.booleans())
     def append_with_sequence(self, producer: int, count: int, transactional: bool, write_later: bool) -> None:
@@ -104,7 +106,7 @@ class LogMachine(RuleBasedStateMachine):
             transactional=transactional or producer in self.open_transactions,
         )
         result = append(self.log, batch, write_later=write_later)
-        self.wrote(result, batch)
+        self.wrote(result, batch, write_later)
         again = append(self.log, batch)
         assert again.is_duplicate
         assert again.base_offset == result.base_offset
@@ -192,10 +194,13 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def kill_and_start(self) -> None:
+        written_end = max(min(self.written_end, self.end_offset), self.durable_end)
         self.files.kill()
         self.start()
-        self.durable_end = self.end_offset
+        assert written_end <= self.log.log_end_offset <= self.end_offset
+        self.keep_below(self.log.log_end_offset)
         assert self.log.log_end_offset == self.end_offset
+        self.durable_end = self.end_offset
 
     @rule()
     def lose_power_and_start(self) -> None:
@@ -274,10 +279,7 @@ class LogMachine(RuleBasedStateMachine):
     @invariant()
     def index_entries_point_at_what_they_say(self) -> None:
         for segment in self.log.segments:
-            batches = {
-                batch.position: batch.header
-                for batch in walk(self.files, segment.log_path, end=segment.size_bytes)
-            }
+            batches = {batch.position: batch.header for batch in segment.batches()}
             segment.locate(segment.base_offset + 1)
             for last_offset, position in segment.offset_index.entries():
                 assert batches[position].last_offset == last_offset

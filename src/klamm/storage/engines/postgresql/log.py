@@ -33,6 +33,7 @@ from klamm.storage.engines.segments.txn_index import AbortedEntry
 from klamm.storage.log import (
     AppendOrigin,
     AppendResult,
+    HeldBack,
     LogError,
     NotContinuedError,
     SyncRounds,
@@ -101,6 +102,7 @@ class PostgresLog(ReadablePostgresLog):
         self._keeper = keeper
         self._rounds = rounds
         self.rounds: SyncRounds | None = rounds
+        self.held_back: HeldBack | None = None
         self.topic = topic
         self.topic_id = topic_id
         self.partition = partition

@@ -31,6 +31,8 @@ class SegmentChain:
     def add(self, base_offset: int, now_ms: int) -> Segment:
         """A new active segment. Raises OSError; then nothing has changed."""
         segment = Segment.create(self.files, self._pool, self.directory, base_offset, now_ms=now_ms)
+        if self.active.held_from is not None:
+            segment.held_from = 0
         self._set([*self.segments, segment])
         return segment
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from struct import Struct
 from typing import Final
 
 from klamm.protocol.errors import ErrorCode
-from klamm.records.batch import HEADER_BYTES, LENGTH_OVERHEAD_BYTES, MIN_BATCH_LENGTH, parse_header
+from klamm.records.batch import (
+    HEADER_BYTES,
+    LENGTH_OVERHEAD_BYTES,
+    MIN_BATCH_LENGTH,
+    iter_headers,
+    parse_header,
+)
 from klamm.storage.engines.segments import names
 from klamm.storage.engines.segments.files import Chunk, Files
 from klamm.storage.engines.segments.handles import HandlePool
 from klamm.storage.engines.segments.offset_index import CorruptIndexError, OffsetIndex
-from klamm.storage.engines.segments.scan import walk
+from klamm.storage.engines.segments.scan import CHUNK_BYTES, FoundBatch, walk
 from klamm.storage.engines.segments.slices import FileSlice, PinnedFile
 from klamm.storage.engines.segments.time_index import NO_TIMESTAMP_MS, TimeIndex
 from klamm.storage.engines.segments.txn_index import TxnIndex
@@ -26,6 +32,7 @@ _logger = logging.getLogger(__name__)
 _PLACE: Final = Struct(">qi11xi")  # base offset, length, last offset delta: enough to step over a batch
 _KNOWN_PLACES: Final = 64
 WINDOW_BYTES: Final = 8192
+_MAX_WRITTEN_CHUNKS: Final = 1024  # of one pwritev
 
 
 class IndexedFile:
@@ -52,6 +59,7 @@ class IndexedFile:
         "_unwritten_bytes",
         "base_offset",
         "created_at_ms",
+        "held_from",
         "is_recently_used",
         "is_suspect",
         "is_unsynced",
@@ -96,6 +104,7 @@ class IndexedFile:
         self._first_timestamp_ms: int | None = None
         self._unwritten: list[Chunk] = []  # the last batches, not yet written to the file
         self._unwritten_bytes = 0
+        self.held_from: int | None = None  # bytes from here on are not written yet; see `holding_back`
         self._known: dict[int, int] = {}  # positions of offsets that readers stopped at
         # The configuration for which `_latest_ms` was computed: until then only its size ends the segment.
         self._limits_of: TopicConfig | None = None
@@ -171,23 +180,40 @@ class IndexedFile:
 
     @property
     def pending_chunks(self) -> Sequence[Chunk]:
-        """The batches that `write_out` would write; not changed by it."""
+        """The batches that are not written yet."""
         return self._unwritten
 
+    @property
+    def written_bytes(self) -> int:
+        """The size of its file."""
+        return self.size_bytes - self._unwritten_bytes
+
     def write_out(self) -> None:
-        """Write all pending batches in one call. Raises OSError; then they stay pending."""
+        """Write pending batches in one call, except those that are held back.
+
+        Raises OSError; then they stay pending.
+        """
         if self._unwritten:
             self.written_out()
 
     def written_out(self) -> int:
         """The open handle, after pending batches are written. Raises OSError as `write_out` does."""
         handle = self._handle if self._handle >= 0 else self.handle()
-        chunks, size_bytes = self._unwritten, self._unwritten_bytes
-        if chunks:
-            position = self.size_bytes - size_bytes
-            if (written := self._files.pwritev(handle, chunks, position)) != size_bytes:
-                self._write_rest(b"".join(chunks), written, position)
-            self._unwritten, self._unwritten_bytes = [], 0
+        if not self._unwritten:
+            return handle
+        chunks, size_bytes, held = self._unwritten, self._unwritten_bytes, b""
+        position = self.size_bytes - size_bytes
+        if self.held_from is not None and self.held_from < self.size_bytes:
+            size_bytes = self.held_from - position
+            if size_bytes <= 0:
+                return handle
+            pending = b"".join(chunks)
+            chunks, held = [pending[:size_bytes]], pending[size_bytes:]
+        elif len(chunks) > _MAX_WRITTEN_CHUNKS:
+            chunks = [b"".join(chunks)]
+        if (written := self._files.pwritev(handle, chunks, position)) != size_bytes:
+            self._write_rest(b"".join(chunks), written, position)
+        self._unwritten, self._unwritten_bytes = [held] if held else [], len(held)
         return handle
 
     def _write_rest(self, batch: bytes, written: int, position: int) -> None:
@@ -203,20 +229,39 @@ class IndexedFile:
     # -- reading
 
     def read(self, position: int, length: int) -> bytes:
-        """Bytes of the file, unchecked: the caller has the position of a batch."""
-        if self._unwritten and position + length > self.size_bytes - self._unwritten_bytes:
-            self.write_out()
+        """Bytes of the segment, unchecked: the caller has the position of a batch."""
         self.is_recently_used = True
-        return self._files.pread(self._handle if self._handle >= 0 else self.handle(), length, position)
+        handle = self._handle if self._handle >= 0 else self.handle()
+        if self._unwritten and position + length > self.written_bytes:
+            in_file = self.written_bytes - position
+            pending = b"".join(self._unwritten)
+            if in_file <= 0:
+                return pending[-in_file : length - in_file]
+            return self._files.pread(handle, in_file, position) + pending[: length - in_file]
+        return self._files.pread(handle, length, position)
+
+    def batches(self, start: int = 0, chunk_bytes: int = CHUNK_BYTES) -> Iterator[FoundBatch]:
+        """Every batch from a position on, also those that are pending. Raises as `walk` does."""
+        in_file = self.written_bytes
+        pending = b"".join(self._unwritten)
+        if start < in_file:
+            yield from walk(self._files, self.log_path, start=start, end=in_file, chunk_bytes=chunk_bytes)
+        for at, header in iter_headers(pending, max(start - in_file, 0)):
+            yield FoundBatch(in_file + at, header, pending, at)
+
+    def is_written(self, end: int) -> bool:
+        """Whether its file has everything below a position; writes it if that is possible."""
+        if end > self.written_bytes:
+            with suppress(OSError):  # the next flush reports it
+                self.write_out()
+        return end <= self.written_bytes
 
     def slice(self, position: int, length: int, until_offset: int) -> FileSlice:
         """Bytes of the file, to be read later; unchecked, the caller has the position of a batch."""
-        if self._unwritten and position + length > self.size_bytes - self._unwritten_bytes:
-            self.write_out()
         handle = self.handle()
         if self._pinned is None:
             self._pinned = PinnedFile(self._files, handle, self.log_path)
-        has_next = position + length < self.size_bytes - self._unwritten_bytes
+        has_next = position + length < self.written_bytes
         return FileSlice(self._pinned, position, length, until_offset, has_next)
 
     def remember(self, offset: int, position: int) -> None:
@@ -348,9 +393,8 @@ class IndexedFile:
     def rebuild_indexes(self, reason: str, index_interval_bytes: int = 4096) -> None:
         """Rebuild offset and time index from the log, which is assumed to be valid."""
         _logger.warning("%s: rebuilding indexes: %s", self.log_path, reason)
-        self.write_out()
         self._begin_rebuild()
-        for found in walk(self._files, self.log_path, end=self.size_bytes):
+        for found in self.batches():
             header = found.header
             self.index_batch(
                 found.position,

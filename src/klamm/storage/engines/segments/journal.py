@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
@@ -189,13 +189,23 @@ class Journal:
 
     # -- rounds
 
-    def start_round(self, tickets: Sequence[SegmentSyncTicket]) -> JournalRound | None:
-        """Write what is new in some of these logs as one frame; None when their own files must be flushed."""
+    def start_round(
+        self,
+        tickets: Sequence[SegmentSyncTicket],
+        after: Mapping[SegmentSyncTicket, Sequence[SegmentSyncTicket | None]] | None = None,
+    ) -> JournalRound | None:
+        """Write what is new in some of these logs as one frame; None when their own files must be flushed.
+
+        A ticket that comes `after` others is in the frame only if they are; None is one that cannot be.
+        """
         if self._round is not None:
             return None  # of another broker in this process, which shares the store
         if self._has_tail_to_cut and not self._cut_tail():
             return None
         chosen = self._chosen(tickets)
+        if after:
+            # Nothing comes after something that itself comes after something.
+            chosen = [each for each in chosen if all(other in chosen for other in after.get(each, ()))]
         if not chosen or (file := self._with_room(chosen)) is None:
             return None
         try:

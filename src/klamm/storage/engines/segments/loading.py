@@ -123,7 +123,7 @@ def load_parts(files: Files, pool: HandlePool, directory: str, settings: LoadSet
     if settings.journaled:
         # Before the log end is compared with the log start: it may be above only in the journal.
         if producers is None:
-            producers = restore(files, snapshots, segments, log_end_offset)
+            producers = restore(snapshots, segments, log_end_offset)
         log_end_offset = replay_journal(
             segments[-1],
             log_end_offset,
@@ -142,7 +142,7 @@ def load_parts(files: Files, pool: HandlePool, directory: str, settings: LoadSet
     epochs.truncate_start(start_offset)
     snapshots.remove_outside(segments[0].base_offset, log_end_offset)
     if producers is None:
-        producers = restore(files, snapshots, segments, log_end_offset)
+        producers = restore(snapshots, segments, log_end_offset)
     if not snapshots.has(log_end_offset) and (producers or log_end_offset > segments[0].base_offset):
         snapshots.write(log_end_offset, producers, sync=first_unsound is not None)
     snapshots.remove_strays(segment.base_offset for segment in segments)

@@ -18,6 +18,7 @@ from klamm.records.batch import (
     parse_header,
 )
 from klamm.records.markers import EndMarker, decode_marker
+from klamm.storage.engines.segments.holding_back import HoldingBack
 from klamm.storage.engines.segments.journal import Journal
 from klamm.storage.engines.segments.journal_reading import JournaledBatch
 from klamm.storage.engines.segments.reading import LogParts, ReadableLog, storage_error
@@ -99,6 +100,7 @@ class SegmentLog(ReadableLog):
         self._keeper = keeper
         self._flush_on_commit = flush_on_commit
         self._journal = journal if flush_on_commit else None
+        self.held_back = None if self._journal is None else HoldingBack(parts.chain)
         self.is_always_journaled = is_always_journaled
         self._has_tail_to_cut = False  # a failed write left bytes behind the end
         self._refusal: LogError | None = None  # why appends are rejected from now on
@@ -316,7 +318,6 @@ class SegmentLog(ReadableLog):
             self._refusal = storage_error(self.directory, error)
             raise self._refusal from error
         if is_of_this_history and self._refusal is None:
-            self._chain.active.forget_unwritten()
             self.truncate(self._flushing.durable_offset)
 
     # -- cutting
@@ -368,9 +369,7 @@ class SegmentLog(ReadableLog):
         self._epochs.assign(self.leader_epoch, self.log_end_offset)
         self._snapshots.remove_outside(self._chain.segments[0].base_offset, self.log_end_offset)
         before = self._producers
-        self._producers = restore(
-            self._chain.files, self._snapshots, self._chain.segments, self.log_end_offset
-        )
+        self._producers = restore(self._snapshots, self._chain.segments, self.log_end_offset)
         self._producers.inherit(before)
         if self.high_watermark >= self.log_end_offset:
             self.high_watermark = self.log_end_offset
@@ -463,6 +462,9 @@ class SegmentLog(ReadableLog):
             self._keeper.log_closed(self, is_clean=is_clean)
 
     def _put_in_order(self) -> None:
+        if self.held_back is not None and self.held_back.is_active:
+            self._cut(self._flushing.durable_offset)
+            self.held_back.end()
         active = self._chain.active
         if self._has_tail_to_cut:
             active.cut_tail()

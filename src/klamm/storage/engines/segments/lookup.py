@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from klamm.protocol.errors import DecodeError, ErrorCode
 from klamm.records.record import decode_records
-from klamm.storage.engines.segments.files import Files
-from klamm.storage.engines.segments.scan import FoundBatch, walk
+from klamm.storage.engines.segments.scan import FoundBatch
 from klamm.storage.engines.segments.segment import Segment
 from klamm.storage.log import LogError, TimestampedOffset
 
@@ -15,7 +14,7 @@ _CHUNK_BYTES = 64 * 1024  # most searches end within a few kilobytes of the inde
 
 
 def find_timestamp(
-    files: Files, segments: Sequence[Segment], timestamp_ms: int, start_offset: int, until_offset: int
+    segments: Sequence[Segment], timestamp_ms: int, start_offset: int, until_offset: int
 ) -> TimestampedOffset:
     """The lowest offset in a range whose record is dated at or after a timestamp."""
     for index, segment in enumerate(segments):
@@ -28,10 +27,7 @@ def find_timestamp(
         # Records up to this entry are older. Timestamps may decrease, so the search reads every batch.
         first = max(segment.loaded_time_index().lookup(timestamp_ms), start_offset)
         start = segment.locate(first)
-        segment.write_out()
-        for batch in walk(
-            files, segment.log_path, start=start, end=segment.size_bytes, chunk_bytes=_CHUNK_BYTES
-        ):
+        for batch in segment.batches(start, _CHUNK_BYTES):
             if batch.header.base_offset >= until_offset:
                 return TimestampedOffset()
             if batch.header.max_timestamp_ms < timestamp_ms:
@@ -42,7 +38,7 @@ def find_timestamp(
     return TimestampedOffset()
 
 
-def find_max_timestamp(files: Files, segments: Sequence[Segment], start_offset: int) -> TimestampedOffset:
+def find_max_timestamp(segments: Sequence[Segment], start_offset: int) -> TimestampedOffset:
     """The first record with the largest timestamp in a log."""
     best_ms, best_offset = -1, -1
     for index, segment in enumerate(segments):
@@ -51,18 +47,17 @@ def find_max_timestamp(files: Files, segments: Sequence[Segment], start_offset: 
         timestamp_ms, offset = segment.max_timestamp()
         if segment.base_offset < start_offset and timestamp_ms > best_ms:
             # The log start is inside this segment: its largest timestamp may be below it.
-            timestamp_ms, offset = _max_from(files, segment, start_offset)
+            timestamp_ms, offset = _max_from(segment, start_offset)
         if timestamp_ms > best_ms:
             best_ms, best_offset = timestamp_ms, offset
     if best_ms < 0:
         return TimestampedOffset()
-    return find_timestamp(files, segments, best_ms, start_offset, best_offset + 1)
+    return find_timestamp(segments, best_ms, start_offset, best_offset + 1)
 
 
-def _max_from(files: Files, segment: Segment, start_offset: int) -> tuple[int, int]:
+def _max_from(segment: Segment, start_offset: int) -> tuple[int, int]:
     best_ms, best_offset = -1, -1
-    segment.write_out()
-    for batch in walk(files, segment.log_path, start=segment.locate(start_offset), end=segment.size_bytes):
+    for batch in segment.batches(segment.locate(start_offset)):
         header = batch.header
         if header.max_timestamp_ms <= best_ms:
             continue

@@ -17,6 +17,7 @@ from klamm.storage.engines.segments.sync import Flushing
 from klamm.storage.log import (
     AbortedTransaction,
     EpochEnd,
+    HeldBack,
     LogError,
     ProducerStatus,
     SyncRounds,
@@ -44,6 +45,7 @@ class ReadableLog:
     def __init__(self, parts: LogParts) -> None:
         self.on_change: Callable[[], None] = _nobody_listens
         self.rounds: SyncRounds | None = None
+        self.held_back: HeldBack | None = None
         self._chain = parts.chain
         self._snapshots = parts.snapshots
         self._epochs = parts.epochs
@@ -129,7 +131,7 @@ class ReadableLog:
                 end = segment.last_boundary(start, limit, at_least_one=at_least_one)
             if end <= start:
                 return b""
-            if end - start > small_bytes:
+            if end - start > small_bytes and segment.is_written(end):
                 if segment is not self._chain.active:
                     until_offset = min(until_offset, self._chain.next_base(segment))
                 return segment.slice(start, end - start, until_offset)
@@ -174,13 +176,13 @@ class ReadableLog:
     def offset_for_timestamp(self, timestamp_ms: int, until_offset: int) -> TimestampedOffset:
         chain = self._chain
         try:
-            return find_timestamp(chain.files, chain.segments, timestamp_ms, self._log_start, until_offset)
+            return find_timestamp(chain.segments, timestamp_ms, self._log_start, until_offset)
         except OSError as error:
             raise storage_error(self.directory, error) from error
 
     def offset_for_max_timestamp(self) -> TimestampedOffset:
         try:
-            return find_max_timestamp(self._chain.files, self._chain.segments, self._log_start)
+            return find_max_timestamp(self._chain.segments, self._log_start)
         except OSError as error:
             raise storage_error(self.directory, error) from error
 

@@ -43,7 +43,7 @@ def recover(
     is dropped. Segments that begin up to `gaps_up_to` need not begin where the one before ends: compaction
     may have emptied its end. Above, a gap means that the disk lost batches. Raises OSError.
     """
-    producers = restore(files, snapshots, segments[:first], segments[first].base_offset)
+    producers = restore(snapshots, segments[:first], segments[first].base_offset)
     next_offset = segments[first].base_offset
     segments = list(segments)
     for segment in segments[first:]:

@@ -38,5 +38,5 @@ def write_again(
         if segment.base_offset >= first.base_offset:
             start = position if segment is first else 0
             segment.write_out()
-            segment.write_again(start, segment.read(start, segment.size_bytes - start))
+            segment.write_again(start, segment.read(start, segment.written_bytes - start))
             segment.is_suspect = False

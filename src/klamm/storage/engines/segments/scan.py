@@ -19,7 +19,7 @@ from klamm.records.batch import (
 from klamm.storage.engines.segments.files import Files
 from klamm.storage.log import LogError
 
-_CHUNK_BYTES: Final = 1 << 20
+CHUNK_BYTES: Final = 1 << 20
 _OLD_CRC_AT: Final = 12
 
 
@@ -48,7 +48,7 @@ def walk(
     start: int = 0,
     end: int | None = None,
     check_crc: bool = False,
-    chunk_bytes: int = _CHUNK_BYTES,
+    chunk_bytes: int = CHUNK_BYTES,
 ) -> Iterator[FoundBatch]:
     """Every batch between two positions of a file, whole, in order.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
@@ -14,6 +15,8 @@ from klamm.storage.engines.segments.offset_index import ENTRY_BYTES as OFFSET_EN
 from klamm.storage.engines.segments.scan import BadBatchError, walk
 from klamm.storage.engines.segments.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from klamm.storage.topic_config import TopicConfig
+
+_logger = logging.getLogger(__name__)
 
 _MAX_RELATIVE_OFFSET: Final = (1 << 31) - 1
 _MAX_UNWRITTEN_BYTES: Final = 256 * 1024
@@ -93,8 +96,8 @@ class Segment(IndexedFile):
         """Write one batch, given in pieces, and index it. OSError leaves the segment as it was,
         but for bytes behind its end, which `cut_tail` removes.
 
-        A batch that may be written later is written together with those that follow, at the latest before a
-        read or a flush: a system call costs as much as everything else here.
+        A batch that may be written later is written together with those that follow, at the latest with a
+        flush: a system call costs as much as everything else here.
         """
         if not self._is_ready:
             self._make_ready()
@@ -110,7 +113,7 @@ class Segment(IndexedFile):
             and len(self._unwritten) < _MAX_UNWRITTEN_CHUNKS
         ):
             self.write_out()
-        if write_later:
+        if write_later or self.held_from is not None:
             self._unwritten += chunks
             self._unwritten_bytes += size_bytes
         elif (written := self._files.pwritev(handle, chunks, position)) != size_bytes:
@@ -128,6 +131,16 @@ class Segment(IndexedFile):
             self.time_index.maybe_add(self._max_timestamp_ms, self._max_timestamp_offset)
         else:
             self._bytes_since_entry += size_bytes
+
+    def let_out(self, position: int) -> None:
+        """What is held back below a position is durable in the journal: write it."""
+        if self.held_from is not None and self.held_from < position:
+            self.held_from = position
+            try:
+                self.write_out()
+            except OSError as error:
+                # It stays in memory and in the journal; the next flush writes it or fails.
+                _logger.error("%s: writing what the journal holds failed: %s", self.log_path, error)
 
     def _make_ready(self) -> None:
         """Load what appending needs."""
@@ -173,7 +186,7 @@ class Segment(IndexedFile):
         Durable, because a crash may lose the next write to this place but keep a later one: the bytes under
         it must then not be a batch of another history.
         """
-        self._files.truncate(self.handle(), self.size_bytes - self._unwritten_bytes)
+        self._files.truncate(self.handle(), self.written_bytes)
         try:
             self._files.sync(self.handle())
         except OSError:
@@ -186,20 +199,11 @@ class Segment(IndexedFile):
             self._write_rest(data, written, position)
         self.is_unsynced = True
 
-    def forget_unwritten(self) -> None:
-        """Drop pending batches: the log is about to be cut below them."""
-        self.size_bytes -= self._unwritten_bytes
-        self._unwritten, self._unwritten_bytes = [], 0
-
     def truncate(self, position: int, next_offset: int) -> None:
         """Cut the segment at a batch that begins at a position; its next offset afterwards."""
-        if position <= self.size_bytes - self._unwritten_bytes:
-            self.forget_unwritten()
-        else:
-            self.write_out()
         self._make_ready()
-        self._files.truncate(self.handle(), position)
-        self.size_bytes = position
+        self._files.truncate(self.handle(), min(position, self.written_bytes))
+        self._drop_pending(position)
         self._known.clear()
         self._limits_of = None
         self.offset_index.truncate(position)
@@ -210,11 +214,20 @@ class Segment(IndexedFile):
         self._bytes_since_entry = position - self.offset_index.last_position()
         self._max_timestamp_ms, self._max_timestamp_offset = self.time_index.last()
         # The time index covers everything up to the last indexed batch.
-        for found in walk(self._files, self.log_path, start=self.offset_index.last_position(), end=position):
+        for found in self.batches(self.offset_index.last_position()):
             if found.header.max_timestamp_ms > self._max_timestamp_ms:
                 self._max_timestamp_ms = found.header.max_timestamp_ms
                 self._max_timestamp_offset = found.header.last_offset
         self.is_unsynced = True
+
+    def _drop_pending(self, position: int) -> None:
+        """It ends at a position from now on: what is pending above is not written."""
+        kept_bytes = max(position - self.written_bytes, 0)
+        kept = b"".join(self._unwritten)[:kept_bytes]
+        self._unwritten, self._unwritten_bytes = [kept] if kept else [], kept_bytes
+        self.size_bytes = position
+        if self.held_from is not None:
+            self.held_from = min(self.held_from, position)
 
     # -- loading
 

@@ -10,7 +10,7 @@ from klamm.records.batch import CONTROL_BIT
 from klamm.records.markers import EndMarker, decode_marker
 from klamm.storage.engines.segments import names
 from klamm.storage.engines.segments.files import Files, remove_if_there
-from klamm.storage.engines.segments.scan import FoundBatch, walk
+from klamm.storage.engines.segments.scan import FoundBatch
 from klamm.storage.engines.segments.segment import Segment
 from klamm.storage.log import LogError
 from klamm.storage.producer_snapshot import decode_snapshot, encode_snapshot
@@ -74,9 +74,7 @@ class Snapshots:
         return None
 
 
-def restore(
-    files: Files, snapshots: Snapshots, segments: Sequence[Segment], end_offset: int
-) -> ProducerState:
+def restore(snapshots: Snapshots, segments: Sequence[Segment], end_offset: int) -> ProducerState:
     """The producer state at an offset: the newest snapshot up to there, and the batches since.
 
     Without a snapshot every batch that is there counts, also those below the log start: a producer whose
@@ -94,8 +92,7 @@ def restore(
         ):
             continue
         start = segment.locate(position_offset) if position_offset > segment.base_offset else 0
-        segment.write_out()
-        for batch in walk(files, segment.log_path, start=start, end=segment.size_bytes):
+        for batch in segment.batches(start):
             if batch.header.base_offset >= end_offset:
                 break
             if batch.header.base_offset >= position_offset:

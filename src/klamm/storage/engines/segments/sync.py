@@ -30,6 +30,7 @@ class SegmentSyncTicket:
         "epochs",
         "first_offset",
         "generation",
+        "holds_back",
         "is_journaled",
         "journal",
         "journal_at",
@@ -52,7 +53,9 @@ class SegmentSyncTicket:
         directories: Sequence[str],
         epochs_path: str,
         epochs: bytes | None,
+        until: tuple[Segment, int] | None = None,
     ) -> None:
+        """`until` is where `end_offset` is, if not at the end of the log."""
         self._files = files
         self.end_offset = end_offset
         self.generation = generation
@@ -62,7 +65,8 @@ class SegmentSyncTicket:
         self.sizes_bytes: list[int] = []
         # Where `end_offset` is. The newest segment is active, or the active one is empty.
         newest = segments[-1] if segments else active
-        self.place = (newest, newest.size_bytes)
+        self.place = (newest, newest.size_bytes) if until is None else until
+        self.holds_back = False  # some of it is only in memory, and for the journal
         self.paths = paths
         self.directories = directories
         self._epochs_path = epochs_path
@@ -81,9 +85,14 @@ class SegmentSyncTicket:
                 self.sizes_bytes.append(segment.size_bytes)
                 self._chunks = segment.pending_chunks
                 self._handles.append(segment.written_out())
+                self.holds_back |= segment.written_bytes < segment.size_bytes
         except OSError as error:
             # Raised by `run`, where the caller expects it.
             self._failure = error
+        if until is not None:
+            self.holds_back = False
+            if segments and newest is until[0]:
+                self.sizes_bytes[-1:] = [until[1]]
 
     def keep_open(self) -> None:
         """Duplicate the handles: the log may roll, cut or close its files before the flush has run."""
@@ -99,6 +108,8 @@ class SegmentSyncTicket:
         try:
             if self._failure is not None:
                 raise self._failure
+            if self.holds_back:
+                raise OSError(f"{self.active.log_path}: batches are held back, and not in the journal")
             for handle in self._handles:
                 self._files.sync(handle)
             # Files removed in the meantime need no flush.
@@ -123,9 +134,12 @@ class SegmentSyncTicket:
             with suppress(FileNotFoundError):
                 write_aside(self._files, path, self._files.read_file(path), sync=False)
 
+    @property
+    def is_files_only(self) -> bool:
+        return not (self._failure is not None or self.epochs is not None or self.paths or self.directories)
+
     def files_only(self) -> Sequence[int] | None:
-        is_more = self._failure is not None or self.epochs is not None or self.paths or self.directories
-        return None if is_more else self._handles
+        return self._handles if self.is_files_only and not self.holds_back else None
 
     @property
     def journal_bytes(self) -> int:
@@ -138,7 +152,7 @@ class SegmentSyncTicket:
         chunks = b"".join(self._chunks)
         if len(chunks) == size_bytes:
             return chunks
-        data = self._files.pread(self._handles[0], size_bytes, self.journal_at)
+        data = self.segments[0].read(self.journal_at, size_bytes)
         if len(data) != size_bytes:
             raise OSError(f"{self.segments[0].log_path}: read {len(data)} bytes, expected {size_bytes}")
         return data
@@ -212,9 +226,16 @@ class Flushing:
         journal: Journal | None = None,
         log: JournaledLog | None = None,
     ) -> SegmentSyncTicket:
-        """The ticket for everything unflushed; the journal may do if the names of files are durable."""
+        """The ticket for everything unflushed; the journal may do if the names of files are durable.
+
+        Without a journal, what is held back is not included, nor anything behind it.
+        """
         active = chain.active
         unsynced = _unsynced(chain, self.recovery_point)
+        until: tuple[Segment, int] | None = None
+        if journal is None and active.held_from is not None:
+            log_end_offset, until = self.durable_offset, self.durable_place
+            unsynced = [each for each in unsynced if each.base_offset <= until[0].base_offset]
         unsaved_epochs = epochs.unsaved()
         if unsaved_epochs is not None:
             self.names_changed(chain.directory)
@@ -235,10 +256,11 @@ class Flushing:
             [*self._directories],
             epochs.path,
             unsaved_epochs,
+            until,
         )
         durable_segment, durable_position = self.durable_place
         is_only_active = len(unsynced) == 1 and durable_segment is active is unsynced[0]
-        if journal is not None and is_only_active and ticket.files_only() is not None:
+        if journal is not None and is_only_active and ticket.is_files_only:
             ticket.journal, ticket.log = journal, log
             ticket.first_offset, ticket.journal_at = self.durable_offset, durable_position
         return ticket
@@ -251,6 +273,8 @@ class Flushing:
         if ticket.generation != self._generation:
             return False
         if ticket.is_journaled:
+            segment, position = ticket.place
+            segment.let_out(position)
             return self._is_durable(ticket)
         for segment, size_bytes in zip(ticket.segments, ticket.sizes_bytes, strict=True):
             # A segment that was rolled in the meantime has unflushed indexes.
