@@ -75,6 +75,9 @@ class Bench:
     def act(self, shard: Shard[Any, Any], action: object) -> None:
         raise AssertionError(f"groups do nothing outside their shard: {action!r}")
 
+    def act_early(self, shard: Any, action: object) -> bool:
+        return False
+
     def wake(self, at_ms: int) -> None: ...
 
     def load(self, shard: Shard[Any, Any]) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 
 from klamm.broker.net.context import HeldResponse
 from klamm.broker.partitions.markers import MarkerResults, TransactionMarker
+from klamm.broker.partitions.registry import Partition
 from klamm.broker.services import Services
 from klamm.protocol.types import TopicPartition
 from simulation.faults import Faults
@@ -30,7 +31,9 @@ def make_unreliable(services: Services, random: Random, rates: Callable[[], Faul
         call_later(_SOON_MS, lambda: response.keep({}))
         return response
 
-    def write(marker: TransactionMarker, partitions: Sequence[TopicPartition]) -> HeldResponse[MarkerResults]:
+    def write(
+        marker: TransactionMarker, partitions: Sequence[TopicPartition], after: Partition | None = None
+    ) -> HeldResponse[MarkerResults]:
         chance = rates().marker
         fate = (
             ""
@@ -41,15 +44,16 @@ def make_unreliable(services: Services, random: Random, rates: Callable[[], Faul
             case "lost":
                 return unanswered()
             case "in part":
-                return really_write(marker, [each for each in partitions if random.random() < 0.5])
+                return really_write(marker, [each for each in partitions if random.random() < 0.5], after)
             case "unheard":
-                really_write(marker, partitions)
+                really_write(marker, partitions, after)
                 return unanswered()
             case "twice":
-                really_write(marker, partitions)
-            case "late" if marker.bumps_epoch:
-                # Version 1 has no defence against a copy that arrives in the next transaction.
+                really_write(marker, partitions, after)
+            case "late" if marker.bumps_epoch and after is None:
+                # Version 1 has no defence against a copy that arrives in the next transaction. What shares
+                # the flush of the decision is not on its way for long.
                 call_later(_LATE_MS, lambda: really_write(marker, partitions))
-        return really_write(marker, partitions)
+        return really_write(marker, partitions, after)
 
     setattr(markers, "write", write)  # noqa: B010 - a method is replaced, for this one broker

@@ -11,6 +11,7 @@ import pytest
 from klamm.broker.cluster.following import ClusterFollower
 from klamm.broker.coordinators.remote import RemoteTransactions
 from klamm.broker.partitions.markers import TransactionMarker
+from klamm.broker.partitions.registry import Partition
 from klamm.protocol.types import TopicPartition
 from klamm.storage.cluster import ClusterChanges
 from klamm.storage.engines.shared_logs import SharedLogs
@@ -76,10 +77,14 @@ def test_a_transaction_that_is_committed_in_one_partition_only_is_found_out(
     write = RemoteTransactions.write
 
     def abort_in_the_first(
-        self: RemoteTransactions, marker: TransactionMarker, partitions: Sequence[TopicPartition]
+        self: RemoteTransactions,
+        marker: TransactionMarker,
+        partitions: Sequence[TopicPartition],
+        after: Partition | None = None,
     ) -> Any:
         first, others = partitions[:1], partitions[1:]
-        return write(self, replace(marker, is_commit=False), first) + write(self, marker, others)
+        aborted = replace(marker, is_commit=False)
+        return write(self, aborted, first, after) + write(self, marker, others, after)
 
     monkeypatch.setattr(RemoteTransactions, "write", abort_in_the_first)
     assert "was to be True" in first_complaint()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
+_OUTCOMES: Final = {
+    State.ONGOING: "added",
+    State.PREPARE_COMMIT: "committed",
+    State.PREPARE_ABORT: "aborted",
+}
 _READ_COMMITTED: Final = 1
 
 
@@ -43,6 +49,11 @@ class TransactionChecker(Checker):
         self._newest: dict[int, int] = {}  # producer id -> the highest epoch that a client got
         self._fenced: dict[Exchange, int] = {}  # requests that came with an older epoch
         self._stable: dict[tuple[bytes, int], tuple[PartitionLog, int]] = {}
+        self._appended: dict[str, TransactionStored] = {}  # by transactional id, the last, safe or not
+        # How often the safe records have added a partition to a transaction of an identity, or ended one.
+        self._decided: Counter[tuple[str, int, int, Place]] = Counter()
+        self._seen: Counter[tuple[str, int, int, Place]] = Counter()  # and its own log says so
+        self._undecided: dict[tuple[str, int, int, Place], None] = {}  # to be compared
 
     def model(self, topic_id: bytes, partition: int, topic: str) -> PartitionModel:
         key = (topic_id, partition)
@@ -58,8 +69,26 @@ class TransactionChecker(Checker):
                 self._follow(stored)
             return
         model = self.model(log.topic_id, log.partition, log.topic)
+        were_open = set(model.open)
         for complaint in model.add(header, batch):
             self.world.broken(f"{log.topic}-{log.partition} at {header.base_offset}: {complaint}")
+        is_open = header.producer_id in model.open
+        if header.is_transactional and is_open != (header.producer_id in were_open):
+            outcome = "added" if is_open else "committed" if model.ended[-1].is_commit else "aborted"
+            fact = (outcome, header.producer_id, header.producer_epoch, (log.topic, log.partition))
+            self._seen[fact] += 1
+            self._undecided[fact] = None
+
+    def _compare(self) -> None:
+        """What a partition has of a transaction, the coordinator has decided: neither is safe alone."""
+        self.world.logs.look_again(*self._states())
+        undecided, self._undecided = self._undecided, {}
+        for fact in undecided:
+            if self._seen[fact] > self._decided[fact]:
+                self.world.broken(f"{fact} is safe {self._seen[fact]} times, decided {self._decided[fact]}")
+
+    def started(self) -> None:
+        self._compare()
 
     def _follow(self, stored: TransactionStored) -> None:
         """Records of one id follow the table of states, and its producer ids are its own."""
@@ -67,6 +96,13 @@ class TransactionChecker(Checker):
         if last is not None and stored.state not in NEXT_STATES[last.state]:
             self.world.broken(f"{last} is followed by {stored}")
         self._stored[stored.transactional_id] = stored
+        outcome = _OUTCOMES.get(stored.state)
+        if outcome is not None:
+            before = last.partitions if last is not None and last.state is stored.state else frozenset()
+            for place in stored.partitions - before:
+                self._decided[
+                    outcome, stored.producer_id, stored.producer_epoch, (place.topic, place.partition)
+                ] += 1
         self._own(stored.producer_id, stored.transactional_id)
 
     def _own(self, producer_id: int, transactional_id: str) -> None:
@@ -77,6 +113,7 @@ class TransactionChecker(Checker):
     def appended(self, log: PartitionLog, batch: bytes, base_offset: int) -> None:
         if log.topic == TRANSACTIONS_TOPIC:
             for stored in stored_in(batch):
+                self._appended[stored.transactional_id] = stored
                 if stored.state in COMPLETIONS.values():
                     self._check_complete(stored)
             return
@@ -111,7 +148,7 @@ class TransactionChecker(Checker):
     def _check_added(self, log: PartitionLog, header: BatchHeader) -> None:
         """A transactional batch is for a partition that the coordinator has in the open transaction."""
         self.world.logs.look_again(*self._states())
-        stored = self._stored.get(self._ids.get(header.producer_id, ""))
+        stored = self._appended.get(self._ids.get(header.producer_id, ""))
         place = TopicPartition(log.topic, log.partition)
         if stored is None or stored.state in IDLE or place not in stored.partitions:
             self.world.broken(f"{place}: a batch of {header} is appended, the coordinator has {stored}")
@@ -121,6 +158,8 @@ class TransactionChecker(Checker):
         broker = self.world.machine.broker
         if broker is None:
             return
+        if self._undecided:
+            self._compare()
         for partition in broker.services.partitions:
             if partition.error_code is not ErrorCode.none:
                 continue

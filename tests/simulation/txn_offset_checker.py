@@ -48,6 +48,7 @@ class TxnOffsetChecker(Checker):
         self._cut_off(log.partition, base_offset)
         header = parse_header(batch)
         if header.is_control and _is_commit(batch):
+            self.world.logs.look_again((log.topic, log.partition))
             moment = self.world.moment()
             pending = self._pending.get((log.partition, header.producer_id), {})
             self._begun[log.partition, base_offset] = [

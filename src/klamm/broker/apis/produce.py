@@ -262,7 +262,7 @@ def _handle_one(
         counters.messages_in += header.record_count
         counters.bytes_in += len(batch)
     line.log_start_offset = log.log_start_offset
-    if (request.acks == 1 and log.rounds is None) or log.high_watermark > last_offset:
+    if (request.acks == 1 and _is_written(log)) or log.high_watermark > last_offset:
         return response
     timeout_ms = _flush_timeout_ms(request)
     return SingleWait(services, context, response, line, partition, last_offset, timeout_ms)
@@ -319,11 +319,16 @@ def _begin_one(
 def _waits(acks: int, partition: Partition) -> bool:
     """Whether a response waits for the flush.
 
-    With acks=1 too, where logs are flushed in rounds: until then the broker's memory has the only copy.
+    With acks=1 too, if until then the broker's memory has the only copy.
     """
     if acks == 1:
-        return partition.error_code is NO_ERROR and partition.log.rounds is not None
+        return partition.error_code is NO_ERROR and not _is_written(partition.log)
     return acks == -1
+
+
+def _is_written(log: PartitionLog) -> bool:
+    """Whether an append that is not flushed survives the end of this process."""
+    return log.rounds is None and (log.held_back is None or not log.held_back.is_active)
 
 
 def _flush_timeout_ms(request: ProduceRequest) -> int:

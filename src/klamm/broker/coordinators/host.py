@@ -180,6 +180,9 @@ class CoordinatorHost(Generic[Hosted]):
     def act(self, shard: Shard[Any, Any], action: object) -> None:
         raise AssertionError(f"{shard.name}: nothing carries out {action!r}")
 
+    def act_early(self, shard: Shard[Any, Any], action: object) -> bool:
+        return False
+
     def wake(self, at_ms: int) -> None:
         if self._timer is not None:
             if self._timer_at_ms <= at_ms:

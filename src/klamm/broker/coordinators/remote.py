@@ -32,6 +32,7 @@ from klamm.protocol.types import TopicPartition
 
 if TYPE_CHECKING:
     from klamm.broker.partitions.markers import MarkerResults, TransactionMarker
+    from klamm.broker.partitions.registry import Partition
     from klamm.broker.partitions.verification import ErrorCodes
     from klamm.broker.services import Services
 
@@ -47,14 +48,20 @@ class RemoteTransactions:
     # --- markers ---------------------------------------------------------------------------------------
 
     def write(
-        self, marker: TransactionMarker, partitions: Sequence[TopicPartition]
+        self,
+        marker: TransactionMarker,
+        partitions: Sequence[TopicPartition],
+        after: Partition | None = None,
     ) -> list[tuple[Sequence[TopicPartition], HeldResponse[MarkerResults]]]:
-        """Write a marker to partitions; a result for those of each leader."""
+        """Write a marker to partitions; a result for those of each leader.
+
+        Those that come after what another partition has are all led here.
+        """
         here = self._services.image.broker_id
         return [
             (
                 named,
-                self._services.markers.write(marker, named)
+                self._services.markers.write(marker, named, after)
                 if leader_id == here
                 else self._send(leader_id, marker, named),
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from klamm.broker.config.broker_config import BrokerConfig
     from klamm.broker.partitions.markers import MarkerResults
+    from klamm.broker.partitions.registry import Partition
     from klamm.broker.services import Services
     from klamm.coordinator.runtime.events import Event
     from klamm.coordinator.runtime.shard import Shard
@@ -95,6 +96,7 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
     ) -> HeldResponse[ErrorCodes]:
         """Whether the partitions are part of the ongoing transaction; with `add` they become part of it."""
         promise = _Verified()
+        decided = self._decisions_before(transactional_id, partitions) if add else None
         if not add and self.coordinator.confirms(transactional_id, producer_id, producer_epoch, partitions):
             promise.keep(PartitionErrors(dict.fromkeys(partitions, NO_ERROR)))
             return promise
@@ -105,10 +107,18 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
             partitions=frozenset(partitions),
             is_verify_only=not add,
             client_version=EPOCH_BUMP_VERSION if add else 0,
+            is_answered_early=decided is not None,
         )
         context = self.now()
         context.token = promise
         self.coordinator.handle(request, context)
+        # If the shard is being loaded it is decided later. What follows then does not follow at once.
+        request.is_answered_early = False
+        if decided is not None and decided.log.is_dirty:
+            for name in partitions:
+                follower = self._services.partitions.get(*name)
+                assert follower is not None
+                self._services.flusher.put_after(follower, decided)
         return promise
 
     def tell(self, event: Event) -> None:
@@ -127,7 +137,29 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
             case _:
                 super().act(shard, action)
 
-    def _write_markers(self, shard: Shard[Any, Any], order: WriteMarkers) -> None:
+    def act_early(self, shard: Shard[Any, Any], action: object) -> bool:
+        if not isinstance(action, WriteMarkers):
+            return False
+        decided = self._decisions_before(action.transactional_id, action.partitions)
+        if decided is None:
+            return False
+        self._write_markers(shard, action, decided)
+        return True
+
+    def _decisions_before(
+        self, transactional_id: str, followers: Iterable[TopicPartition]
+    ) -> Partition | None:
+        """The partition with the decisions about an id, if appends to others can be put after them."""
+        get = self._services.partitions.get
+        decided = get(TRANSACTIONS_TOPIC, self.coordinator.partition_for(transactional_id))
+        for partition in (decided, *(get(*name) for name in followers)):
+            if partition is None or not self._services.flusher.can_put_after(partition):
+                return None
+        return decided
+
+    def _write_markers(
+        self, shard: Shard[Any, Any], order: WriteMarkers, after: Partition | None = None
+    ) -> None:
         marker = TransactionMarker(
             order.producer_id,
             order.producer_epoch,
@@ -135,7 +167,7 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
             shard.epoch,
             bumps_epoch=order.transaction_version >= EPOCH_BUMP_VERSION,
         )
-        for partitions, written in self._services.remote.write(marker, sorted(order.partitions)):
+        for partitions, written in self._services.remote.write(marker, sorted(order.partitions), after):
             report = partial(self._loop.call_soon, self._markers_written, shard, order, partitions, written)
             if written.done():
                 report()

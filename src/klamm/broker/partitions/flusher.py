@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import logging
 import os
-from asyncio import AbstractEventLoop, Future, TimerHandle, ensure_future
+from asyncio import AbstractEventLoop, Future, TimerHandle, ensure_future, sleep
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
+from klamm.broker.partitions.flush_order import FlushOrder
+from klamm.broker.partitions.flushes import Flush, PendingSync, run_all
 from klamm.broker.partitions.registry import Partition
 from klamm.clock import Clock
 from klamm.protocol.errors import NO_ERROR, ErrorCode
@@ -25,7 +27,6 @@ from klamm.storage.log import (
     PartitionLog,
     RestOfRound,
     SharedJournal,
-    Sync,
     SyncRounds,
     SyncTicket,
 )
@@ -42,46 +43,6 @@ LANES: Final = 8
 LATER_MS: Final = 20
 
 _log = logging.getLogger(__name__)
-
-
-class _Flush:
-    """A flush of one log that is under way."""
-
-    __slots__ = ("log", "partition", "started_at_ms", "ticket")
-
-    def __init__(
-        self, partition: Partition, log: PartitionLog, ticket: SyncTicket, started_at_ms: int
-    ) -> None:
-        self.partition = partition
-        self.log = log
-        self.ticket = ticket
-        self.started_at_ms = started_at_ms
-
-
-class _Sync:
-    """What the kernel or a thread has to do: one log's own files, or a round of a journal."""
-
-    __slots__ = ("error", "flushes", "journal", "parts_left", "work")
-
-    def __init__(self, work: Sync, flushes: Sequence[_Flush], journal: SharedJournal | None = None) -> None:
-        self.work = work
-        self.flushes = flushes
-        self.journal = journal
-        self.parts_left = 0  # files that the kernel has, and one for a thread that has the work
-        self.error: Exception | None = None
-
-
-def _run(works: Sequence[Sync]) -> Sequence[Exception | None]:
-    """Flush each of them, also after a failure; blocks."""
-    outcomes: list[Exception | None] = []
-    for work in works:
-        try:
-            work.run()
-        except Exception as error:
-            outcomes.append(error)
-        else:
-            outcomes.append(None)
-    return outcomes
 
 
 class Flusher:
@@ -106,15 +67,16 @@ class Flusher:
         self._dirty: dict[Partition, None] = {}
         self._dirty_later: dict[Partition, None] = {}
         self._later: TimerHandle | None = None
-        self._under_way: dict[Partition, _Flush] = {}
-        self._by_tag: dict[int, _Sync] = {}  # what the kernel has
+        self._under_way: dict[Partition, Flush] = {}
+        self._by_tag: dict[int, PendingSync] = {}  # what the kernel has
         self._journals: dict[SharedJournal, None] = {}
         self._rounds_in_journals: set[SharedJournal] = set()  # under way
         self._journaled: WeakKeyDictionary[PartitionLog, Partition] = WeakKeyDictionary()
+        self._order = FlushOrder()
         self._next_tag = 0
         self._lanes: set[Future[Sequence[Exception | None]]] = set()
         self._busy: set[SyncRounds] = set()  # a round of theirs is under way
-        self._for_threads: list[_Sync] = []  # until a lane is free
+        self._for_threads: list[PendingSync] = []  # until a lane is free
         self._starts_soon = False
         self._has_failed = False
         self._idle: Future[None] | None = None
@@ -129,6 +91,19 @@ class Flusher:
         self._dirty[partition] = None
         if not self._starts_soon and partition not in self._under_way:
             self._start_soon()
+
+    def can_put_after(self, partition: Partition) -> bool:
+        """Whether appends to a partition can be put after others, or others after them."""
+        return self._order.takes(partition)
+
+    def put_after(self, partition: Partition, earlier: Partition) -> None:
+        """What is appended to a partition from now on is not durable before everything in another one is.
+
+        It is in the same round, or in a later one. Only if `can_put_after` says so for both. Raises LogError.
+        """
+        self._order.add(partition, earlier)
+        self.mark(earlier)
+        self.mark(partition)
 
     def mark_later(self, partition: Partition) -> None:
         """Flush a partition soon, perhaps together with later appends: nothing waits for it."""
@@ -173,7 +148,12 @@ class Flusher:
             self._start_soon()
 
     async def settled(self, partition: Partition) -> None:
-        """Wait until no flush of a partition is under way."""
+        """Wait until no flush of a partition is under way, and none of another must come before its next."""
+        while (earlier := self._order.waits_for(partition)) and not self._order.is_lost(partition):
+            self._start_soon()
+            await sleep(0)
+            for each in earlier:
+                await self.settled(each)
         while partition in self._under_way:
             waiter = self._settling.setdefault(partition, self._loop.create_future())
             await waiter
@@ -215,37 +195,44 @@ class Flusher:
             self._idle.set_result(None)
             self._idle = None
 
-    def _begin_all(self) -> list[_Flush]:
+    def _begin_all(self) -> list[Flush]:
         """Begin the flushes that can start now; a log that is being flushed has to wait for the next one."""
         waiting, self._dirty = self._dirty, {}
         under_way = self._under_way
         now_ms = self._clock.now_ms()
         # After a failure not at once again: that would be a loop without a pause.
         is_pausing, self._has_failed = self._has_failed and not waiting, False
-        flushes: list[_Flush] = self._begin_lagging(now_ms) if self._journals and not is_pausing else []
+        flushes: list[Flush] = self._begin_lagging(now_ms) if self._journals and not is_pausing else []
         for partition in waiting:
             if partition in under_way:
                 self._dirty[partition] = None
                 continue
             if partition.error_code is not NO_ERROR:
+                if not partition.is_sealed:
+                    self._order.forget(partition)
                 continue
             try:
                 log = partition.log
                 if log.rounds in self._busy:
                     self._dirty[partition] = None
                     continue
+                if self._order.waits_for(partition) and self._order.is_lost(partition):
+                    self._cut(partition, log)
+                    continue
                 ticket = log.start_sync()
             except Exception:
                 self._lose(partition)
                 continue
-            if ticket is not None:
-                flush = under_way[partition] = _Flush(partition, log, ticket, now_ms)
+            if ticket is None:
+                self._order.settle(partition)
+            else:
+                flush = under_way[partition] = Flush(partition, log, ticket, now_ms)
                 flushes.append(flush)
         return flushes
 
     # --- by a journal ----------------------------------------------------------------------------------
 
-    def _begin_lagging(self, now_ms: int) -> list[_Flush]:
+    def _begin_lagging(self, now_ms: int) -> list[Flush]:
         """Begin to sync segments of logs that the journal holds, so that its files can be used again."""
         flushes = []
         for journal in self._journals:
@@ -259,24 +246,25 @@ class Flusher:
                     self._lose(partition)
                     continue
                 if ticket is not None:
-                    flush = self._under_way[partition] = _Flush(partition, log, ticket, now_ms)
+                    flush = self._under_way[partition] = Flush(partition, log, ticket, now_ms)
                     flushes.append(flush)
         return flushes
 
-    def _shared(self, flushes: Sequence[_Flush]) -> list[_Sync]:
+    def _shared(self, flushes: Sequence[Flush]) -> list[PendingSync]:
         """What has to be synced: a round of each journal, and the files of the logs that are not in one."""
-        by_journal: dict[SharedJournal, list[_Flush]] = {}
-        syncs: list[_Sync] = []
+        by_journal: dict[SharedJournal, list[Flush]] = {}
+        others: list[Flush] = []
         for flush in flushes:
             journal = flush.ticket.journal
             if journal is None:
-                syncs.append(_Sync(flush.ticket, (flush,)))
+                others.append(flush)
             else:
                 by_journal.setdefault(journal, []).append(flush)
+        syncs: list[PendingSync] = []
         for journal, members in by_journal.items():
-            started = journal.start_round([flush.ticket for flush in members])
+            started = journal.start_round([flush.ticket for flush in members], self._after(members))
             if started is None:
-                syncs += [_Sync(flush.ticket, (flush,)) for flush in members]
+                others += members
                 continue
             journaled = []
             for flush in members:
@@ -284,21 +272,66 @@ class Flusher:
                     journaled.append(flush)
                     self._journaled[flush.log] = flush.partition
                 else:
-                    syncs.append(_Sync(flush.ticket, (flush,)))
-            syncs.append(_Sync(started, journaled, journal))
+                    others.append(flush)
+            syncs.append(PendingSync(started, journaled, journal))
             self._journals[journal] = None
             self._rounds_in_journals.add(journal)
             self.journal_rounds += 1
+        for flush in others:
+            if self._is_held_back(flush):
+                self._postpone(flush)
+            else:
+                syncs.append(PendingSync(flush.ticket, (flush,)))
         return syncs
+
+    # --- in order --------------------------------------------------------------------------------------
+
+    def _after(self, flushes: Sequence[Flush]) -> dict[SyncTicket, Sequence[SyncTicket | None]]:
+        """The tickets that must be in the same round as others, with these; None for one that is not here."""
+        tickets = {flush.partition: flush.ticket for flush in flushes}
+        return {
+            flush.ticket: [tickets.get(each) for each in self._order.waits_for(flush.partition)]
+            for flush in flushes
+            if flush.partition in self._order
+        }
+
+    def _is_held_back(self, flush: Flush) -> bool:
+        """Whether a flush of a log's own files would come too early."""
+        return flush.partition in self._order and flush.ticket.end_offset > flush.log.high_watermark
+
+    def _postpone(self, flush: Flush) -> None:
+        """Flush a partition when what it waits for is durable; if that is not even under way, it is lost."""
+        partition = flush.partition
+        del self._under_way[partition]
+        if all(each in self._under_way for each in self._order.waits_for(partition)):
+            self._dirty[partition] = None
+            self._order.postpone(partition)
+        else:
+            try:
+                self._cut(partition, flush.log)
+            except Exception:
+                self._lose(partition)
+        self._settle(partition)
+
+    def _cut(self, partition: Partition, log: PartitionLog) -> None:
+        """Truncate a partition whose unflushed appends come after something that is lost. Raises LogError."""
+        _log.warning("%s: records that depend on a failed flush are removed", partition.name)
+        partition.flush_failed()
+        log.truncate(log.high_watermark)
+        self._order.settle(partition)
+
+    def _settle(self, partition: Partition) -> None:
+        if self._settling and (waiter := self._settling.pop(partition, None)) is not None:
+            waiter.set_result(None)
 
     # --- by the kernel ---------------------------------------------------------------------------------
 
-    def _give_to_kernel(self, kernel: KernelSync, syncs: Sequence[_Sync]) -> list[_Sync]:
+    def _give_to_kernel(self, kernel: KernelSync, syncs: Sequence[PendingSync]) -> list[PendingSync]:
         """Submit what is only files; return the others, and those that are not accepted."""
         room = kernel.room
-        refused: list[_Sync] = []
+        refused: list[PendingSync] = []
         handles: list[int] = []
-        owners: list[_Sync] = []
+        owners: list[PendingSync] = []
         for sync in syncs:
             files = sync.work.files_only()
             if not files or len(handles) + len(files) > room:
@@ -333,10 +366,10 @@ class Flusher:
 
     # --- by threads ------------------------------------------------------------------------------------
 
-    def _start_rounds(self, syncs: list[_Sync]) -> list[_Sync]:
+    def _start_rounds(self, syncs: list[PendingSync]) -> list[PendingSync]:
         """Start the rounds of stores that flush many logs at once; return what is flushed otherwise."""
-        others: list[_Sync] = []
-        together: dict[SyncRounds, list[_Sync]] = {}
+        others: list[PendingSync] = []
+        together: dict[SyncRounds, list[PendingSync]] = {}
         for sync in syncs:
             rounds = sync.flushes[0].log.rounds
             if rounds is None:
@@ -351,7 +384,7 @@ class Flusher:
         return others
 
     def _started_round_ends(
-        self, rounds: SyncRounds, members: Sequence[_Sync], rest: RestOfRound | None
+        self, rounds: SyncRounds, members: Sequence[PendingSync], rest: RestOfRound | None
     ) -> None:
         if rest is None:
             self._busy.discard(rounds)
@@ -360,11 +393,11 @@ class Flusher:
         else:
             self._start_on_thread(members, rest, lambda: self._busy.discard(rounds))
 
-    def _start_lane(self, syncs: list[_Sync]) -> None:
-        self._start_on_thread(syncs, partial(_run, [sync.work for sync in syncs]), lambda: None)
+    def _start_lane(self, syncs: list[PendingSync]) -> None:
+        self._start_on_thread(syncs, partial(run_all, [sync.work for sync in syncs]), lambda: None)
 
     def _start_on_thread(
-        self, syncs: Sequence[_Sync], work: RestOfRound, when_done: Callable[[], None]
+        self, syncs: Sequence[PendingSync], work: RestOfRound, when_done: Callable[[], None]
     ) -> None:
         outcome = ensure_future(self._run_blocking(work))
         self._lanes.add(outcome)
@@ -376,7 +409,7 @@ class Flusher:
 
         outcome.add_done_callback(finish)
 
-    def _are_done(self, syncs: Sequence[_Sync], outcomes: Sequence[Exception | None]) -> None:
+    def _are_done(self, syncs: Sequence[PendingSync], outcomes: Sequence[Exception | None]) -> None:
         now_ms = self._clock.now_ms()
         for sync, error in zip(syncs, outcomes, strict=True):
             self._part_is_done(sync, error, now_ms)
@@ -384,7 +417,7 @@ class Flusher:
 
     # --- what becomes of it ----------------------------------------------------------------------------
 
-    def _part_is_done(self, sync: _Sync, error: Exception | None, now_ms: int) -> None:
+    def _part_is_done(self, sync: PendingSync, error: Exception | None, now_ms: int) -> None:
         sync.error = sync.error or error
         sync.parts_left -= 1
         if sync.parts_left:
@@ -405,8 +438,9 @@ class Flusher:
                     raise sync.error
             except Exception:
                 self._lose(partition)
-            if self._settling and (waiter := self._settling.pop(partition, None)) is not None:
-                waiter.set_result(None)
+            self._settle(partition)
+        for flush in sync.flushes:
+            self._order.waits_for(flush.partition)  # if for nothing more, it is not held back any more
 
     def _round_is_done(self, journal: SharedJournal, error: Exception | None) -> bool:
         """Whether the logs of a round can be used further."""
@@ -425,6 +459,7 @@ class Flusher:
         """After an unexpected failure the state of this log is unknown: it goes offline, the others go on."""
         _log.exception("flushing %s failed, the partition is offline", partition.name)
         partition.fail(ErrorCode.kafka_storage_error)
+        self._order.forget(partition)
 
     def _fail(self, partition: Partition, log: PartitionLog, ticket: SyncTicket, error: Exception) -> None:
         if isinstance(error, LogError) and error.error_code is ErrorCode.not_leader_or_follower:
@@ -438,3 +473,4 @@ class Flusher:
         partition.note(LogError(ErrorCode.kafka_storage_error, why))  # logs repeated failures once
         partition.flush_failed()
         log.fail_sync(ticket)
+        self._order.settle(partition)

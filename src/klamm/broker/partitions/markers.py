@@ -100,9 +100,15 @@ class MarkerWriter:
         self.listeners: dict[str, MarkerListener] = {}  # by topic
 
     def write(
-        self, marker: TransactionMarker, partitions: Sequence[TopicPartition]
+        self,
+        marker: TransactionMarker,
+        partitions: Sequence[TopicPartition],
+        after: Partition | None = None,
     ) -> HeldResponse[MarkerResults]:
-        """Append a marker to each partition; the result is an error code for each, once it is durable."""
+        """Append a marker to each partition; the result is an error code for each, once it is durable.
+
+        None of them is durable before everything that the partition `after` has now.
+        """
         write = MarkerWrite()
         now_ms, timestamp_ms = self._clock.now_ms(), self._clock.timestamp_ms()
         is_of_no_producer = marker.producer_id < 0 or marker.producer_epoch < 0
@@ -122,6 +128,8 @@ class MarkerWriter:
                 write.settle(name, ErrorCode.unknown_server_error)  # as Kafka answers it
                 continue
             try:
+                if after is not None:
+                    self._flusher.put_after(partition, after)
                 last_offset = self._append(partition, marker, batch, now_ms, timestamp_ms)
                 is_durable = partition.log.high_watermark > last_offset
             except LogError as error:

@@ -58,5 +58,8 @@ class Outcome(Generic[Record, Note]):
     is_awaited: bool = True
     """Whether something waits for the records. If not, they may share the flush of the next ones."""
 
+    are_actions_early: bool = False
+    """Whether actions begin at once if the host can ensure that their effects are not durable too early."""
+
     is_divisible: bool = False
     """Whether the records may be split into several batches, because each is independent."""

@@ -62,6 +62,10 @@ class ShardHost(Protocol):
         """
         ...
 
+    def act_early(self, shard: Shard[Any, Any], action: object) -> bool:
+        """Begin work whose effects are not durable before what the shard has appended; False: use `act`."""
+        ...
+
     def wake(self, at_ms: int) -> None:
         """Call `tick` at this instant, which is earlier than the one requested before."""
         ...
@@ -415,10 +419,15 @@ class Shard(Generic[Record, Note]):
         if self._has_unawaited:
             self._has_unawaited = False
             self._log.flush()
+        actions = outcome.actions
+        if outcome.are_actions_early:
+            actions = [each for each in actions if not self._host.act_early(self, each)]
+            if not (actions or outcome.replies or outcome.once_durable):
+                return
         held = self._held
         if held and held[-1][0] > seen_offset:
             seen_offset = held[-1][0]
-        held.append(_HELD((seen_offset, outcome.replies, outcome.once_durable, outcome.actions, now_ms)))
+        held.append(_HELD((seen_offset, outcome.replies, outcome.once_durable, actions, now_ms)))
         if self._patience.due_at_ms is None:
             self._wait_from(now_ms)
 

@@ -8,6 +8,7 @@ from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.coordinator.transaction.ending import answered, client_identity
 from klamm.coordinator.transaction.remembered import EPOCH_BUMP_VERSION, TransactionStored
 from klamm.coordinator.transaction.requests import AddPartitions, PartitionErrors
+from klamm.coordinator.transaction.signals import PartitionsAdded
 from klamm.coordinator.transaction.state import (
     Transaction,
     TransactionOutcome,
@@ -30,8 +31,11 @@ def add_partitions(state: TransactionState, request: AddPartitions, context: Con
     if error_code is not NO_ERROR:
         return reply(context, all_refused(request, error_code), transaction)
     stored = transaction.stored
+    response = all_refused(request, NO_ERROR)
     if stored.state is State.ONGOING and request.partitions <= stored.partitions:
-        return reply(context, all_refused(request, NO_ERROR), transaction)
+        if request.is_answered_early:
+            return Outcome(((context.token, response),), seen_offset=0)
+        return reply(context, response, transaction)
     begins = stored.state in IDLE
     added = stored.moved(
         State.ONGOING,
@@ -40,8 +44,17 @@ def add_partitions(state: TransactionState, request: AddPartitions, context: Con
         started_timestamp_ms=context.timestamp_ms if begins else stored.started_timestamp_ms,
         client_version=request.client_version,
     )
-    response = all_refused(request, NO_ERROR)
-    return answered(Outcome(records=(added,)), stored.transactional_id, request, context, response)
+    outcome = answered(Outcome(records=(added,)), stored.transactional_id, request, context, response)
+    if request.is_answered_early:
+        outcome.replies, outcome.then = (), (PartitionsAdded(context.token, response),)
+    return outcome
+
+
+def partitions_added(
+    state: TransactionState, signal: PartitionsAdded, context: Context
+) -> TransactionOutcome:
+    """Answer a broker that puts its appends after the record of the addition."""
+    return Outcome(((signal.token, signal.response),), seen_offset=0)
 
 
 def all_refused(request: AddPartitions, error_code: ErrorCode) -> PartitionErrors:

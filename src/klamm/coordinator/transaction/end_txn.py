@@ -102,7 +102,7 @@ def end_txn(
     assert isinstance(prepared, TransactionStored)
     identity = client_identity(prepared)
     outcome = answered(outcome, stored.transactional_id, request, context, _response(NO_ERROR, identity))
-    return _held(outcome, stored.transactional_id, context) if outcome.once_durable else outcome
+    return _held(outcome, stored.transactional_id, context) if outcome.then else outcome
 
 
 def _held(outcome: TransactionOutcome, transactional_id: str, context: Context) -> TransactionOutcome:

@@ -20,7 +20,7 @@ from klamm.coordinator.transaction.remembered import (
     NO_PRODUCER_ID,
     TransactionStored,
 )
-from klamm.coordinator.transaction.signals import AppendRefused, PrepareDurable
+from klamm.coordinator.transaction.signals import AppendRefused, Prepared
 from klamm.coordinator.transaction.state import (
     Client,
     EpochBumped,
@@ -126,7 +126,7 @@ def end(
         notes = (EpochBumped(stored.transactional_id, last_epoch, ending.is_fence),)
     if not prepared.partitions:
         return Outcome(records=(prepared, complete(prepared, context.timestamp_ms)), notes=notes)
-    return Outcome(records=(prepared,), notes=notes, once_durable=(PrepareDurable(stored.transactional_id),))
+    return Outcome(records=(prepared,), notes=notes, then=(Prepared(stored.transactional_id),))
 
 
 def park(transactional_id: str, request: object, context: Context) -> TransactionOutcome:

@@ -7,7 +7,7 @@ import logging
 from klamm.coordinator.runtime.machine import CorruptLogError
 from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.coordinator.transaction.records import UnknownTransactionKey, decode_record
-from klamm.coordinator.transaction.signals import PrepareDurable
+from klamm.coordinator.transaction.signals import Prepared
 from klamm.coordinator.transaction.state import TransactionOutcome, TransactionState, replay
 from klamm.coordinator.transaction.states import PREPARED
 from klamm.protocol.errors import DecodeError
@@ -74,8 +74,8 @@ def set_up(state: TransactionState, context: Context) -> TransactionOutcome:
             ),
         ),
         # Which markers were written is not on record: all are sent again, and repeated ones are harmless.
-        once_durable=[
-            PrepareDurable(transactional_id)
+        then=[
+            Prepared(transactional_id)
             for transactional_id, transaction in state.transactions.items()
             if transaction.stored.state in PREPARED
         ],

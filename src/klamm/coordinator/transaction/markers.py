@@ -19,7 +19,7 @@ from klamm.coordinator.transaction.signals import (
     EndComplete,
     MarkersDue,
     MarkersWritten,
-    PrepareDurable,
+    Prepared,
 )
 from klamm.coordinator.transaction.state import (
     Client,
@@ -52,12 +52,14 @@ RETRIED: Final = frozenset(
 )
 
 
-def prepare_durable(state: TransactionState, signal: PrepareDurable, context: Context) -> TransactionOutcome:
-    """Order all markers of a prepared transaction."""
+def prepared(state: TransactionState, signal: Prepared, context: Context) -> TransactionOutcome:
+    """Order all markers of a prepared transaction. They may share the flush of its record."""
     transaction = state.transactions.get(signal.transactional_id)
     if transaction is None or transaction.stored.state not in PREPARED:
         return Outcome()
-    return Outcome(actions=(markers_of(transaction),), seen_offset=transaction.stored_until)
+    return Outcome(
+        actions=(markers_of(transaction),), seen_offset=transaction.stored_until, are_actions_early=True
+    )
 
 
 def markers_of(transaction: Transaction) -> WriteMarkers:

@@ -28,3 +28,4 @@ class AddPartitions:
     partitions: frozenset[TopicPartition] = field(default_factory=frozenset)
     is_verify_only: bool = False
     client_version: int = 0  # 2 when a Produce or TxnOffsetCommit adds its partitions itself
+    is_answered_early: bool = False  # before it is durable: what follows is not durable before it either

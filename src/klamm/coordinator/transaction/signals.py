@@ -35,10 +35,17 @@ class EndHeldTooLong(NamedTuple):
 # --- next steps --------------------------------------------------------------------------------------
 
 
-class PrepareDurable(NamedTuple):
-    """The decision to commit or abort is durable: markers may be written."""
+class Prepared(NamedTuple):
+    """The decision to commit or abort is logged: markers may be durable when it is."""
 
     transactional_id: str
+
+
+class PartitionsAdded(NamedTuple):
+    """Partitions are part of a transaction, as far as the log is appended."""
+
+    token: object
+    response: object
 
 
 class EndComplete(NamedTuple):

@@ -132,6 +132,9 @@ class CoordinatorInMemory(Generic[Log]):
     def act(self, shard: Shard[Any, Any], action: object) -> None:
         raise AssertionError(f"groups do nothing outside their shard: {action!r}")
 
+    def act_early(self, shard: Shard[Any, Any], action: object) -> bool:
+        return False
+
     def wake(self, at_ms: int) -> None:
         assert at_ms >= self.clock.now_ms()
 

@@ -42,6 +42,7 @@ from klamm.protocol.messages.txn_offset_commit import (
 from klamm.records.batch import iter_headers
 from klamm.records.markers import decode_marker
 from klamm.records.record import decode_records
+from klamm.storage.engines.simulated_disk import Fault
 from klamm.testing.requests import a_batch, a_produce
 
 SETTINGS = {"transaction.state.log.num.partitions": "4", "offsets.topic.num.partitions": "4"}
@@ -231,6 +232,37 @@ def test_a_transaction_of_the_new_protocol_adds_its_partitions_itself(jar: Jar) 
     assert markers(jar, 1) == []
 
 
+def test_a_transaction_takes_one_flush_for_each_response(jar: Jar) -> None:
+    flusher = jar.services.flusher
+    new, old = a_producer(jar), a_producer(jar, "old")
+
+    def one_of_each() -> tuple[int, int]:
+        before = flusher.rounds
+        assert new.produce() == new.end() == 0
+        of_new = flusher.rounds - before
+        assert old.add(0) == [0]
+        assert old.produce(version=V1) == old.end(version=4) == 0
+        return of_new, flusher.rounds - before - of_new
+
+    one_of_each()  # then the names of all files are durable
+    assert one_of_each() == (2, 3)
+    assert described(jar).transaction_state == "CompleteCommit"
+
+
+def test_a_decision_and_its_markers_fail_together(jar: Jar) -> None:
+    producer = a_producer(jar)
+    for _ in range(2):
+        assert producer.produce() == producer.end() == 0
+    written = markers(jar)
+    assert producer.produce() == 0
+    jar.files.faults.append(Fault("sync"))
+    assert producer.end() == ErrorCode.not_coordinator
+    assert described(jar).transaction_state == "Ongoing"
+    assert markers(jar) == written
+    assert producer.end() == 0
+    assert markers(jar) == [*written, (True, 3, 0)]
+
+
 def test_48_49_after_the_commit_the_old_epoch_writes_nothing(jar: Jar) -> None:
     producer = a_producer(jar)
     assert producer.produce() == 0
@@ -320,6 +352,7 @@ def test_80_after_a_power_failure_what_was_decided_is_completed_by_itself() -> N
     assert producer.produce() == 0
     # The markers do not get through: the broker dies before they are written.
     jar.services.transactions.act = lambda shard, action: None  # type: ignore[method-assign]
+    jar.services.transactions.act_early = lambda shard, action: False  # type: ignore[method-assign]
     producer.client.send(ApiKey.END_TXN, 5, EndTxnRequest(producer.name, *producer.identity, True))
     jar.pass_ms(2 * MAX_HELD_MS)
     (answer,) = producer.client.new_answers()

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from internals.jar import Jar, JarClient
+from klamm.broker.partitions.closing import close_for_move
+from klamm.broker.partitions.registry import Partition
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.storage.engines.segments import SegmentStore
@@ -155,3 +157,93 @@ def test_a_log_whose_segment_cannot_be_synced_keeps_what_was_acknowledged(jar: J
     produce(jar, client, 1)
     jar.pass_ms(30)
     assert (log.recovery_point, log.high_watermark) == (count, count)
+
+
+# --- in order ------------------------------------------------------------------------------------------
+
+
+def partitions(jar: Jar) -> list[Partition]:
+    return list(jar.services.partitions.of_topic("t"))
+
+
+def produce_in_order(jar: Jar, client: JarClient, size: int = 10, acks: int = -1) -> None:
+    """Append to partition 0, and to partition 1 what comes after it."""
+    earlier, later, _ = partitions(jar)
+    batch = a_batch(jar, value=bytes(size))
+
+    async def in_one_turn() -> None:
+        produce(jar, client, 0)
+        jar.services.flusher.put_after(later, earlier)
+        client.send(ApiKey.PRODUCE, 9, a_produce(jar, batch, partition=1, acks=acks))
+
+    jar.loop.run(in_one_turn())
+
+
+def test_what_comes_after_another_partition_shares_its_round(jar: Jar) -> None:
+    client = jar.connect()
+    before = syncs(jar)
+    produce_in_order(jar, client)
+    jar.pass_ms(11)
+    assert errors(client) == [0, 0]
+    assert syncs(jar) == before + 1
+    assert not log_of(jar, 1).segments[-1].has_pending_writes
+
+
+def test_what_is_too_large_for_the_round_waits_for_the_next_one(jar: Jar) -> None:
+    client = jar.connect()
+    produce_in_order(jar, client, size=200_000)
+    segment = log_of(jar, 1).segments[-1]
+    flusher, (earlier, later, _) = jar.services.flusher, partitions(jar)
+    jar.pass_ms(9)
+    assert segment.written_bytes == segment.locate(1)
+    assert flusher.can_put_after(earlier)
+    assert not flusher.can_put_after(later)  # or it would wait for what is new then
+    jar.pass_ms(2)
+    assert errors(client) == [0]
+    jar.pass_ms(10)
+    assert errors(client) == [0]
+    assert log_of(jar, 1).recovery_point == 2
+    assert flusher.can_put_after(later)
+
+
+def test_with_acks_1_the_response_waits_while_memory_has_the_only_copy(jar: Jar) -> None:
+    client = jar.connect()
+    produce_in_order(jar, client, acks=1)
+    jar.pass_ms(9)
+    assert errors(client) == []
+    jar.pass_ms(2)
+    assert errors(client) == [0, 0]
+
+
+def test_what_comes_after_a_lost_flush_is_lost_with_it(jar: Jar) -> None:
+    client = jar.connect()
+    produce_in_order(jar, client, size=200_000)
+    jar.files.faults.append(Fault("sync"))
+    jar.pass_ms(40)
+    assert errors(client) == [56, 56]
+    assert [log_of(jar, number).log_end_offset for number in range(COUNT)] == [1] * COUNT
+    produce_in_order(jar, client)
+    jar.pass_ms(20)
+    assert errors(client) == [0, 0]
+
+
+def test_what_comes_after_an_offline_partition_is_removed(jar: Jar) -> None:
+    client = jar.connect()
+    produce_in_order(jar, client, size=200_000)
+    partitions(jar)[0].fail(ErrorCode.kafka_storage_error)
+    jar.pass_ms(20)
+    assert errors(client) == [56, 56]
+    assert log_of(jar, 1).log_end_offset == 1
+    produce(jar, client, 1)
+    jar.pass_ms(20)
+    assert errors(client) == [0]
+
+
+def test_a_partition_that_moves_waits_for_what_comes_before(jar: Jar) -> None:
+    client = jar.connect()
+    produce_in_order(jar, client, size=200_000)
+    log = log_of(jar, 1)
+    jar.loop.run(close_for_move(jar.services, partitions(jar)[1]))
+    jar.pass_ms(1)
+    assert errors(client) == [0, 0]
+    assert log.recovery_point == 2

@@ -153,6 +153,9 @@ class World:
             self.markers.append((shard.epoch, action))
         self.actions.append((shard, action))
 
+    def act_early(self, shard: Shard[Any, Any], action: object) -> bool:
+        return False
+
     def wake(self, at_ms: int) -> None:
         assert at_ms >= self.clock.now_ms()
 

@@ -1,0 +1,98 @@
+"""Which appends may only be durable after those of another partition.
+
+The markers of a transaction come after the record of its outcome, and its first batch in a partition after
+the record that adds the partition. To wait for one flush before the other append would take two rounds.
+Instead both are appended at once: in one round of the journal they are durable together or not at all, and
+where they cannot share a round, the later one waits for the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from klamm.broker.partitions.registry import Partition
+from klamm.protocol.errors import NO_ERROR
+from klamm.storage.log import HeldBack
+
+
+class _Earlier(NamedTuple):
+    """What must be durable in a partition."""
+
+    end_offset: int
+    flush_failures: int  # one more means that it was truncated
+
+
+class FlushOrder:
+    """The partitions whose unflushed appends come after those of others."""
+
+    def __init__(self) -> None:
+        self._earlier: dict[Partition, dict[Partition, _Earlier]] = {}
+        self._held_back: dict[Partition, HeldBack] = {}
+        self._late: set[Partition] = set()  # they were left out of a round
+
+    def __contains__(self, partition: Partition) -> bool:
+        return partition in self._earlier
+
+    def takes(self, partition: Partition) -> bool:
+        """Whether appends to a partition can be put after others.
+
+        Not to one that was left out of a round: it would wait for ever while there are new ones.
+        """
+        return (
+            partition.error_code is NO_ERROR
+            and partition not in self._late
+            and partition.log.held_back is not None
+        )
+
+    def postpone(self, partition: Partition) -> None:
+        """A partition was left out of a round, because it cannot share that of what comes before."""
+        self._late.add(partition)
+
+    def add(self, partition: Partition, after: Partition) -> None:
+        """What is appended to a partition from now on comes after everything in another one.
+
+        It takes that. Raises LogError if one of them is not available.
+        """
+        log, earlier = partition.log, after.log
+        assert log.held_back is not None
+        log.held_back.begin()
+        self._held_back[partition] = log.held_back
+        known = self._earlier.setdefault(partition, {})
+        failures = known[after].flush_failures if after in known else after.flush_failures
+        known[after] = _Earlier(earlier.log_end_offset, failures)
+
+    def waits_for(self, partition: Partition) -> Sequence[Partition]:
+        """The partitions whose flush must come first, or be part of the same round."""
+        known = self._earlier.get(partition)
+        if known is None:
+            return ()
+        for each, (end_offset, failures) in list(known.items()):
+            if (
+                each.flush_failures == failures
+                and each.error_code is NO_ERROR
+                and each.log.high_watermark >= end_offset
+            ):
+                del known[each]
+        if not known:
+            self.settle(partition)
+        return list(known)
+
+    def is_lost(self, partition: Partition) -> bool:
+        """Whether something that must come first will never be durable."""
+        return any(
+            each.flush_failures != failures or each.error_code is not NO_ERROR
+            for each, (_, failures) in self._earlier.get(partition, {}).items()
+        )
+
+    def settle(self, partition: Partition) -> None:
+        """Nothing of a partition waits any more: what comes first is durable, or what waited is truncated."""
+        if self._earlier.pop(partition, None) is not None:
+            self._late.discard(partition)
+            self._held_back.pop(partition).end()
+
+    def forget(self, partition: Partition) -> None:
+        """A partition is not served any more. Its log keeps back what it holds back, until it is closed."""
+        self._earlier.pop(partition, None)
+        self._held_back.pop(partition, None)
+        self._late.discard(partition)
