@@ -168,6 +168,10 @@ class Cleaner:
                 return None
         return None
 
+    def has_due(self) -> bool:
+        """Whether there is a log that is due."""
+        return bool(self._due) or self._find_due(self._clock.timestamp_ms())
+
     def _find_due(self, timestamp_ms: int) -> bool:
         """Find the logs that are due, the dirtiest last; whether there are any."""
         ratios: list[tuple[float, CleanableLog]] = []

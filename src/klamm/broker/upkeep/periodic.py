@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from klamm.broker.partitions.loading import when_loaded
 from klamm.broker.partitions.registry import Partition
 from klamm.protocol.errors import ErrorCode
-from klamm.storage.log import LogError
+from klamm.storage.log import LogError, MustLoadError
 
 if TYPE_CHECKING:
     from klamm.broker.services import Services
@@ -131,13 +131,17 @@ class Chores:
         """Compact logs periodically."""
         services = self._services
 
-        async def clean() -> None:
+        async def run() -> None:
             if services.cleaning is None:
                 # Imported in the first run, to keep the start of a broker fast.
                 module = await services.run_blocking(import_module, "klamm.broker.upkeep.cleaning")
                 services.cleaning = module.Cleaning(services, files)
             if services.cleaning is not None and not self._is_called_back:
                 await services.cleaning.clean()
+
+        def clean() -> Coroutine[Any, Any, None] | None:
+            known = services.cleaning
+            return run() if known is None or known.cleaner.has_due() else None
 
         self._running.append(
             Every(
@@ -160,9 +164,22 @@ class Chores:
         for each in self._running:
             await each.stop()
 
-    async def delete_old_segments(self) -> None:
+    def delete_old_segments(self) -> Coroutine[Any, Any, None] | None:
+        """Logs that have to load something first are looked at in a task."""
         clock = self._services.clock
+        not_loaded: list[Partition] = []
         for partition in self._serving():
+            try:
+                partition.log.delete_old_segments(clock.now_ms(), clock.timestamp_ms())
+            except MustLoadError:
+                not_loaded.append(partition)
+            except (LogError, OSError) as error:
+                _log.error("%s: retention failed: %s", partition.name, error)
+        return self._load_and_delete(not_loaded) if not_loaded else None
+
+    async def _load_and_delete(self, partitions: list[Partition]) -> None:
+        clock = self._services.clock
+        for partition in partitions:
             try:
                 log = partition.log
                 await when_loaded(

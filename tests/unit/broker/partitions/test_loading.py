@@ -77,5 +77,7 @@ def test_retention_waits_for_what_it_has_to_load(jar: Jar, monkeypatch: pytest.M
     cold = make_cold(jar, monkeypatch, "delete_old_segments")
     chores = jar.broker._chores
     assert chores is not None
-    jar.loop.run(chores.delete_old_segments())
+    loading = chores.delete_old_segments()
+    assert loading is not None
+    jar.loop.run(loading)
     assert cold.loads == 2
