@@ -37,7 +37,7 @@ class FolderCluster:
 
     def __init__(self, folder: Path, *, count: int = 3, settings: Mapping[str, str] | None = None) -> None:
         self.folder = folder
-        self.data = folder / "data"
+        self.data_dir = folder / "data"
         self._settings = {**QUICK_LEASES, **(settings or {})}
         self._ports = {broker_id: free_port() for broker_id in range(1, count + 1)}
         self._starts = itertools.count()
@@ -51,7 +51,7 @@ class FolderCluster:
 
     def start(self, broker_id: int) -> None:
         self.running[broker_id] = KlammProcess(
-            self.data,
+            self.data_dir,
             stderr_path=self.folder / f"broker-{broker_id}-{next(self._starts)}.log",
             port=self._ports[broker_id],
             settings={**self._settings, "node.id": str(broker_id)},

@@ -102,7 +102,7 @@ def test_all_brokers_stop_at_once_and_the_next_start_recovers_nothing(begin: Beg
     for broker_id in list(cluster.running):
         with cluster.running.pop(broker_id) as stopped:
             assert stopped.process.wait(60) == 0
-    checkpoints = [path.read_text() for path in cluster.data.glob("*/klamm.checkpoint")]
+    checkpoints = [path.read_text() for path in cluster.data_dir.glob("*/klamm.checkpoint")]
     assert checkpoints
     assert all("\nis_clean: 1 " in text for text in checkpoints)
     cluster.start(2)
@@ -155,7 +155,7 @@ def test_a_batch_that_its_leader_wrote_in_part_is_cut_by_the_next_one(begin: Beg
     cluster.pause(2, 3)
     cluster.kill(1)
     for partition in led:
-        (segment,) = (cluster.data / f"{TOPIC}-{partition}").glob("*.log")
+        (segment,) = (cluster.data_dir / f"{TOPIC}-{partition}").glob("*.log")
         with segment.open("r+b") as file:
             torn = file.read(70)  # a whole header, and not all of its records
             file.seek(0, os.SEEK_END)
@@ -167,7 +167,7 @@ def test_a_batch_that_its_leader_wrote_in_part_is_cut_by_the_next_one(begin: Beg
     for partition, (leader, epoch) in before.items():
         assert after[partition] == ((after[partition][0], epoch + 1) if leader == 1 else (leader, epoch))
     for partition in led:
-        (segment,) = (cluster.data / f"{TOPIC}-{partition}").glob("*.log")
+        (segment,) = (cluster.data_dir / f"{TOPIC}-{partition}").glob("*.log")
         assert f"{TOPIC}-{partition}/{segment.name} at " in cluster.logs()
         printed = dump([segment], "--deep-iteration")
         assert "baseOffset: 0 " in printed
@@ -185,7 +185,7 @@ def open_partitions(cluster: FolderCluster) -> dict[int, set[str]]:
                 target = os.readlink(link)
             except FileNotFoundError:
                 continue
-            if target.startswith(str(cluster.data)) and target.endswith(".log"):
+            if target.startswith(str(cluster.data_dir)) and target.endswith(".log"):
                 found.setdefault(broker_id, set()).add(Path(target).parent.name)
     return found
 

@@ -1,7 +1,8 @@
 """A running broker, and every client library connected to it.
 
-The broker is a real `klamm up` process. KLAMM_INTEROP_BOOTSTRAP names another one instead, for instance an
-Apache Kafka, and KLAMM_INTEROP_DATA its data folder: what fails there too is a fault of the test.
+The broker is a real `klamm up` process; with KLAMM_INTEROP_BROKERS=3 there are three on one data folder.
+KLAMM_INTEROP_BOOTSTRAP names another one instead, for instance an Apache Kafka, and KLAMM_INTEROP_DATA its
+data folder: what fails there too is a fault of the test.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from faults.folder_cluster import FolderCluster
 from interop.harness import ClientProcess
 from interop.kafka_tools import ApacheKafka
 from interop.own import Own
@@ -20,6 +22,12 @@ from interop.processes import KlammProcess
 
 # Groups form at once, and a dead member is missed soon.
 QUICK_GROUPS = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100"}
+# Of several brokers none is taken for dead on a busy machine.
+LONG_LEASES = {
+    "broker.heartbeat.interval.ms": "1000",
+    "klamm.broker.serve.window.ms": "20000",
+    "broker.session.timeout.ms": "60000",
+}
 # Fewer internal partitions: the first group and the first transaction do not wait for fifty logs.
 QUICK_KAFKA = {
     "offsets.topic.num.partitions": "4",
@@ -31,9 +39,15 @@ ClientFactory = Callable[[str], ClientProcess]
 
 
 @pytest.fixture(scope="session")
-def klamm_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KlammProcess]:
-    """One klamm process for the whole session, its data in a folder of its own."""
+def klamm_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KlammProcess | FolderCluster]:
+    """One klamm process for the whole session, or several, their data in a folder of their own."""
     folder = tmp_path_factory.mktemp("klamm")
+    count = int(os.environ.get("KLAMM_INTEROP_BROKERS", "1"))
+    if count > 1:
+        brokers = FolderCluster(folder, count=count, settings={**LONG_LEASES, **QUICK_GROUPS})
+        yield brokers
+        brokers.close()
+        return
     with KlammProcess(folder / "data", stderr_path=folder / "klamm.log", settings=QUICK_GROUPS) as broker:
         yield broker
 
@@ -50,7 +64,7 @@ def shared_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKaf
 @pytest.fixture(params=["klamm", "kafka"])
 def cluster(request: pytest.FixtureRequest) -> str:
     """The address of klamm, then of Apache Kafka: what holds for our client holds with both."""
-    broker: KlammProcess | ApacheKafka = request.getfixturevalue(
+    broker: KlammProcess | FolderCluster | ApacheKafka = request.getfixturevalue(
         "klamm_broker" if request.param == "klamm" else "shared_kafka"
     )
     return broker.bootstrap
@@ -69,7 +83,7 @@ def bootstrap(request: pytest.FixtureRequest) -> str:
     elsewhere = os.environ.get("KLAMM_INTEROP_BOOTSTRAP")
     if elsewhere is not None:
         return elsewhere
-    broker: KlammProcess = request.getfixturevalue("klamm_broker")
+    broker: KlammProcess | FolderCluster = request.getfixturevalue("klamm_broker")
     return broker.bootstrap
 
 
@@ -78,7 +92,7 @@ def data_dir(request: pytest.FixtureRequest) -> Path:
     """The folder with the segment files of the broker under test."""
     if "KLAMM_INTEROP_BOOTSTRAP" in os.environ:
         return Path(os.environ["KLAMM_INTEROP_DATA"])
-    broker: KlammProcess = request.getfixturevalue("klamm_broker")
+    broker: KlammProcess | FolderCluster = request.getfixturevalue("klamm_broker")
     return broker.data_dir
 
 

@@ -32,7 +32,7 @@ def test_send_and_read_with_a_group(lib: Any, bootstrap: str, topic: str) -> Non
     consumer = lib.KafkaConsumer(
         topic,
         group_id=f"g-{topic}",
-        bootstrap_servers=[bootstrap],
+        bootstrap_servers=bootstrap.split(","),
         auto_offset_reset="earliest",
         consumer_timeout_ms=3000,
     )
@@ -113,7 +113,7 @@ def test_assigned_partitions_and_json(lib: Any, bootstrap: str, topic: str) -> N
 
 def test_callbacks_of_a_future(lib: Any, bootstrap: str, topic: str) -> None:
     heard: list[Any] = []
-    producer = lib.KafkaProducer(bootstrap_servers=[bootstrap])
+    producer = lib.KafkaProducer(bootstrap_servers=bootstrap.split(","))
 
     def on_send_success(record_metadata: Any) -> None:
         heard.append((record_metadata.topic, record_metadata.partition, record_metadata.offset))

@@ -34,6 +34,8 @@ async def handle(
         message = "Topic deletion is disabled: start the broker with delete.topic.enable=true."
         return DeleteTopicsResponse(responses=[_refused(each, error_code, message) for each in asked])
     decided = decide(services.image, asked)
+    if any(isinstance(each, DeletableTopicResult) for each in decided) and await services.topics.look_again():
+        decided = decide(services.image, asked)
     doomed = [each for each in decided if isinstance(each, TopicState)]
     refusals = await services.topics.delete(doomed) if doomed else {}
     responses = []

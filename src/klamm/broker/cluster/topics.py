@@ -79,7 +79,7 @@ class TopicManager:
             return plan_topics(self._image, self.config, chosen, self._random)
 
         if validate_only:
-            return plan(None)
+            return await self._planned(plan)
         return await self._alone(lambda: self._carry_out(plan, self._store_topic, self._check_topic))
 
     async def ensure(self, names: Sequence[str]) -> Mapping[str, Refusal]:
@@ -105,7 +105,7 @@ class TopicManager:
             return plan_growth(self._image, chosen, self._random)
 
         if validate_only:
-            return plan(None)
+            return await self._planned(plan)
         return await self._alone(lambda: self._carry_out(plan, self._store_partitions, self._check_growth))
 
     async def delete(self, topics: Sequence[TopicState]) -> Mapping[str, Refusal]:
@@ -140,6 +140,22 @@ class TopicManager:
         task.add_done_callback(self._running.discard)
         return await asyncio.shield(task)
 
+    async def look_again(self) -> bool:
+        """Whether other brokers have changed something that was not known here: a refusal may be wrong."""
+        version = self._image.version
+        try:
+            await self._follower.catch_up()
+        except ClusterStoreError as error:
+            _log.warning("reading cluster metadata failed: %s", error)
+        return self._image.version != version
+
+    async def _planned(
+        self, plan: Callable[[Collection[str] | None], Mapping[str, Plan | Refusal]]
+    ) -> Mapping[str, Plan | Refusal]:
+        outcomes = plan(None)
+        has_refusals = any(isinstance(each, Refusal) for each in outcomes.values())
+        return plan(None) if has_refusals and await self.look_again() else outcomes
+
     async def _carry_out(
         self,
         plan: Callable[[Collection[str] | None], Mapping[str, Plan | Refusal]],
@@ -147,7 +163,7 @@ class TopicManager:
         check: Callable[[Plan], Coroutine[Any, Any, Refusal | None]],
     ) -> Mapping[str, Plan | Refusal]:
         """Decide, make it durable, make it visible; decide again after a conflict with another broker."""
-        outcomes = dict(plan(None))
+        outcomes = dict(await self._planned(plan))
         pending = [(name, each) for name, each in outcomes.items() if not isinstance(each, Refusal)]
         for _ in range(_TRIES):
             stored = await self._stored(store, [each for _, each in pending])
@@ -219,7 +235,9 @@ class TopicManager:
                 refusals[topic.name] = no_such_topic(topic.name)
         stored = await self._stored(self._forget_topic, present)
         for topic, failure in zip(present, stored, strict=True):
-            if failure is not None and not isinstance(failure, ConflictError):
+            if isinstance(failure, ConflictError):
+                refusals[topic.name] = no_such_topic(topic.name)  # another broker was first
+            elif failure is not None:
                 refusals[topic.name] = _not_stored(failure)
         return refusals
 
@@ -233,6 +251,8 @@ class TopicManager:
             present = self._image.configs(ConfigResourceType.TOPIC, name)
             altered = decide(present)
             if name not in self._image.topics:
+                if await self.look_again():
+                    continue
                 return no_such_topic(name)
             self.config.topic_config(altered)
             failure = await self._replace_configs(ConfigResourceType.TOPIC, name, present, altered)

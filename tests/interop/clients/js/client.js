@@ -27,7 +27,7 @@ const ISOLATION = { read_uncommitted: 0, read_committed: 1 }
 
 const kafka = new Kafka({
   clientId: 'kafkajs',
-  brokers: [process.argv[2]],
+  brokers: process.argv[2].split(","),
   logLevel: logLevel.NOTHING,
   retry: { retries: 2 },
 })
@@ -105,7 +105,7 @@ const commands = {
     const connection = new Cluster({
       logger: kafka.logger(),
       socketFactory: socketFactory(),
-      brokers: [process.argv[2]],
+      brokers: process.argv[2].split(","),
       clientId: 'kafkajs',
       connectionTimeout: 5000,
       requestTimeout: DEADLINE_MS,

@@ -8,8 +8,9 @@ from typing import Any
 
 from internals.shared_jar import JarNode, SharedJar
 from klamm.protocol.api import ApiKey
+from klamm.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from klamm.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from klamm.protocol.messages.delete_topics import DeleteTopicsRequest
+from klamm.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from klamm.protocol.messages.describe_cluster import DescribeClusterRequest
 from klamm.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from klamm.protocol.messages.describe_topic_partitions import (
@@ -118,6 +119,45 @@ def test_06_of_two_topics_with_one_name_one_is_created(cluster: SharedJar) -> No
     assert {name for name in cluster[3].services.image.topics if name != "t"} == {
         f"topic-{number}" for number in range(100)
     }
+
+
+def test_a_broker_looks_into_the_store_before_it_refuses_what_others_made_possible(
+    cluster: SharedJar,
+) -> None:
+    def create(at: int) -> int:
+        request = CreateTopicsRequest([CreatableTopic("new", 2, 1)])
+        code: int = cluster[at].ask(ApiKey.CREATE_TOPICS, 7, request).topics[0].error_code
+        return code
+
+    def delete(at: int) -> int:
+        request = DeleteTopicsRequest([DeleteTopicState("new")])
+        code: int = cluster[at].ask(ApiKey.DELETE_TOPICS, 6, request).responses[0].error_code
+        return code
+
+    def grow(at: int) -> int:
+        request = CreatePartitionsRequest([CreatePartitionsTopic("new", 4, None)])
+        code: int = cluster[at].ask(ApiKey.CREATE_PARTITIONS, 3, request).results[0].error_code
+        return code
+
+    def configure(at: int) -> int:
+        wish = AlterConfigsResource(2, "new", [AlterableConfig("retention.ms", 0, "1")])
+        request = IncrementalAlterConfigsRequest([wish])
+        code: int = cluster[at].ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request).responses[0].error_code
+        return code
+
+    # Nobody learns of a change but who makes it
+    assert create(1) == 0
+    assert create(2) == 36
+    assert grow(3) == 0
+    assert delete(1) == 0
+    assert configure(2) == 3
+    assert create(2) == 0
+    assert configure(3) == 0
+    assert delete(3) == 0
+    assert (delete(1), delete(2)) == (3, 3)
+    assert create(1) == 0
+    assert delete(2) == 0
+    assert create(3) == 0
 
 
 def test_07_a_configuration_changed_at_one_broker_applies_to_the_others(cluster: SharedJar) -> None:
