@@ -28,7 +28,9 @@ TOAST: Final = (  # where PostgreSQL keeps what is large
     "pg_stat_all_tables WHERE relid = (SELECT reltoastrelid FROM pg_class WHERE oid = 'chunk'::regclass)"
 )
 WAITING: Final = "WHERE application_name = 'klamm appends' AND wait_event_type = 'Lock'"
-DELETED_MB: Final = int(os.environ.get("KLAMM_DELETED_MB", "16"))
+DELETED_MB: Final = int(os.environ.get("KLAMM_DELETED_MB", "1024"))
+SAMPLES: Final = 1_000
+NOISE_S: Final = 0.01  # a p99 below that is not told apart from what else the machine does
 
 
 def test_a_round_that_deadlocks_is_repeated_and_its_client_sees_nothing(
@@ -124,9 +126,9 @@ def vacuuming(tmp_path: Path) -> Iterator[PostgresBrokers]:
         cluster.close()
 
 
-def fill(client: WireClient) -> None:
+def fill(client: WireClient, megabytes: int) -> None:
     """Half a megabyte per request, which nothing can compress."""
-    for _ in range(2 * DELETED_MB):
+    for _ in range(2 * megabytes):
         batch = a_batch(Now(), value=os.urandom(512 * 1024))
         answer = client.ask(ApiKey.PRODUCE, 9, a_produce(Now(), batch, topic=PAIRS))
         assert answer.responses[0].partition_responses[0].error_code == 0
@@ -137,19 +139,19 @@ def number(postgres: PostgresServer, query: str) -> int:
     return int(str(value))
 
 
-def has_vacuumed(postgres: PostgresServer, before: int) -> bool:
-    """Whether the rows that were deleted are gone, and their space is known to be free."""
-    return (
-        number(postgres, f"SELECT autovacuum_count FROM {TOAST}") > before
-        or number(postgres, f"SELECT n_dead_tup FROM {TOAST}") == 0
+def has_vacuumed(postgres: PostgresServer) -> bool:
+    """Whether autovacuum has found most rows that were deleted, so that their space is free."""
+    ((inserted, deleted, dead, vacuums),) = postgres.execute(
+        f"SELECT n_tup_ins, n_tup_del, n_dead_tup, autovacuum_count FROM {TOAST}"
     )
+    return inserted == deleted and int(str(dead)) < int(str(deleted)) / 5 and int(str(vacuums)) > 0
 
 
 class Latencies:
     """How long single appends to another topic take, all the while."""
 
     def __init__(self, bootstrap: str) -> None:
-        self.taken_s: list[float] = []
+        self._taken_s: list[float] = []
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(bootstrap,), daemon=True)
         self._thread.start()
@@ -159,7 +161,18 @@ class Latencies:
             while not self._is_over.is_set():
                 began = time.monotonic()
                 assert produced(client, TOPIC).error_code == 0
-                self.taken_s.append(time.monotonic() - began)
+                self._taken_s.append(time.monotonic() - began)
+
+    def take(self) -> list[float]:
+        """Those since the last call."""
+        taken, self._taken_s = self._taken_s, []
+        return taken
+
+    def take_many(self) -> list[float]:
+        """Those of some time, from now on."""
+        self.take()
+        wait_until(lambda: len(self._taken_s) >= SAMPLES, "120s")
+        return self.take()
 
     def end(self) -> None:
         self._is_over.set()
@@ -167,25 +180,31 @@ class Latencies:
         assert not self._thread.is_alive()
 
 
-@pytest.mark.timeout(600)
+def p99(taken_s: list[float]) -> float:
+    return sorted(taken_s)[len(taken_s) * 99 // 100]
+
+
+@pytest.mark.timeout(900)
 def test_a_deleted_topic_goes_bit_by_bit_and_its_space_is_used_again(vacuuming: PostgresBrokers) -> None:
     # scenario 67
     postgres = vacuuming.postgres
-    sizes: list[int] = []
     latencies = Latencies(vacuuming.bootstrap)
     with WireClient(vacuuming.bootstrap, timeout_s=60) as client:
-        for _ in range(5):
-            fill(client)
-            sizes.append(number(postgres, "SELECT pg_total_relation_size('chunk')"))
-            request = DeleteTopicsRequest([DeleteTopicState(PAIRS)], timeout_ms=30_000)
-            assert client.ask(ApiKey.DELETE_TOPICS, 6, request).responses[0].error_code == 0
-            wait_until(lambda: number(postgres, f"SELECT count(*) FROM chunk {LARGE}") == 0, "300s")
-            vacuums = number(postgres, f"SELECT autovacuum_count FROM {TOAST}")
-            wait_until(partial(has_vacuumed, postgres, vacuums), "300s")
-            vacuuming.create_topics(PAIRS)
-    latencies.end()
-    # No append waits for the deletion of everything: it is done in slices, between the rounds.
-    assert len(latencies.taken_s) > 10
-    assert max(latencies.taken_s) < 10
-    # Five times as much was written as there ever was at once.
-    assert sizes[-1] < 3 * sizes[0]
+        fill(client, DELETED_MB)
+        size_bytes = number(postgres, "SELECT pg_total_relation_size('chunk')")
+        assert size_bytes > DELETED_MB * 1024 * 1024
+        usual_s = latencies.take_many()
+        request = DeleteTopicsRequest([DeleteTopicState(PAIRS)], timeout_ms=30_000)
+        assert client.ask(ApiKey.DELETE_TOPICS, 6, request).responses[0].error_code == 0
+        wait_until(lambda: number(postgres, f"SELECT count(*) FROM chunk {LARGE}") == 0, "300s")
+        during_s = latencies.take()
+        wait_until(partial(has_vacuumed, postgres), "300s")
+        usual_s += latencies.take_many()
+        latencies.end()
+        # It is done in slices, and appends to other partitions hardly wait for one.
+        assert len(during_s) > 100
+        assert p99(during_s) < 3 * max(p99(usual_s), NOISE_S)
+        # What is written next goes where the deleted rows were.
+        vacuuming.create_topics(PAIRS)
+        fill(client, DELETED_MB // 4)
+    assert number(postgres, "SELECT pg_total_relation_size('chunk')") < 1.1 * size_bytes
