@@ -12,11 +12,13 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
@@ -185,9 +187,12 @@ def started(writer: Any) -> Any:
     while True:
         query = writer.start()
         wait_until(partial(_is_beyond_start, query), "4m")
-        failure = query.exception()
-        if failure is None or "Python worker failed to connect back" not in str(failure):
+        if not _was_slow_to_start(query.exception()):
             return query
+
+
+def _was_slow_to_start(failure: Exception | None) -> bool:
+    return failure is not None and "Python worker failed to connect back" in str(failure)
 
 
 def _is_beyond_start(query: Any) -> bool:
@@ -199,6 +204,25 @@ def job(queries: list[tuple[Copying, Stop]]) -> str:
     return json.dumps([[asdict(query), asdict(stop)] for query, stop in queries])
 
 
+def run_until_killed(spark: SparkSession, asked: list[tuple[Copying, Stop]]) -> None:
+    """Run the queries, none of which ends by itself; the failure of any of them is raised.
+
+    Later processes of a query may be as slow to start as that of its reader: it is started again, too.
+    """
+    running = [query.start(spark, stop) for query, stop in asked]
+    while True:
+        with suppress(StreamingQueryException):
+            spark.streams.awaitAnyTermination()
+        spark.streams.resetTerminated()
+        for number, (query, stop) in enumerate(asked):
+            if running[number].isActive:
+                continue
+            if not _was_slow_to_start(running[number].exception()):
+                running[number].awaitTermination()  # raises what it failed with
+                return
+            running[number] = query.start(spark, stop)
+
+
 if __name__ == "__main__":
     asked = [(Copying(**query), Stop(**stop)) for query, stop in json.loads(sys.argv[1])]
     # A stopped task keeps its thread: each query has two of them.
@@ -208,5 +232,4 @@ if __name__ == "__main__":
     session.dataSource.register(StoppingSource)
     sys.stdout.write(json.dumps({"jvm": jvm.java.lang.ProcessHandle.current().pid()}) + "\n")
     sys.stdout.flush()
-    for each in [query.start(session, stop) for query, stop in asked]:
-        each.awaitTermination()
+    run_until_killed(session, asked)
