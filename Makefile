@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAGE  := tools/stage.sh
 PYTEST := $(BIN)/python -m pytest -q --timeout=120
-# Tests without real time-outs run in parallel; of those with real clients two files at a time; the others one by one.
+# Tests without real time-outs run in parallel; of those with real processes two files at a time; the others one by one.
 SPREAD := -n auto --dist worksteal
 
 # What the installed package is built from: a change here means installing again.
@@ -65,7 +65,7 @@ interop: $(VENV)/.dev ## Real clients against a running broker
 
 faults: $(VENV)/.dev ## Real processes: kill -9, torn writes, full disks
 	@tools/bring.sh
-	@tools/real_tests.sh faults $(PYTEST) --durations=12 --timeout=600 tests/faults
+	@tools/real_tests.sh faults $(PYTEST) -n 2 --dist loadfile --durations=12 --timeout=600 tests/faults
 
 spark: $(VENV)/.dev ## The pipeline end to end: Spark, klamm's broker and Apache Kafka, two files at a time
 	@tools/bring.sh
