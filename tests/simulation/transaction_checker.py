@@ -80,7 +80,13 @@ class TransactionChecker(Checker):
             self._undecided[fact] = None
 
     def _compare(self) -> None:
-        """What a partition has of a transaction, the coordinator has decided: neither is safe alone."""
+        """What a partition has of a transaction, the coordinator has decided: neither is safe alone.
+
+        A decision in a log that a fault keeps from being read is compared when that log is open again.
+        """
+        states = [self.world.partition(place) for place in self._states()]
+        if any(state is None or state.error_code is not ErrorCode.none for state in states):
+            return
         self.world.logs.look_again(*self._states())
         undecided, self._undecided = self._undecided, {}
         for fact in undecided:
