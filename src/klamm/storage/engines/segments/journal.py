@@ -205,7 +205,8 @@ class Journal:
         chosen = self._chosen(tickets)
         if after:
             # Nothing comes after something that itself comes after something.
-            chosen = [each for each in chosen if all(other in chosen for other in after.get(each, ()))]
+            included = set(chosen)
+            chosen = [each for each in chosen if included.issuperset(after.get(each, ()))]
         if not chosen or (file := self._with_room(chosen)) is None:
             return None
         try:
