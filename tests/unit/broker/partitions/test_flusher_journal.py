@@ -166,13 +166,15 @@ def partitions(jar: Jar) -> list[Partition]:
     return list(jar.services.partitions.of_topic("t"))
 
 
-def produce_in_order(jar: Jar, client: JarClient, size: int = 10, acks: int = -1) -> None:
+def produce_in_order(
+    jar: Jar, client: JarClient, size: int = 10, acks: int = -1, *, earlier_size: int = 10
+) -> None:
     """Append to partition 0, and to partition 1 what comes after it."""
     earlier, later, _ = partitions(jar)
-    batch = a_batch(jar, value=bytes(size))
+    first, batch = a_batch(jar, value=bytes(earlier_size)), a_batch(jar, value=bytes(size))
 
     async def in_one_turn() -> None:
-        produce(jar, client, 0)
+        client.send(ApiKey.PRODUCE, 9, a_produce(jar, first, partition=0))
         jar.services.flusher.put_after(later, earlier)
         client.send(ApiKey.PRODUCE, 9, a_produce(jar, batch, partition=1, acks=acks))
 
@@ -204,6 +206,16 @@ def test_what_is_too_large_for_the_round_waits_for_the_next_one(jar: Jar) -> Non
     assert errors(client) == [0]
     assert log_of(jar, 1).recovery_point == 2
     assert flusher.can_put_after(later)
+
+
+def test_what_comes_after_a_batch_that_is_too_large_for_the_round_is_not_in_it_either(jar: Jar) -> None:
+    client = jar.connect()
+    produce_in_order(jar, client, earlier_size=200_000)
+    jar.pass_ms(11)
+    assert errors(client) == [0]
+    assert [log_of(jar, number).high_watermark for number in range(2)] == [2, 1]
+    jar.pass_ms(10)
+    assert errors(client) == [0]
 
 
 def test_with_acks_1_the_response_waits_while_memory_has_the_only_copy(jar: Jar) -> None:
