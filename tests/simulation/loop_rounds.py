@@ -97,6 +97,10 @@ class Link:
         return self._pgconn.get_result()
 
 
+class SessionTakenError(Exception):
+    """The event loop has the session. A real thread would wait until it is given back."""
+
+
 class LinkedSession:
     """A session whose connection is a `Link` to who takes it on the event loop."""
 
@@ -104,7 +108,7 @@ class LinkedSession:
         self._session = session
         self._later = later
         self.link: Link | None = None  # of who has taken it
-        self.give_back = session.give_back
+        self.is_taken = False
 
     def use(self) -> AbstractContextManager[psycopg.Connection[Any]]:
         return self._session.use()
@@ -112,8 +116,13 @@ class LinkedSession:
     def take(self) -> Link | None:
         connection = self._session.take()
         assert connection is None or isinstance(connection, SimulatedConnection)
+        self.is_taken = connection is not None
         self.link = None if connection is None else Link(connection, self._later)
         return self.link
+
+    def give_back(self, error: Exception | None = None) -> Exception | None:
+        self.is_taken = False
+        return self._session.give_back(error)
 
     # What `LoopAppend` wants of its event loop
 
@@ -140,6 +149,11 @@ class SimulatedRounds(PostgresRounds):
         when_done: Callable[[RestOfRound | None], None],
     ) -> None:
         super().start(tickets, cast(asyncio.AbstractEventLoop, self._linked), when_done)
+
+    def run(self, tickets: Sequence[SyncTicket]) -> Sequence[Exception | None]:
+        if self._linked.is_taken:
+            raise SessionTakenError
+        return super().run(tickets)
 
     def _attempt(self, chunks: Sequence[Chunk]) -> Ends | Exception:
         while True:

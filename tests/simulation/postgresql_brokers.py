@@ -37,7 +37,7 @@ from postgresql import PostgresServer
 from simulation.asking import Ask, Asking
 from simulation.brokers import PARTITIONS, SETTINGS, Brokers, Committer, IdempotentProducer
 from simulation.database import BYSTANDER, SimulatedDatabase
-from simulation.loop_rounds import SimulatedRounds
+from simulation.loop_rounds import SessionTakenError, SimulatedRounds
 
 Result = TypeVar("Result")
 Arguments = TypeVarTuple("Arguments")
@@ -80,6 +80,8 @@ class Threads(VirtualDisk):
                 return
             try:
                 result = function(*arguments)
+            except SessionTakenError:
+                self._loop.call_later(0.001, run)
             except Exception as error:
                 self._loop.call_later(after_ms / 1000, self._end, future, None, error)
             else:
