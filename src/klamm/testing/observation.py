@@ -71,6 +71,9 @@ class Observer:
                 bootstrap_servers=self._bootstrap,
                 client_id=CLIENT_ID,
                 isolation_level=isolation,
+                # A Fetch waits for records on the broker's clock, which may stand still. One that was sent
+                # ahead at the end of a topic would hold up the next topic until the request times out.
+                fetch_max_wait_ms=0,
                 clock=self._clock,
             )
         described = self._admin.describe_topics([topic], raise_errors=False).successes.get(topic)
@@ -81,11 +84,13 @@ class Observer:
         starts = reader.beginning_offsets(partitions)
         left = [each for each in partitions if ends[each] > starts[each]]
         found: list[ConsumerRecord[bytes | None, bytes | None]] = []
-        reader.assign(left)
-        reader.seek_to_beginning(*left)
-        while any(reader.position(each) < ends[each] for each in left):
-            found += reader.poll(10)
-        reader.assign([])
+        try:
+            reader.assign(left)
+            reader.seek_to_beginning(*left)
+            while any(reader.position(each) < ends[each] for each in left):
+                found += reader.poll(10)
+        finally:
+            reader.assign([])
         return sorted(found, key=lambda record: (record.timestamp_ms, record.partition, record.offset))
 
     def topics(self) -> dict[str, int]:

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 
 import pytest
 
 import klamm
-from klamm.testing import Broker, BrokerTestCase, assert_consumed_exactly_once, wait_until
+from klamm.testing import Broker, BrokerTestCase, assert_consumed_exactly_once, observation, wait_until
 
 
 @pytest.fixture
@@ -67,6 +68,30 @@ def test_looking_does_not_move_a_clock_that_stands_still(broker: Broker) -> None
         assert len(broker.records("t")) == 1
         assert broker.group("g").state == "Dead"
         assert broker.clock.now() == before
+
+
+class _SlowConsumer(klamm.Consumer[bytes, bytes]):
+    """Has sent a fetch at the end of what it reads before it turns to something else."""
+
+    def assign(self, partitions: Iterable[klamm.TopicPartition]) -> None:
+        partitions = list(partitions)
+        if not partitions:
+            self.poll(0.01)
+        super().assign(partitions)
+
+
+def test_a_look_at_a_second_topic_does_not_wait_for_a_clock_that_stands_still(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observation, "Consumer", _SlowConsumer)
+    with klamm.Producer(bootstrap_servers=broker.bootstrap) as producer:
+        producer.send("t", "x")
+        producer.send("u", "y")
+    with broker.clock.frozen():
+        assert len(broker.records("t")) == 1
+        begin_s = time.monotonic()
+        assert len(broker.records("u")) == 1
+        assert time.monotonic() - begin_s < 10  # a fetch of the first topic times out after 30 s
 
 
 def test_waiting_for_what_another_thread_does(broker: Broker) -> None:
