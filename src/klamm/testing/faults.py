@@ -180,7 +180,7 @@ class Faults:
         return self._add(Kind.DROP_BEFORE if when == "before" else Kind.DROP_AFTER, api, selectors)
 
     def lose(self, api: str | None = None, **selectors: Unpack[Selectors]) -> Fault:
-        """Do the work, and never answer. The connection stays open."""
+        """Do the work, and never answer, nor anything that follows on the connection. It stays open."""
         return self._add(Kind.LOSE, api, selectors)
 
     def cut(self, api: str | None = None, **selectors: Unpack[Selectors]) -> Fault:

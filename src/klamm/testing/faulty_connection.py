@@ -27,10 +27,14 @@ class _CutShort:
     response: Any
 
 
+class _Lost:
+    """A response that is not sent."""
+
+
 class FaultyConnection(Connection):
     """Asks for each request whether a fault happens to it."""
 
-    __slots__ = ("_faults", "_faulty", "_has_acted")
+    __slots__ = ("_faults", "_faulty", "_has_acted", "_is_mute")
 
     def __init__(
         self, faults: Faults, has_acted: Callable[[], None], *arguments: Any, **options: Any
@@ -39,6 +43,7 @@ class FaultyConnection(Connection):
         self._has_acted = has_acted
         self._faults = faults
         self._faulty: dict[bytes, Endpoint] = {}
+        self._is_mute = False  # a response was lost: on one connection, none can arrive after it
         self._find_endpoint = self._find  # type: ignore[assignment]  # in place of a dictionary's `get`
 
     def _find(self, start: bytes, _default: None = None) -> Endpoint | None:
@@ -75,11 +80,11 @@ class FaultyConnection(Connection):
         if fault.kind is Kind.DROP_AFTER:
             self.abort()
             return None
-        if fault.kind is Kind.LOSE:
+        if response is None:
             return None
-        if fault.kind is Kind.CUT and response is not None:
-            return _CutShort(response)
-        return response
+        if fault.kind is Kind.LOSE:
+            return _Lost()
+        return _CutShort(response) if fault.kind is Kind.CUT else response
 
     async def _until_lifted(self, fault: Fault) -> None:
         lifted = asyncio.Event()
@@ -99,6 +104,9 @@ class FaultyConnection(Connection):
     ) -> None:
         if context.client_id != CLIENT_ID:
             self._loop.call_soon(self._has_acted)
+        if self._is_mute or isinstance(response, _Lost):
+            self._is_mute = True
+            return
         if not isinstance(response, _CutShort):
             super()._write(endpoint, context, correlation_id, response, started_at_ms, has_waited=has_waited)
             return

@@ -77,6 +77,16 @@ def test_an_answer_that_is_cut_short_or_lost_is_asked_for_again(
     assert values(broker) == ["first", "second"]
 
 
+def test_behind_an_answer_that_is_lost_nothing_arrives_on_the_connection(broker: Broker) -> None:
+    fault = broker.faults.lose("Produce", topic="t", times=1)
+    with klamm.Producer(bootstrap_servers=broker.bootstrap, batch_size=1) as producer:
+        for value in ("first", "second", "third"):  # sent before the answer to the first is missed
+            producer.send("t", value)
+        producer.flush()
+    assert fault.count == 1
+    assert values(broker) == ["first", "second", "third"]
+
+
 def test_a_delay_is_on_the_brokers_clock(broker: Broker, producer: klamm.Producer) -> None:
     before = broker.clock.now()
     with broker.faults.delay("Produce", by="10s"):
