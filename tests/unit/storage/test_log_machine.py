@@ -194,7 +194,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def kill_and_start(self) -> None:
-        written_end = max(min(self.written_end, self.end_offset), self.durable_end)
+        written_end = max(self.written_end, self.durable_end)
         self.files.kill()
         self.start()
         assert written_end <= self.log.log_end_offset <= self.end_offset
@@ -224,6 +224,7 @@ class LogMachine(RuleBasedStateMachine):
         self.model = [stored for stored in self.model if stored.last_offset < next_offset]
         if not self.log.size_bytes:
             self.model = []  # a log that would end below its start begins anew there
+        self.written_end = min(self.written_end, self.end_offset)
         self.forget_and_replay()
 
     def forget_and_replay(self) -> None:
