@@ -70,6 +70,9 @@ class LogDirs:
         if number is not None:
             self._stores[number].close_log(topic, partition)
 
+    def has_namesake(self, topic: str, topic_id: bytes, partition: int) -> bool:
+        return any(store.has_namesake(topic, topic_id, partition) for store in self._stores)
+
     def delete(self, topic: str, partition: int) -> None:
         number = self._take(topic, partition)
         if number is not None:

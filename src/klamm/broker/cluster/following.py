@@ -18,14 +18,24 @@ from klamm.broker.partitions.loading import when_loaded
 from klamm.broker.partitions.registry import PartitionRegistry
 from klamm.broker.services import RunBlocking
 from klamm.config import ConfigError
-from klamm.storage.cluster import ClusterChanges, ClusterStore, ConfigResourceType, TopicState
+from klamm.storage.cluster import (
+    ClusterChanges,
+    ClusterStore,
+    ConfigResourceType,
+    PartitionRegistration,
+    TopicState,
+)
 from klamm.storage.topic_config import TopicConfig
 
 DeletionWatcher = Callable[[Sequence[TopicState]], None]
 ConfigWatcher = Callable[[BrokerConfig], None]
 ChangeWatcher = Callable[[ClusterChanges], None]
 
-_OPENED_PER_TURN: Final = 8  # logs opened in one turn of the event loop
+# Logs opened at the same time: those that must be recovered wait for the disk, and the others are opened in
+# one turn of the event loop.
+_OPENED_AT_ONCE: Final = 8
+_NAMESAKE_LOOK_S: Final = 0.02
+_NAMESAKE_LOOKS: Final = 100
 _log = logging.getLogger(__name__)
 
 
@@ -93,35 +103,52 @@ class ClusterFollower:
                 self._partitions.delete(topic.name, partition.partition)
 
     async def _open_gained(self, changes: ClusterChanges) -> None:
-        opened = 0
-        self._partitions.logs.leaders_changed()
+        gained: list[tuple[TopicState, PartitionRegistration, TopicConfig]] = []
         for name, topic in changes.topics.items():
-            if topic is None:
-                continue
-            config = topic_config(self.config, self._image, name, changes)
-            for state in topic.partitions:
-                if state.leader_id != self._image.broker_id:
-                    continue
-                served = self._partitions.get(name, state.partition)
-                if served is not None and served.leader_epoch == state.leader_epoch:
-                    continue
-                if served is not None:
-                    self._partitions.close(name, state.partition)
-                await when_loaded(
-                    self._run_blocking,
-                    partial(
-                        self._partitions.open,
-                        name,
-                        topic.topic_id,
-                        state.partition,
-                        leader_epoch=state.leader_epoch,
-                        config=config,
-                    ),
-                )
-                opened += 1
-                if opened % _OPENED_PER_TURN == 0:
-                    await asyncio.sleep(0)
+            states = (
+                [] if topic is None else [each for each in topic.partitions if self._is_gained(name, each)]
+            )
+            if topic is not None and states:
+                config = topic_config(self.config, self._image, name, changes)
+                gained += [(topic, each, config) for each in states]
         self._partitions.logs.leaders_changed()
+        for first in range(0, len(gained), _OPENED_AT_ONCE):
+            opened = [self._open(*each) for each in gained[first : first + _OPENED_AT_ONCE]]
+            for failure in await asyncio.gather(*opened, return_exceptions=True):
+                if failure is not None:
+                    raise failure
+        self._partitions.logs.leaders_changed()
+
+    def _is_gained(self, topic: str, state: PartitionRegistration) -> bool:
+        if state.leader_id != self._image.broker_id:
+            return False
+        served = self._partitions.get(topic, state.partition)
+        return served is None or served.leader_epoch != state.leader_epoch
+
+    async def _open(self, topic: TopicState, state: PartitionRegistration, config: TopicConfig) -> None:
+        if self._partitions.get(topic.name, state.partition) is not None:
+            self._partitions.close(topic.name, state.partition)
+        if state.leader_epoch == 0:
+            await self._namesake_closed(topic, state.partition)
+        open_log = partial(
+            self._partitions.open,
+            topic.name,
+            topic.topic_id,
+            state.partition,
+            leader_epoch=state.leader_epoch,
+            config=config,
+        )
+        await when_loaded(self._run_blocking, open_log)
+
+    async def _namesake_closed(self, topic: TopicState, partition: int) -> None:
+        """Wait while the log of a deleted topic has the place of a new one.
+
+        Its leader uses it until it sees the deletion. If that one has died, the store removes the log.
+        """
+        for _ in range(_NAMESAKE_LOOKS):
+            if not self._partitions.logs.has_namesake(topic.name, topic.topic_id, partition):
+                return
+            await asyncio.sleep(_NAMESAKE_LOOK_S)
 
     def _close_lost(self, changes: ClusterChanges) -> None:
         for name, topic in changes.topics.items():

@@ -71,9 +71,11 @@ class LeaderEvents:
     def _opened(self, partition: Partition) -> None:
         # A partition is opened before the image shows its new leader.
         image = self._services.image
-        state = image.partition(*partition.name)
-        if state is None or state.leader_id in (-1, image.broker_id):
+        topic, state = image.topic(partition.topic), image.partition(*partition.name)
+        if topic is None or state is None or state.leader_id in (-1, image.broker_id):
             return
+        if topic.topic_id != partition.topic_id:
+            return  # deleted and created again: not a move
         if partition.topic != EVENTS_TOPIC:  # whose move would cause a record in it
             self._gained.append((*partition.name, partition.leader_epoch, state.leader_id))
 

@@ -105,6 +105,10 @@ class BrokerLogs:
     def close_log(self, topic: str, partition: int) -> None:
         self._shared.let_go(self, TopicPartition(topic, partition))
 
+    def has_namesake(self, topic: str, topic_id: bytes, partition: int) -> bool:
+        """Opening a log closes it where it is open."""
+        return False
+
     def existing(self) -> Iterable[tuple[str, int, bytes]]:
         """Logs that no other broker has open."""
         return [

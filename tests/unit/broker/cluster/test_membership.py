@@ -13,7 +13,13 @@ from internals.cluster_jar import ClusterJar
 from klamm.broker.broker import Broker
 from klamm.broker.cluster.image import ClusterImage
 from klamm.broker.net.server import StartError
-from klamm.storage.cluster import BrokerState, ClusterStoreError, ConfigResourceType
+from klamm.storage.cluster import (
+    BrokerState,
+    ClusterStoreError,
+    ConfigResourceType,
+    PartitionRegistration,
+    TopicState,
+)
 
 
 @pytest.fixture
@@ -111,6 +117,51 @@ def test_a_fourth_broker_gets_its_share_with_the_least_moves(three: ClusterJar) 
     # It stays so: the moved partitions prefer their new broker.
     three.pass_ms(120_000)
     assert three.leaders("t") == after
+
+
+def create_again(world: ClusterJar, topic: str, leader_id: int) -> None:
+    """Delete a topic, and create one of the same name with one partition at another leader."""
+    world.cluster.delete_topic(topic, world.cluster.topics()[topic].topic_id)
+    states = (PartitionRegistration(0, (leader_id,), leader_id, 0),)
+    world.cluster.create_topic(TopicState(topic, bytes(range(16)), states), {})
+
+
+def strays(world: ClusterJar) -> list[str]:
+    return [each.name for each in world.files.scan("/logs") if each.name.endswith("-stray")]
+
+
+def test_a_topic_created_again_is_served_when_its_former_leader_has_closed_the_deleted_log(
+    three: ClusterJar,
+) -> None:
+    three.create_topic("t", 1)
+    ((former, _),) = three.leaders("t")
+    to = former % 3 + 1
+    # The former leader is slow to see the deletion: it may still roll, delete or compact files by name.
+    membership = three.members[former].membership
+    assert membership._poll_timer is not None
+    membership._poll_timer.cancel()
+    create_again(three, "t", to)
+    three.pass_ms(500)
+    assert ("t", 0) not in three.members[to].led()
+    membership._poll()
+    three.pass_ms(100)
+    assert three.members[to].led()["t", 0] == 0
+    assert ("t", 0) not in three.members[former].led()
+    assert strays(three) == []
+    told = three.members[to].services.leader_events
+    assert told is not None
+    assert not told.counts  # it was not moved
+
+
+def test_a_topic_created_again_does_not_wait_for_ever_for_a_leader_that_is_dead(three: ClusterJar) -> None:
+    three.create_topic("t", 1)
+    ((former, _),) = three.leaders("t")
+    to = former % 3 + 1
+    kill(three, former)
+    create_again(three, "t", to)
+    three.pass_ms(2_500)
+    assert three.members[to].led()["t", 0] == 0
+    assert len(strays(three)) == 1
 
 
 def test_an_announced_move_is_carried_out_by_the_leader(three: ClusterJar) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import NamedTuple, TypeAlias
 
 from klamm.protocol.errors import DecodeError, ErrorCode
@@ -112,6 +113,7 @@ class OtherJournals:
         self._directory = directory
         self._node_id = node_id
         self._contents: list[JournalContent] | None = None  # None: not read yet
+        self._reading = Lock()  # logs are recovered on several threads
 
     def forget(self) -> None:
         """Read them again when they are needed next."""
@@ -119,12 +121,15 @@ class OtherJournals:
 
     def of(self, topic: str, topic_id: bytes, partition: int) -> list[JournaledBatch]:
         """The batches of one partition, journal by journal. Raises OSError and LogError."""
-        if self._contents is None:
-            try:
-                self._contents = self._read()
-            except DecodeError as error:
-                raise LogError(ErrorCode.kafka_storage_error, f"reading journals failed: {error}") from error
-        return [batch for each in self._contents for batch in each.of(topic, topic_id, partition)]
+        with self._reading:
+            if (contents := self._contents) is None:
+                try:
+                    contents = self._contents = self._read()
+                except DecodeError as error:
+                    raise LogError(
+                        ErrorCode.kafka_storage_error, f"reading journals failed: {error}"
+                    ) from error
+        return [batch for each in contents for batch in each.of(topic, topic_id, partition)]
 
     def _read(self) -> list[JournalContent]:
         try:

@@ -192,6 +192,11 @@ class SegmentStore:
         """Whether the directory has the log of a partition."""
         return self.files.exists(self._path(names.partition_directory(topic, partition)))
 
+    def has_namesake(self, topic: str, topic_id: bytes, partition: int) -> bool:
+        """Whether the log of a deleted topic with this name has the directory, perhaps of another broker."""
+        directory = self._path(names.partition_directory(topic, partition))
+        return not self.is_alone and self._stored_topic_id(directory) not in (None, topic_id)
+
     def _stored_topic_id(self, directory: str) -> bytes | None:
         try:
             return decode_partition_metadata(self.files.read_file(f"{directory}/{names.PARTITION_METADATA}"))
@@ -238,7 +243,7 @@ class SegmentStore:
                     ErrorCode.inconsistent_topic_id,
                     f"{directory} has topic id {id_to_text(stored_id)}, expected {id_to_text(topic_id)}",
                 )
-            # Of a deleted topic: the broker that led it has died, or has not deleted it yet.
+            # Of a deleted topic whose leader has died, or stands still.
             _logger.warning(
                 "%s has topic id %s, expected %s: renamed to %s",
                 directory,
