@@ -31,14 +31,16 @@ from klamm.storage.cluster import LeaderChange
 from klamm.testing.requests import a_batch, a_fetch, a_produce
 from simulation.asking import Ask, Asking
 from simulation.broker_transactions import (
-    TOPIC as TRANSFERS_TOPIC,
+    GROUP_SHARDS,
+    TRANSACTION_SHARDS,
+    TRANSFERS_TOPIC,
+    Transactor,
+    check_transactions,
 )
-from simulation.broker_transactions import TRANSACTION_SHARDS, Transactor, check_transactions
 
 PARTITIONS: Final = 4
-SHARDS: Final = 3
 SETTINGS: Final = {
-    "offsets.topic.num.partitions": str(SHARDS),
+    "offsets.topic.num.partitions": str(GROUP_SHARDS),
     "transaction.state.log.num.partitions": str(TRANSACTION_SHARDS),
     "leader.imbalance.check.interval.seconds": "2",
 }
@@ -74,7 +76,7 @@ class Committer(Asking):
     """Commits rising offsets of one group."""
 
     def __init__(self, cluster: Brokers, group: str) -> None:
-        super().__init__(cluster, OFFSETS_TOPIC, partition_for(group, SHARDS))
+        super().__init__(cluster, OFFSETS_TOPIC, partition_for(group, GROUP_SHARDS))
         self.group = group
         self.acknowledged = -1
         self.tried = 0

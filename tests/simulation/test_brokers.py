@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from klamm.broker.cluster.following import ClusterFollower
+from klamm.broker.cluster.topic_names import OFFSETS_TOPIC
 from klamm.broker.coordinators.remote import RemoteTransactions
 from klamm.broker.partitions.markers import TransactionMarker
 from klamm.broker.partitions.registry import Partition
@@ -88,3 +89,23 @@ def test_a_transaction_that_is_committed_in_one_partition_only_is_found_out(
 
     monkeypatch.setattr(RemoteTransactions, "write", abort_in_the_first)
     assert "was to be True" in first_complaint()
+
+
+def test_an_offset_that_is_not_committed_with_its_transaction_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write = RemoteTransactions.write
+
+    def abort_offsets(
+        self: RemoteTransactions,
+        marker: TransactionMarker,
+        partitions: Sequence[TopicPartition],
+        after: Partition | None = None,
+    ) -> Any:
+        offsets = [each for each in partitions if each.topic == OFFSETS_TOPIC]
+        others = [each for each in partitions if each.topic != OFFSETS_TOPIC]
+        aborted = replace(marker, is_commit=False)
+        return write(self, aborted, offsets, after) + write(self, marker, others, after)
+
+    monkeypatch.setattr(RemoteTransactions, "write", abort_offsets)
+    assert "was to be at" in first_complaint()
