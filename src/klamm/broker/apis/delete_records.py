@@ -48,13 +48,15 @@ async def _after_flush(
 
 
 def _decide(services: Services, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    # A partition that is named twice is answered once; the last offset counts.
+    named: dict[str, dict[int, DeleteRecordsPartition]] = {}
+    for topic in request.topics:
+        for asked in topic.partitions:
+            named.setdefault(topic.name, {})[asked.partition_index] = asked
     return DeleteRecordsResponse(
         topics=[
-            DeleteRecordsTopicResult(
-                topic.name, [_delete(services, topic.name, asked) for asked in topic.partitions]
-            )
-            for topic in request.topics
-            if topic.partitions
+            DeleteRecordsTopicResult(name, [_delete(services, name, asked) for asked in partitions.values()])
+            for name, partitions in named.items()
         ]
     )
 

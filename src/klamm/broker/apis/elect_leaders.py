@@ -35,13 +35,15 @@ async def handle(
     services: Services, context: RequestContext, request: ElectLeadersRequest
 ) -> ElectLeadersResponse:
     """Elect what needs it, and respond when the new leaders are known here."""
+    asked = request.topic_partitions
+    if asked is not None and not asked:
+        return ElectLeadersResponse()  # whatever else the request says
     if request.timeout_ms <= 0:
         return _all_refused(request, ErrorCode.request_timed_out)
     if request.election_type not in (_PREFERRED, _UNCLEAN):
         return _all_refused(
             request, ErrorCode.invalid_request, f"Unknown election type {request.election_type}"
         )
-    asked = request.topic_partitions
     planned = [
         (
             topic.topic,

@@ -65,24 +65,23 @@ def _answer(services: Services, request: ListOffsetsRequest) -> ListOffsetsRespo
         (topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions
     )
     known = _special_timestamps(request)
-    topics = []
+    found: dict[str, list[ListOffsetsPartitionResponse]] = {}  # also of a topic that is named twice
     for topic in request.topics:
-        partitions = []
         for asked in topic.partitions:
             times = times_named[topic.name, asked.partition_index]
             if times == 0:
                 continue  # named twice: its error is in the response already
             if times > 1:
                 times_named[topic.name, asked.partition_index] = 0
-                found = _refused(asked, ErrorCode.invalid_request)
+                offset = _refused(asked, ErrorCode.invalid_request)
             elif asked.timestamp < 0 and asked.timestamp not in known:
-                found = _refused(asked, ErrorCode.unsupported_version)
+                offset = _refused(asked, ErrorCode.unsupported_version)
             else:
-                found = _look_up(services, topic.name, asked, request.isolation_level == 1)
-            partitions.append(found)
-        if partitions:
-            topics.append(ListOffsetsTopicResponse(topic.name, partitions))
-    return ListOffsetsResponse(topics=topics)
+                offset = _look_up(services, topic.name, asked, request.isolation_level == 1)
+            found.setdefault(topic.name, []).append(offset)
+    return ListOffsetsResponse(
+        topics=[ListOffsetsTopicResponse(name, partitions) for name, partitions in found.items()]
+    )
 
 
 def _special_timestamps(request: ListOffsetsRequest) -> Set[int]:

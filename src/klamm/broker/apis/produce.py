@@ -12,7 +12,7 @@ from typing import Final
 
 from klamm.broker.cluster.topic_names import ADMIN_CLIENT_ID, INTERNAL_TOPICS
 from klamm.broker.net.context import CloseConnectionError, HandlerResult, HeldResponse, RequestContext
-from klamm.broker.partitions.produce_items import Item, check_request, is_of_transaction, items_of
+from klamm.broker.partitions.produce_items import Item, check_acks, check_request, is_of_transaction, items_of
 from klamm.broker.partitions.produce_wait import Appended, ProduceWait, SingleWait, name_leaders
 from klamm.broker.partitions.registry import Partition
 from klamm.broker.partitions.validation import BatchRefusedError, checked_batch
@@ -177,6 +177,7 @@ def _append_all(
     items: Sequence[Item],
 ) -> ProduceResponse | HeldResponse[ProduceResponse] | None:
     acks = request.acks
+    check_acks(request, items)
     waiting: list[Appended] = []
     for item in items:
         if not item.response.error_code:

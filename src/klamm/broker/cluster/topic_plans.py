@@ -68,14 +68,17 @@ def plan_topics(
     image: ClusterImage, config: BrokerConfig, wanted: Sequence[CreatableTopic], random: Random
 ) -> dict[str, TopicPlan | Refusal]:
     """A plan or a refusal for each name, in the order of the request."""
-    if _partitions_wanted(wanted, config) > MOST_PARTITIONS_PER_REQUEST:
-        return {topic.name: Refusal(ErrorCode.policy_violation, _TOO_MANY) for topic in wanted}
     repeated = duplicates(topic.name for topic in wanted)
+    named_once = [topic for topic in wanted if topic.name not in repeated]
+    are_too_many = _partitions_wanted(named_once, config) > MOST_PARTITIONS_PER_REQUEST
     taken = {collision_key(name): name for name in image.topics}
     plans: dict[str, TopicPlan | Refusal] = {}
     for topic in wanted:
         if topic.name in repeated:
             plans[topic.name] = Refusal(ErrorCode.invalid_request, "Duplicate topic name.")
+            continue
+        if are_too_many:
+            plans[topic.name] = Refusal(ErrorCode.policy_violation, _TOO_MANY)
             continue
         try:
             _check_creatable(image, topic.name)

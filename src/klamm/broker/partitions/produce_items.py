@@ -116,7 +116,10 @@ def check_request(request: ProduceRequest, items: Iterable[Item]) -> None:
         }
         if len(producers) > 1:
             _refuse_all(items, ErrorCode.invalid_producer_id_mapping)
-            return
+
+
+def check_acks(request: ProduceRequest, items: Iterable[Item]) -> None:
+    """Refuse what is left if nobody knows these acks: the coordinator's errors come before."""
     if request.acks not in _ACKS:
         for item in items:
             if not item.response.error_code:

@@ -78,18 +78,13 @@ def batch_response(
 def _topic_results(
     request: AddPartitionsToTxnRequest, topics: Iterable[AddPartitionsToTxnTopic], response: PartitionErrors
 ) -> list[AddPartitionsToTxnTopicResult]:
-    return [
-        AddPartitionsToTxnTopicResult(
-            topic.name,
-            [
-                AddPartitionsToTxnPartitionResult(
-                    number, _known_error(request, response.errors[TopicPartition(topic.name, number)])
-                )
-                for number in topic.partitions
-            ],
-        )
-        for topic in topics
-    ]
+    # What is named twice is answered once, and a topic without partitions not at all.
+    results: dict[str, dict[int, AddPartitionsToTxnPartitionResult]] = {}
+    for topic in topics:
+        for number in topic.partitions:
+            error_code = _known_error(request, response.errors[TopicPartition(topic.name, number)])
+            results.setdefault(topic.name, {})[number] = AddPartitionsToTxnPartitionResult(number, error_code)
+    return [AddPartitionsToTxnTopicResult(name, list(found.values())) for name, found in results.items()]
 
 
 def _known_error(request: AddPartitionsToTxnRequest, error_code: ErrorCode) -> ErrorCode:

@@ -300,3 +300,25 @@ def test_a_topic_without_partitions_is_not_answered(jar: Jar, client: JarClient)
     assert client.ask(ApiKey.DELETE_RECORDS, 2, deletion).topics == []
     producers = DescribeProducersRequest([TopicRequest("t", [])])
     assert [topic.name for topic in client.ask(ApiKey.DESCRIBE_PRODUCERS, 0, producers).topics] == ["t"]
+
+
+def test_a_topic_named_twice_is_answered_in_one_place(jar: Jar, client: JarClient) -> None:
+    assert produced(client, a_produce(jar)) == [(0, 0)]
+    lookups = [ListOffsetsTopic("t", [ListOffsetsPartition(index, -1, -1)]) for index in (0, 7)]
+    found = client.ask(ApiKey.LIST_OFFSETS, 7, ListOffsetsRequest(-1, 0, lookups)).topics
+    assert [
+        (topic.name, [(each.partition_index, each.error_code) for each in topic.partitions])
+        for topic in found
+    ] == [("t", [(0, 0), (7, 3)])]
+    deletions = [
+        DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 99), DeleteRecordsPartition(7, 0)]),
+        DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 1)]),
+    ]
+    deleted = client.ask(ApiKey.DELETE_RECORDS, 2, DeleteRecordsRequest(deletions, 1000)).topics
+    assert [
+        (
+            topic.name,
+            [(each.partition_index, each.low_watermark, each.error_code) for each in topic.partitions],
+        )
+        for topic in deleted
+    ] == [("t", [(0, 1, 0), (7, -1, 3)])]

@@ -152,6 +152,14 @@ def test_no_election_is_ever_needed(jar: AdminJar) -> None:
     ]
 
 
+@pytest.mark.parametrize(("kind", "timeout_ms"), [(0, 1000), (7, 1000), (0, 0)])
+def test_an_election_of_nothing_succeeds_whatever_else_is_said(
+    jar: AdminJar, kind: int, timeout_ms: int
+) -> None:
+    response = jar.client.ask(ApiKey.ELECT_LEADERS, 2, ElectLeadersRequest(kind, [], timeout_ms))
+    assert (response.error_code, list(response.replica_election_results)) == (ErrorCode.none, [])
+
+
 def test_an_unknown_kind_of_election_is_refused_on_top_and_in_each(jar: AdminJar) -> None:
     request = ElectLeadersRequest(7, [TopicPartitions("t", [0])])
     response = jar.client.ask(ApiKey.ELECT_LEADERS, 2, request)

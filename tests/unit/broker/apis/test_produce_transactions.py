@@ -127,6 +127,15 @@ def test_a_produce_of_transactions_v2_adds_its_partitions(
     assert coordinator.asked == [("x", PRODUCER, 0, (T0, T1), True)]
 
 
+def test_acks_that_nobody_knows_are_noticed_after_the_coordinators_answer(
+    jar: Jar, client: JarClient, coordinator: SmallCoordinator
+) -> None:
+    coordinator.begin("x", PRODUCER, 0, T1)
+    assert send(client, a_transactional(jar, acks=2)) == ErrorCode.transaction_abortable
+    assert send(client, a_transactional(jar, acks=2, partition=1)) == ErrorCode.invalid_required_acks
+    assert (log_of(jar).log_end_offset, log_of(jar, 1).log_end_offset) == (0, 0)
+
+
 def test_only_the_partitions_without_an_open_transaction_are_asked_about(
     jar: Jar, client: JarClient, coordinator: SmallCoordinator
 ) -> None:

@@ -124,6 +124,16 @@ def test_a_name_written_twice_is_refused_once_and_harms_nobody_else() -> None:
     }
 
 
+def test_partitions_of_a_name_written_twice_are_not_counted() -> None:
+    outcomes = planned(a_topic("twice", 9_000), a_topic("once", 9_000), a_topic("twice", 9_000))
+    assert [code(each) for each in outcomes.values()] == [ErrorCode.invalid_request, ErrorCode.none]
+    outcomes = planned(a_topic("twice"), a_topic("many", 10_001), a_topic("twice"))
+    assert [code(each) for each in outcomes.values()] == [
+        ErrorCode.invalid_request,
+        ErrorCode.policy_violation,
+    ]
+
+
 def test_of_two_colliding_names_in_one_request_the_first_wins() -> None:
     outcomes = planned(a_topic("new.x"), a_topic("new_x"))
     assert [code(each) for each in outcomes.values()] == [ErrorCode.none, ErrorCode.invalid_topic_exception]

@@ -8,6 +8,7 @@ from klamm.coordinator.transaction.states import State
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
 from klamm.protocol.types import TopicPartition
@@ -166,6 +167,31 @@ def test_a_broker_asks_for_several_transactions_at_once() -> None:
     ]
     assert codes == [{NONE}, {ABORTABLE}, {ErrorCode.invalid_producer_id_mapping}]
     assert world.ask(at_version(AddPartitionsToTxnRequest(), 5)).response.results_by_transaction == []
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_what_is_named_twice_is_answered_once_and_a_topic_without_partitions_not_at_all(version: int) -> None:
+    world = World()
+    identity = world.init().identity
+    topics = [
+        AddPartitionsToTxnTopic("out", [0, 0]),
+        AddPartitionsToTxnTopic("nowhere", []),
+        AddPartitionsToTxnTopic("out", [1, 0]),
+    ]
+    request = AddPartitionsToTxnRequest([AddPartitionsToTxnTransaction(T, *identity, False, topics)])
+    if version < 4:
+        request = AddPartitionsToTxnRequest([], T, *identity, topics)
+    response = world.ask(at_version(request, version)).response
+    results = response.results_by_topic_v3_and_below
+    if version >= 4:
+        results = response.results_by_transaction[0].topic_results
+    assert [
+        (
+            topic.name,
+            [(part.partition_index, part.partition_error_code) for part in topic.results_by_partition],
+        )
+        for topic in results
+    ] == [("out", [(0, NONE), (1, NONE)])]
 
 
 def test_a_record_says_which_protocol_the_client_used() -> None:
