@@ -3,6 +3,9 @@
 Starts each broker in turn on the same load, alternating, and writes a table of ratios:
 
     make bench                       (python -m bench.broker_vs_kafka, with src and tests on PYTHONPATH)
+
+`--parts` names the loads, each of which starts its brokers anew: `tools` (Kafka's own producer and consumer,
+then single requests), `latency` (1,000 requests/s) and `fetch` (large batches).
 """
 
 from __future__ import annotations
@@ -19,8 +22,10 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.brokers import SUBJECTS, Running, cpu_s, resident_mb
+from bench.parallel_fetch import fill, parallel_fetch
 from bench.raw_load import paced_produce, pipelined_produce, read_partition, wait_until_writable
 from bench.report import Figure, Report
+from bench.scheduled_load import Distribution, scheduled_produce, scheduled_syncs
 from interop.kafka_tools import java_command
 
 LOAD_FLAGS = ("-Xmx512m",)  # as Kafka's own scripts start its tools
@@ -31,6 +36,8 @@ LOADED_MEMORY = Figure("memory after all loads, resident", "MB", more_is_better=
 PIPELINED = Figure("small produce requests, 8 connections x 16 in flight", "requests/s", more_is_better=True)
 PACED_MEDIAN = Figure("produce latency at 100 requests/s, median", "ms", more_is_better=False)
 PACED_P99 = Figure("produce latency at 100 requests/s, 99 %", "ms", more_is_better=False)
+PER_SECOND = 1_000  # at a fixed rate, each request timed from when it was due
+CONNECTIONS = 4
 RAW_FETCH = Figure("fetch, one raw connection, 1 KiB records", "MB/s", more_is_better=True)
 
 
@@ -42,6 +49,26 @@ def produce_figure(record_bytes: int) -> Figure:
 
 def consume_figure(record_bytes: int) -> Figure:
     return Figure(f"consume, kafka-consumer-perf-test, {record_bytes} B", "MB/s", more_is_better=True)
+
+
+def latency_figures(what: str) -> tuple[Figure, ...]:
+    """For each number of a `Distribution`."""
+    return tuple(
+        Figure(f"{what}, {part}", "ms", more_is_better=False)
+        for part in ("median", "99 %", "99.9 %", "longest")
+    )
+
+
+SCHEDULED = latency_figures(f"produce latency at {PER_SECOND:,} requests/s, {CONNECTIONS} connections")
+SYNCED = latency_figures(f"fdatasync alone in the same folder, {PER_SECOND:,}/s")
+
+
+def fetch_figure(connections: int) -> Figure:
+    return Figure(
+        f"fetch, {connections} raw connection(s), lz4 batches of 256 KiB, 1 MiB each",
+        "MB/s",
+        more_is_better=True,
+    )
 
 
 def cpu_figure(record_bytes: int) -> Figure:
@@ -56,10 +83,23 @@ class Amounts:
     pipelined_s: float
     paced_requests: int
     settle_s: float
+    scheduled_s: int
+    fetch_s: float
+    fetch_mb: int
 
 
-FULL = Amounts(perf_mb=400, pipelined_s=8, paced_requests=500, settle_s=5)
-QUICK = Amounts(perf_mb=10, pipelined_s=1, paced_requests=50, settle_s=1)
+FULL = Amounts(
+    perf_mb=400,
+    pipelined_s=8,
+    paced_requests=500,
+    settle_s=5,
+    scheduled_s=12,
+    fetch_s=4,
+    fetch_mb=100,
+)
+QUICK = Amounts(
+    perf_mb=10, pipelined_s=1, paced_requests=50, settle_s=1, scheduled_s=1, fetch_s=0.5, fetch_mb=10
+)
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
@@ -150,17 +190,70 @@ def measure_requests(report: Report, name: str, broker: Running, amounts: Amount
     report.add(PIPELINED, name, answered_per_s)
 
 
-def measure(report: Report, name: str, folder: Path, amounts: Amounts) -> None:
-    """One broker through all loads, from an empty folder."""
+def measure_tools(report: Report, name: str, broker: Running, amounts: Amounts) -> None:
+    """Everything that a broker just started goes through."""
+    report.add(START, name, broker.start_to_first_answer_s)
+    time.sleep(amounts.settle_s)
+    report.add(IDLE_MEMORY, name, resident_mb(broker.pid))
+    measure_perf_tools(report, name, broker, amounts)  # which also warms it up for what follows
+    measure_requests(report, name, broker, amounts)
+    report.add(LOADED_MEMORY, name, resident_mb(broker.pid))
+
+
+def measure_latency(report: Report, name: str, broker: Running, amounts: Amounts) -> None:
+    """At a fixed rate, after as long a time of the same load; and what the disk takes of that."""
+    address = ("127.0.0.1", broker.port)
+    create_topic(f"127.0.0.1:{broker.port}", "scheduled", CONNECTIONS)
+    wait_until_writable(address, "scheduled", CONNECTIONS)
+
+    def add(figures: tuple[Figure, ...], found: Distribution) -> None:
+        for figure, sample in zip(figures, found.all_ms, strict=True):
+            report.add(figure, name, sample)
+
+    def load() -> Distribution:
+        return scheduled_produce(
+            address,
+            "scheduled",
+            connections=CONNECTIONS,
+            per_second=PER_SECOND,
+            count=PER_SECOND * amounts.scheduled_s,
+        )
+
+    load()
+    add(SCHEDULED, load())
+    add(SYNCED, scheduled_syncs(broker.folder, per_second=PER_SECOND, count=PER_SECOND * 2))
+
+
+def measure_fetch(report: Report, name: str, broker: Running, amounts: Amounts) -> None:
+    """Large batches from the page cache; as long before as it is measured."""
+    address = ("127.0.0.1", broker.port)
+    create_topic(f"127.0.0.1:{broker.port}", "large", CONNECTIONS)
+    wait_until_writable(address, "large", CONNECTIONS)
+    for partition in range(CONNECTIONS):
+        end_offset = fill(address, "large", partition, total_bytes=amounts.fetch_mb * 1_000_000)
+    for connections in (1, CONNECTIONS):
+        for is_measured in (False, True):
+            rate = parallel_fetch(
+                address,
+                "large",
+                end_offset=end_offset,
+                connections=connections,
+                seconds=amounts.fetch_s,
+                max_bytes=1 << 20,
+            )
+            if is_measured:
+                report.add(fetch_figure(connections), name, rate)
+
+
+PARTS = {"tools": measure_tools, "latency": measure_latency, "fetch": measure_fetch}
+
+
+def measure(report: Report, name: str, part: str, folder: Path, amounts: Amounts) -> None:
+    """One broker through the loads of one part, from an empty folder."""
     broker = SUBJECTS[name].make(folder)
     broker.start()
     try:
-        report.add(START, name, broker.start_to_first_answer_s)
-        time.sleep(amounts.settle_s)
-        report.add(IDLE_MEMORY, name, resident_mb(broker.pid))
-        measure_perf_tools(report, name, broker, amounts)  # which also warms it up for what follows
-        measure_requests(report, name, broker, amounts)
-        report.add(LOADED_MEMORY, name, resident_mb(broker.pid))
+        PARTS[part](report, name, broker, amounts)
     finally:
         broker.stop()
 
@@ -178,6 +271,7 @@ def main() -> None:
     parser.add_argument(
         "--folder", type=Path, help="where the brokers keep their data (default: a temporary one)"
     )
+    parser.add_argument("--parts", default=",".join(PARTS), help="which loads, comma-separated (default all)")
     parser.add_argument("--name", default="broker_vs_kafka", help="of the files in bench/results")
     arguments = parser.parse_args()
 
@@ -190,12 +284,13 @@ def main() -> None:
     for turn in range(arguments.rounds):
         # Every other round backwards, so that no subject always follows the same neighbour.
         for name in names if turn % 2 == 0 else reversed(names):
-            print(f"round {turn + 1} of {arguments.rounds}: {name}", flush=True)
-            folder = Path(tempfile.mkdtemp(prefix="klamm-bench-", dir=arguments.folder))
-            try:
-                measure(report, name, folder, amounts)
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
+            for part in arguments.parts.split(","):
+                print(f"round {turn + 1} of {arguments.rounds}: {name}, {part}", flush=True)
+                folder = Path(tempfile.mkdtemp(prefix="klamm-bench-", dir=arguments.folder))
+                try:
+                    measure(report, name, part, folder, amounts)
+                finally:
+                    shutil.rmtree(folder, ignore_errors=True)
     print(f"\n{report.table()}\n\nwritten to {report.write(arguments.name)}")
 
 

@@ -29,6 +29,7 @@ class Running(Protocol):
 
     start_to_first_answer_s: float
     port: int
+    folder: Path
 
     @property
     def pid(self) -> int: ...

@@ -42,7 +42,11 @@ def _frame(api_key: int, version: int, body: bytes) -> bytes:
 def produce_request(topic: str, partition: int, *, value_bytes: int, now_ms: int) -> bytes:
     """One acks=all Produce of one record."""
     record = Record(offset=0, timestamp_ms=now_ms, key=None, value=bytes(value_bytes), headers=())
-    batch = encode_batch([record])
+    return produce_batch_request(topic, partition, encode_batch([record]))
+
+
+def produce_batch_request(topic: str, partition: int, batch: bytes) -> bytes:
+    """One acks=all Produce of one batch."""
     body = struct.pack(">hhi", -1, -1, 30_000)  # no transactional id, acks=all, timeout
     body += struct.pack(">i", 1) + _string(topic.encode())
     body += struct.pack(">iii", 1, partition, len(batch)) + batch
@@ -69,7 +73,8 @@ def _read_exactly(connection: socket.socket, size: int) -> bytearray:
     return buffer
 
 
-def _answer(connection: socket.socket) -> bytearray:
+def answer_on(connection: socket.socket) -> bytearray:
+    """The next answer, without its size."""
     (size,) = struct.unpack(">i", _read_exactly(connection, 4))
     return _read_exactly(connection, size)
 
@@ -79,12 +84,14 @@ def _error_code(answer: bytes | bytearray, topic: str) -> int:
     return int(error_code)
 
 
-def _check_produced(answer: bytes | bytearray, topic: str) -> None:
+def check_produced(answer: bytes | bytearray, topic: str) -> None:
+    """Raise RuntimeError if a Produce of one batch was refused."""
     if error_code := _error_code(answer, topic):
         raise RuntimeError(f"the broker answered error {error_code}")
 
 
-def _connect(address: tuple[str, int]) -> socket.socket:
+def connect(address: tuple[str, int]) -> socket.socket:
+    """A connection whose small requests leave at once."""
     connection = socket.create_connection(address, timeout=30)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
@@ -92,13 +99,13 @@ def _connect(address: tuple[str, int]) -> socket.socket:
 
 def wait_until_writable(address: tuple[str, int], topic: str, partitions: int) -> None:
     """Write one record to each partition, as often as it takes: a new topic may need a moment."""
-    with _connect(address) as connection:
+    with connect(address) as connection:
         for partition in range(partitions):
             request = produce_request(topic, partition, value_bytes=1, now_ms=int(time.time() * 1000))
             deadline = time.monotonic() + 30
             while True:
                 connection.sendall(request)
-                error_code = _error_code(_answer(connection), topic)
+                error_code = _error_code(answer_on(connection), topic)
                 if not error_code:
                     break
                 if time.monotonic() > deadline:
@@ -120,12 +127,12 @@ def pipelined_produce(
     selector = selectors.DefaultSelector()
     answer_bytes = 0
     for partition in range(connections):
-        connection = _connect(address)
+        connection = connect(address)
         now_ms = int(time.time() * 1000)
         request = produce_request(topic, partition, value_bytes=value_bytes, now_ms=now_ms)
         connection.sendall(request)
-        first = _answer(connection)
-        _check_produced(first, topic)
+        first = answer_on(connection)
+        check_produced(first, topic)
         answer_bytes = 4 + len(first)
         connection.sendall(request * in_flight)
         selector.register(connection, selectors.EVENT_READ, [request, bytearray()])
@@ -145,7 +152,7 @@ def pipelined_produce(
                 whole = len(pending) // answer_bytes
                 if not whole:
                     continue
-                _check_produced(memoryview(pending)[4:answer_bytes].tobytes(), topic)
+                check_produced(memoryview(pending)[4:answer_bytes].tobytes(), topic)
                 del pending[: whole * answer_bytes]
                 sock.sendall(request * whole)
                 if now >= started_at:
@@ -162,11 +169,11 @@ def pipelined_produce(
 def paced_produce(address: tuple[str, int], topic: str, *, per_second: int, count: int) -> Latencies:
     """Round trips of single Produce requests at a fixed low rate, measured from when each was due."""
     request = produce_request(topic, 0, value_bytes=100, now_ms=int(time.time() * 1000))
-    with _connect(address) as connection:
+    with connect(address) as connection:
 
         def produce() -> None:
             connection.sendall(request)
-            _check_produced(_answer(connection), topic)
+            check_produced(answer_on(connection), topic)
 
         return paced(produce, per_second=per_second, count=count)
 
@@ -189,41 +196,42 @@ def fetched_after(address: tuple[str, int], topic: str, *, count: int) -> Latenc
     """How long after the response to a Produce a Fetch is answered that waited for its record."""
     request = produce_request(topic, 0, value_bytes=100, now_ms=int(time.time() * 1000))
     took_ms: list[float] = []
-    with _connect(address) as producer, _connect(address) as consumer:
+    with connect(address) as producer, connect(address) as consumer:
         for number in range(count + 1):
             producer.sendall(request)
-            answer = _answer(producer)
+            answer = answer_on(producer)
             answered_at = time.perf_counter()
-            _check_produced(answer, topic)
+            check_produced(answer, topic)
             if number:
-                _answer(consumer)
+                answer_on(consumer)
                 took_ms.append((time.perf_counter() - answered_at) * 1000)
             (base_offset,) = struct.unpack_from(">q", answer, 4 + 4 + 2 + len(topic.encode()) + 4 + 4 + 2)
             consumer.sendall(fetch_request(topic, 0, base_offset + 1, max_bytes=1 << 20))
             time.sleep(0.01)  # it waits for the next record by then
-        _answer(consumer)
+        answer_on(consumer)
     took_ms.sort()
     return Latencies(took_ms[len(took_ms) // 2], took_ms[len(took_ms) * 99 // 100])
 
 
 def read_partition(address: tuple[str, int], topic: str, partition: int, end_offset: int) -> float:
     """MB/s of one connection that fetches a partition from its start to an offset, a megabyte at a time."""
-    connection = _connect(address)
+    connection = connect(address)
     next_offset, total_bytes = 0, 0
     started_at = time.perf_counter()
     with connection:
         while next_offset < end_offset:
             connection.sendall(fetch_request(topic, partition, next_offset, max_bytes=1 << 20))
-            answer = _answer(connection)
-            start = _RECORDS_AT + len(topic.encode())
-            (records_bytes,) = struct.unpack_from(">i", answer, start)
+            answer = answer_on(connection)
+            records_bytes, next_offset = records_in(answer, topic, next_offset)
             total_bytes += records_bytes
-            next_offset = _after_last_batch(answer, start + 4, next_offset)
     return total_bytes / 1e6 / (time.perf_counter() - started_at)
 
 
-def _after_last_batch(answer: bytearray, position: int, next_offset: int) -> int:
-    """The offset after the last whole batch of an answer."""
+def records_in(answer: bytearray | memoryview, topic: str, next_offset: int) -> tuple[int, int]:
+    """How many bytes of records a Fetch's answer has, and the offset after its last whole batch."""
+    position = _RECORDS_AT + len(topic.encode())
+    (records_bytes,) = struct.unpack_from(">i", answer, position)
+    position += 4
     while position + 61 <= len(answer):
         base_offset, length = struct.unpack_from(">qi", answer, position)
         if position + 12 + length > len(answer):
@@ -231,4 +239,4 @@ def _after_last_batch(answer: bytearray, position: int, next_offset: int) -> int
         (last_offset_delta,) = struct.unpack_from(">i", answer, position + 23)
         next_offset = base_offset + last_offset_delta + 1
         position += 12 + length
-    return next_offset
+    return int(records_bytes), next_offset
