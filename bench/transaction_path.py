@@ -1,12 +1,12 @@
 """What does one transaction cost inside the broker, from the bytes that came to the bytes that leave?
 
 No sockets: requests as librdkafka sends them are handed to connections, responses only wake their producer.
-A transaction is AddPartitionsToTxn, a Produce to each of two partitions, and EndTxn; with --v2 the Produce
-requests add the partitions themselves, as those of franz-go do. The CPU time of the broker's thread counts,
-which does not include waiting for the disk; the best of many bursts is what the code costs, the median shows
-what the machine was busy with besides.
+A transaction is AddPartitionsToTxn, a Produce to each of two partitions, and EndTxn. With --v2 it is what
+franz-go sends: one Produce to both partitions, which adds them, and EndTxn. The CPU time of the broker's
+thread counts, which does not include waiting for the disk; the best of many bursts is what the code costs,
+the median shows what the machine was busy with besides. With --count, the bytecodes by function.
 
-    python bench/transaction_path.py [--producers 10] [--bursts 200] [--v2] [--folder DIRECTORY]
+    python -m bench.transaction_path [--producers 10] [--bursts 200] [--v2] [--count] [--folder DIRECTORY]
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import time
 from random import Random
 from typing import Any
 
+from bench.commit_path import Bytecodes
 from klamm.broker.broker import Broker
 from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.embedded import new_event_loop
@@ -83,6 +84,9 @@ class TransactionalProducer:
 
     def __init__(self, broker: Broker, name: str, *, is_v2: bool) -> None:
         self._name = name
+        topic = broker.services.image.topic("t")
+        assert topic is not None
+        self._topic_id = topic.topic_id
         self._is_v2 = is_v2
         self._epoch = 0
         self._coordinator, self._leader = Channel(broker), Channel(broker)
@@ -93,7 +97,7 @@ class TransactionalProducer:
 
     @property
     def _produce_version(self) -> int:
-        return 12 if self._is_v2 else 10
+        return 13 if self._is_v2 else 10
 
     @property
     def _end_version(self) -> int:
@@ -126,18 +130,16 @@ class TransactionalProducer:
                 self._epoch += 1  # with which the sequence begins again
             else:
                 self._sequence += RECORDS
+            both = [PartitionProduceData(number, batch) for number in range(2)]
             produced = b"".join(
                 a_frame(
                     ApiKey.PRODUCE,
                     self._produce_version,
                     ProduceRequest(
-                        self._name,
-                        -1,
-                        30_000,
-                        [TopicProduceData(name="t", partition_data=[PartitionProduceData(number, batch)])],
+                        self._name, -1, 30_000, [TopicProduceData(self._topic_id, "t", partition_data=data)]
                     ),
                 )
-                for number in range(2)
+                for data in ([both] if self._is_v2 else [[each] for each in both])
             )
             self._next.append([added, produced, ended])
 
@@ -146,8 +148,9 @@ class TransactionalProducer:
         for added, produced, ended in self._next:
             while not self._is_v2 and any(errors_of_added(*(await self._coordinator.ask(added)))):  # noqa: ASYNC110 - as a client does
                 await asyncio.sleep(0)  # the markers of the last transaction are late
+            count = 1 if self._is_v2 else 2
             self._responses.append(
-                [*await self._leader.ask(produced, 2), *await self._coordinator.ask(ended)]
+                [*await self._leader.ask(produced, count), *await self._coordinator.ask(ended)]
             )
         self._next.clear()
 
@@ -183,7 +186,9 @@ def a_frame(key: ApiKey, version: int, request: Any) -> bytes:
     return b"".join(request_frame(key, version, 1, "bench", request_encoder(key, version)(request)))
 
 
-async def measure(folder: str, producers: int, bursts: int, *, is_v2: bool) -> tuple[list[float], float]:
+async def measure(
+    folder: str, producers: int, bursts: int, *, is_v2: bool, is_counting: bool = False
+) -> tuple[list[float], float]:
     """Microseconds of CPU per transaction in each burst, and rounds of the journal per transaction."""
     clock = SystemClock()
     config = BrokerConfig.from_settings({"log.dirs": folder})
@@ -207,6 +212,12 @@ async def measure(folder: str, producers: int, bursts: int, *, is_v2: bool) -> t
         for producer in everyone:
             producer.check()
     rounds = flusher.journal_rounds - rounds
+    if is_counting:
+        for producer in everyone:
+            producer.prepare(TRANSACTIONS, clock.timestamp_ms())
+        with Bytecodes() as counted:
+            await asyncio.gather(*(producer.run() for producer in everyone))
+        counted.print(TRANSACTIONS * producers, most=100)
     for producer in everyone:
         producer.close()
     await broker.stop()
@@ -218,12 +229,13 @@ def main() -> None:
     parser.add_argument("--producers", type=int, default=10)
     parser.add_argument("--bursts", type=int, default=200)
     parser.add_argument("--v2", action="store_true", help="transactions v2")
+    parser.add_argument("--count", action="store_true", help="count the bytecodes of a burst by function")
     parser.add_argument("--folder", help="where the broker's data is; a temporary one if absent")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         loop = new_event_loop()
         took_us, rounds = loop.run_until_complete(
-            measure(folder, given.producers, given.bursts, is_v2=given.v2)
+            measure(folder, given.producers, given.bursts, is_v2=given.v2, is_counting=given.count)
         )
     took_us.sort()
     print(
