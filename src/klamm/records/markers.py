@@ -11,14 +11,9 @@ from klamm.protocol.types import Buffer
 from klamm.records.batch import parse_header
 from klamm.records.compression import Codec
 from klamm.records.layout import (
-    ATTRIBUTES_AT,
     CONTROL_BIT,
-    LENGTH_AT,
     LENGTH_OVERHEAD_BYTES,
     MAGIC,
-    MAGIC_AT,
-    RECORD_COUNT_AT,
-    RECORDS_AT,
     TRANSACTIONAL_BIT,
 )
 from klamm.records.record import decode_records, encode_region_into_batch
@@ -31,10 +26,12 @@ _MARKER_MAX_BYTES: Final = 64 * 1024  # a marker takes 78 bytes; later versions 
 _RECORD: Final = Struct(">5shhBhiB")
 _BEFORE_KEY: Final = b"\x20\x00\x00\x00\x08"
 _VALUE_LENGTH: Final = 0x0C
-_MARKER_BYTES: Final = RECORDS_AT + _RECORD.size
-_MARKER_LENGTH: Final = (_MARKER_BYTES - LENGTH_OVERHEAD_BYTES).to_bytes(4, "big")
-_ONE: Final = (1).to_bytes(4, "big")
-_ATTRIBUTES: Final = (TRANSACTIONAL_BIT | CONTROL_BIT).to_bytes(2, "big")
+# A whole marker: length, magic, attributes and number of records, and the record.
+_MARKER: Final = Struct(">8xi4xb4xh34xi5shhBhiB")
+_FORM: Final = [
+    _MARKER.size - LENGTH_OVERHEAD_BYTES, MAGIC, TRANSACTIONAL_BIT | CONTROL_BIT, 1, _BEFORE_KEY, 0,
+]  # fmt: skip
+_REST_OF_FORM: Final = (_VALUE_LENGTH, 0, 0)
 
 
 class ControlType(IntEnum):
@@ -42,6 +39,9 @@ class ControlType(IntEnum):
 
     ABORT = 0
     COMMIT = 1
+
+
+_TYPES: Final = (ControlType.ABORT, ControlType.COMMIT)
 
 
 class EndMarker(NamedTuple):
@@ -84,20 +84,14 @@ def encode_marker(
 
 def _plain_marker(batch: Buffer, position: int) -> EndMarker | None:
     """The marker of a batch as `encode_marker` makes it; None if it is of any other form."""
-    if (
-        len(batch) - position < _MARKER_BYTES
-        or batch[position + LENGTH_AT : position + LENGTH_AT + 4] != _MARKER_LENGTH
-        or batch[position + MAGIC_AT] != MAGIC
-        or batch[position + ATTRIBUTES_AT : position + ATTRIBUTES_AT + 2] != _ATTRIBUTES
-        or batch[position + RECORD_COUNT_AT : position + RECORDS_AT] != _ONE
-    ):
+    if len(batch) - position < _MARKER.size:
         return None
-    *form, number, value_length, value_version, coordinator_epoch, headers = _RECORD.unpack_from(
-        batch, position + RECORDS_AT
+    *form, number, value_length, value_version, coordinator_epoch, headers = _MARKER.unpack_from(
+        batch, position
     )
-    if (*form, value_length, value_version, headers) != (_BEFORE_KEY, 0, _VALUE_LENGTH, 0, 0):
+    if form != _FORM or (value_length, value_version, headers) != _REST_OF_FORM or number not in (0, 1):
         return None
-    return EndMarker(ControlType(number), coordinator_epoch) if number in (0, 1) else None
+    return EndMarker(_TYPES[number], coordinator_epoch)
 
 
 def control_type(key: bytes | None) -> ControlType | None:

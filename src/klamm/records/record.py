@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from struct import Struct
 from typing import Final
 
 from klamm.protocol.errors import DecodeError
@@ -12,11 +13,8 @@ from klamm.records.checksum import crc32c
 from klamm.records.compression import Codec, compress, decompress
 from klamm.records.core import decode_region, encode_region
 from klamm.records.layout import (
-    ATTRIBUTES_AT,
     CONTROL_BIT,
-    CRC_AT,
     DELETE_HORIZON_BIT,
-    HEADER,
     HEADER_BYTES,
     KNOWN_ATTRIBUTES,
     LENGTH_OVERHEAD_BYTES,
@@ -36,6 +34,7 @@ __all__ = [
     "decode_records",
     "encode_batch",
     "encode_region_into_batch",
+    "encode_single",
     "recompress",
     "record_size_bound",
     "records_region",
@@ -46,6 +45,10 @@ MAX_DECOMPRESSED_BYTES: Final = 128 * 1024 * 1024
 
 # length, attributes, timestamp delta, offset delta, key length, value length, header count at their longest
 _RECORD_OVERHEAD_BYTES: Final = 5 + 1 + 10 + 5 + 5 + 5 + 5
+
+# The two parts of `HEADER`: up to the checksum, and what it covers.
+_START: Final = Struct(">qiibI")
+_COVERED: Final = Struct(">hiqqqhii")
 
 
 def records_region(
@@ -169,26 +172,31 @@ def encode_region_into_batch(
     batch_length = HEADER_BYTES - LENGTH_OVERHEAD_BYTES + len(region)
     if batch_length > MAX_INT32 - LENGTH_OVERHEAD_BYTES:
         raise ValueError(f"a batch of {batch_length} bytes exceeds its length field")
-    head = bytearray(
-        HEADER.pack(
-            base_offset,
-            batch_length,
-            leader_epoch,
-            MAGIC,
-            0,
-            attributes | codec,
-            last_offset_delta,
-            base_timestamp_ms,
-            max_timestamp_ms,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            record_count,
-        )
+    covered = _COVERED.pack(
+        attributes | codec,
+        last_offset_delta,
+        base_timestamp_ms,
+        max_timestamp_ms,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
     )
-    checksum = crc32c(region, crc32c(head[ATTRIBUTES_AT:]))
-    head[CRC_AT:ATTRIBUTES_AT] = checksum.to_bytes(4, "big")
-    return b"".join((head, region))
+    checksum = crc32c(region, crc32c(covered))
+    return b"".join((_START.pack(base_offset, batch_length, leader_epoch, MAGIC, checksum), covered, region))
+
+
+def encode_single(record: Record) -> bytes:
+    """A batch of one record at offset 0, as `encode_batch` makes it; a third of the work.
+
+    Raises struct.error if it is too large.
+    """
+    timestamp_ms = record.timestamp_ms
+    region = encode_region((record,), 0, timestamp_ms)
+    covered = _COVERED.pack(0, 0, timestamp_ms, timestamp_ms, -1, -1, -1, 1)
+    batch_length = HEADER_BYTES - LENGTH_OVERHEAD_BYTES + len(region)
+    checksum = crc32c(region, crc32c(covered))
+    return b"".join((_START.pack(0, batch_length, -1, MAGIC, checksum), covered, region))
 
 
 def record_size_bound(

@@ -13,6 +13,7 @@ from klamm.records.record import (
     Record,
     decode_records,
     encode_batch,
+    encode_single,
     recompress,
     record_size_bound,
 )
@@ -111,6 +112,12 @@ def test_an_offset_below_the_base_is_refused() -> None:
 def test_an_empty_batch_must_say_where_it_ends() -> None:
     with pytest.raises(ValueError, match="without records"):
         encode_batch([])
+
+
+@pytest.mark.parametrize("value", [b"value", b"", None, bytes(300)])
+def test_a_single_record_is_encoded_as_any_other(value: bytes | None) -> None:
+    record = Record(0, TIME_MS, b"key", value, (("header", b"x"),))
+    assert encode_single(record) == encode_batch([record])
 
 
 def test_append_time_is_in_the_header_alone() -> None:

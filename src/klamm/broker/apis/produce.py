@@ -13,7 +13,7 @@ from typing import Final
 from klamm.broker.cluster.topic_names import ADMIN_CLIENT_ID, INTERNAL_TOPICS
 from klamm.broker.net.context import CloseConnectionError, HandlerResult, HeldResponse, RequestContext
 from klamm.broker.partitions.produce_items import Item, check_acks, check_request, is_of_transaction, items_of
-from klamm.broker.partitions.produce_wait import Appended, ProduceWait, SingleWait, name_leaders
+from klamm.broker.partitions.produce_wait import ProduceWait, SingleWait, name_leaders
 from klamm.broker.partitions.registry import Partition
 from klamm.broker.partitions.validation import BatchRefusedError, checked_batch
 from klamm.broker.partitions.verification import (
@@ -178,26 +178,25 @@ def _append_all(
 ) -> ProduceResponse | HeldResponse[ProduceResponse] | None:
     acks = request.acks
     check_acks(request, items)
-    waiting: list[Appended] = []
+    wait: ProduceWait | None = None
+    lines = [(item.topic, item.response) for item in items]
     for item in items:
-        if not item.response.error_code:
-            appended = _append(services, context, item, write_later=acks == -1)
-            if appended is not None and _waits(acks, appended.partition) and not appended.settle():
-                waiting.append(appended)
-        if item.response.error_code and item.partition is not None:
-            _count_refusal(item, item.partition)
+        line, partition = item.response, item.partition
+        if not line.error_code:
+            last_offset = _append(services, context, item, write_later=acks == -1)
+            if last_offset >= 0 and partition is not None and _waits(acks, partition, last_offset):
+                if wait is None:
+                    wait = ProduceWait(services, context, response, lines, _flush_timeout_ms(request))
+                wait.hold(partition, line, last_offset)
+        if line.error_code and partition is not None:
+            _count_refusal(item, partition)
     if acks == 0:
         _close_on_error(items)
         return None
-
-    def finish() -> None:
-        lines = [(item.topic, item.response) for item in items]
-        name_leaders(services.image, context.listener, response, lines)
-
-    if not waiting:
-        finish()
-        return response
-    return ProduceWait(services.deadlines, response, waiting, _flush_timeout_ms(request), finish).held
+    if wait is not None:
+        return wait
+    name_leaders(services.image, context.listener, response, lines)
+    return response
 
 
 def _handle_one(
@@ -317,14 +316,15 @@ def _begin_one(
     return verification.then(append, lambda: log.end_verification(producer_id, guard))
 
 
-def _waits(acks: int, partition: Partition) -> bool:
-    """Whether a response waits for the flush.
+def _waits(acks: int, partition: Partition, last_offset: int) -> bool:
+    """Whether a response waits for the flush of a batch.
 
     With acks=1 too, if until then the broker's memory has the only copy.
     """
-    if acks == 1:
-        return partition.error_code is NO_ERROR and not _is_written(partition.log)
-    return acks == -1
+    if acks == 0:
+        return False
+    log = partition.log
+    return not (acks == 1 and _is_written(log)) and log.high_watermark <= last_offset
 
 
 def _is_written(log: PartitionLog) -> bool:
@@ -349,45 +349,56 @@ def _tell_refusal(line: PartitionProduceResponse, partition: Partition, error: L
         line.log_start_offset = partition.log.log_start_offset
 
 
-def _append(services: Services, context: RequestContext, item: Item, *, write_later: bool) -> Appended | None:
+def _append(services: Services, context: RequestContext, item: Item, *, write_later: bool) -> int:
+    """The offset of the last record; -1 if the batch is refused, which the item says."""
     answer, partition = item.response, item.partition
     if item.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
         item.refuse(ErrorCode.invalid_topic_exception)
-        return None
+        return -1
     if partition is None:
         item.refuse(ErrorCode.not_leader_or_follower)
-        return None
+        return -1
     assert item.header is not None
     clock = services.clock
     timestamp_ms, now_ms = clock.timestamp_ms(), clock.now_ms()
     if partition.error_code is not NO_ERROR:
         item.refuse(partition.error_code)
-        return None
+        return -1
     log = partition.log
     try:
-        batch = checked_batch(item.batch, item.header, log.config, services.validation, timestamp_ms)
-        result = log.append(
-            batch, now_ms=now_ms, timestamp_ms=timestamp_ms, guard=item.guard, write_later=write_later
+        batch, header = item.batch, None
+        if item.checked_for is log.config:
+            header = item.header
+        else:
+            batch = checked_batch(batch, item.header, log.config, services.validation, timestamp_ms)
+        base_offset, last_offset, log_append_time_ms, is_duplicate = log.append(
+            batch,
+            now_ms=now_ms,
+            timestamp_ms=timestamp_ms,
+            guard=item.guard,
+            header=header,
+            write_later=write_later,
         )
     except LogError as error:
         _tell_refusal(answer, partition, error)
-        return None
+        return -1
     except BatchRefusedError as error:
         item.refuse(error.error_code, error.message)
         if error.error_code not in _WITHOUT_LOG_START:
             answer.log_start_offset = log.log_start_offset
         answer.record_errors = [BatchIndexAndErrorMessage(*each) for each in error.record_errors]
-        return None
+        return -1
     if log.sync_is_due(now_ms):
         services.flusher.mark(partition)
-    partition.counters.total_produce_requests += 1
-    if not result.is_duplicate:
-        partition.counters.messages_in += item.header.record_count
-        partition.counters.bytes_in += len(batch)
-    answer.base_offset = result.base_offset
-    answer.log_append_time_ms = result.log_append_time_ms
+    counters = partition.counters
+    counters.total_produce_requests += 1
+    if not is_duplicate:
+        counters.messages_in += item.header.record_count
+        counters.bytes_in += len(batch)
+    answer.base_offset = base_offset
+    answer.log_append_time_ms = log_append_time_ms
     answer.log_start_offset = log.log_start_offset
-    return Appended(partition, result.last_offset, answer, partition.flush_failures)
+    return last_offset
 
 
 def _count_refusal(item: Item, partition: Partition) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -16,11 +16,14 @@ from klamm.protocol.messages.produce import (
 )
 from klamm.protocol.types import Buffer
 from klamm.records.batch import TRANSACTIONAL_BIT, BatchHeader
+from klamm.records.compression import Codec
+from klamm.records.core import sound_header
 from klamm.records.produced import ProducedError, first_header, is_no_batch, single_batch
 
 if TYPE_CHECKING:
     from klamm.broker.partitions.registry import Partition
     from klamm.broker.services import Services
+    from klamm.storage.topic_config import TopicConfig
 
 _ACKS: Final = (-1, 0, 1)
 _UNKNOWN_PARTITION: Final = ErrorCode.unknown_topic_or_partition
@@ -37,6 +40,7 @@ class Item:
     header: BatchHeader | None = None  # also of a rejected batch, if it is complete
     is_corrupt: bool = False  # not a batch
     guard: int | None = None  # of a verification, needed to append the first batch of a transaction
+    checked_for: TopicConfig | None = None  # with these settings nothing more is to be checked
 
     def refuse(self, error_code: int, message: str | None = None) -> None:
         self.response.error_code = int(error_code)
@@ -65,7 +69,8 @@ def items_of(services: Services, request: ProduceRequest) -> tuple[ProduceRespon
             answers.append(answer)
             item = Item(name, answer, services.partitions.get(name, index))
             items.append(item)
-            _read_batch(item, data, request.allows_zstd)
+            if not _is_plain(services, item, data.records, request.allows_zstd):
+                _read_batch(item, data, request.allows_zstd)
             if item.partition is None and services.image.partition(name, index) is None:
                 item.refuse(unknown)
         if answers:
@@ -73,6 +78,25 @@ def items_of(services: Services, request: ProduceRequest) -> tuple[ProduceRespon
     if len(items) > 1:
         _refuse_repeated(items)
     return ProduceResponse(responses), items
+
+
+def _is_plain(services: Services, item: Item, records: Buffer | None, allows_zstd: bool) -> bool:
+    """Whether a batch is valid without doubt, and its topic takes it as it comes; then it is read."""
+    partition = item.partition
+    if partition is None or partition.error_code is not NO_ERROR or services.validation.every_record:
+        return False
+    config = partition.log.config
+    if not config.takes_batches_as_they_come:
+        return False
+    header = sound_header(records, config.max_batch_bytes, Codec.ZSTD if allows_zstd else Codec.LZ4)
+    if header is None:
+        return False
+    latest_ms = services.clock.timestamp_ms() + config.message_timestamp_after_max_ms
+    if not 0 <= header.base_timestamp_ms <= header.max_timestamp_ms <= latest_ms:
+        return False
+    assert records is not None
+    item.batch, item.header, item.checked_for = records, header, config
+    return True
 
 
 def _read_batch(item: Item, data: PartitionProduceData, allows_zstd: bool) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from klamm.broker.cluster.image import ClusterImage
 from klamm.broker.cluster.leadership import leader_hint
 from klamm.broker.net.context import HeldResponse
-from klamm.broker.partitions.deadlines import Deadlines
-from klamm.broker.partitions.partition_wait import PartitionWait
 from klamm.broker.partitions.registry import Partition
 from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.produce import (
@@ -23,30 +20,6 @@ from klamm.protocol.messages.produce import (
 if TYPE_CHECKING:
     from klamm.broker.net.context import RequestContext
     from klamm.broker.services import Services
-
-
-@dataclass(slots=True)
-class Appended:
-    """A batch in its log, and its part of the response."""
-
-    partition: Partition
-    last_offset: int
-    response: PartitionProduceResponse
-    flush_failures: int  # of the partition at the append; one more means that the batch was truncated
-
-    def settle(self) -> bool:
-        """Whether there is nothing left to wait for; sets the error in the response, if there is one."""
-        partition = self.partition
-        if partition.error_code is not NO_ERROR:
-            self.refuse(partition.error_code)
-        elif partition.flush_failures != self.flush_failures:
-            self.refuse(ErrorCode.kafka_storage_error)
-        elif partition.log.high_watermark <= self.last_offset:
-            return False
-        return True
-
-    def refuse(self, error_code: ErrorCode) -> None:
-        refuse(self.response, error_code)
 
 
 def refuse(line: PartitionProduceResponse, error_code: ErrorCode) -> None:
@@ -81,7 +54,7 @@ def name_leaders(
 class SingleWait(HeldResponse[ProduceResponse]):
     """A held Produce of one batch, as most are: its partition releases it, in the order of the log.
 
-    Not a PartitionWait: hundreds of these wait for one partition, and each would be checked at every flush.
+    Nothing watches the partition: hundreds of these wait for it, and each would be checked at every flush.
     """
 
     __slots__ = (
@@ -134,30 +107,70 @@ class SingleWait(HeldResponse[ProduceResponse]):
         self.keep(self._produced)
 
 
-class ProduceWait(PartitionWait):
+class ProduceWait(HeldResponse[ProduceResponse]):
     """A held Produce of several batches: answered when all of them are durable, or late."""
+
+    __slots__ = ("_context", "_lines", "_produced", "_services", "_waiting", "timeout_ms")
 
     def __init__(
         self,
-        deadlines: Deadlines,
-        response: ProduceResponse,
-        waiting: Sequence[Appended],
+        services: Services,
+        context: RequestContext,
+        produced: ProduceResponse,
+        lines: Sequence[tuple[str, PartitionProduceResponse]],
         timeout_ms: int,
-        name_leaders: Callable[[], None],
     ) -> None:
-        self.held: HeldResponse[ProduceResponse] = HeldResponse()
-        self._response = response
-        self._waiting = waiting
-        self._name_leaders = name_leaders
-        super().__init__(deadlines, [appended.partition for appended in waiting], timeout_ms)
+        """`lines` are all parts of the response, with the names of their topics."""
+        super().__init__()
+        self._services = services
+        self._context = context
+        self._produced = produced
+        self._lines = lines
+        self._waiting: dict[HeldBatch, None] = {}
+        self.timeout_ms = timeout_ms
+        services.deadlines.add(self)
 
-    def is_over(self) -> bool:
-        self._waiting = [appended for appended in self._waiting if not appended.settle()]
-        return not self._waiting
+    def hold(self, partition: Partition, line: PartitionProduceResponse, last_offset: int) -> None:
+        """Wait for a batch that was just appended."""
+        batch = HeldBatch(self, line, last_offset, partition.flush_failures)
+        self._waiting[batch] = None
+        partition.held.append(batch)
 
-    def end(self) -> None:
+    def settle(self, batch: HeldBatch, error_code: ErrorCode) -> None:
+        """A batch is durable, or failed with an error. One that was late is answered already."""
+        if batch not in self._waiting:
+            return
+        del self._waiting[batch]
+        if error_code is not NO_ERROR:
+            refuse(batch.line, error_code)
+        if not self._waiting:
+            self._services.deadlines.discard(self)
+            self._end()
+
+    def expire(self) -> None:
         # What still waits is late. The records stay: a retry finds them as duplicates.
-        for appended in self._waiting:
-            appended.refuse(ErrorCode.request_timed_out)
-        self._name_leaders()
-        self.held.keep(self._response)
+        for batch in self._waiting:
+            refuse(batch.line, ErrorCode.request_timed_out)
+        self._waiting.clear()
+        self._end()
+
+    def _end(self) -> None:
+        name_leaders(self._services.image, self._context.listener, self._produced, self._lines)
+        self.keep(self._produced)
+
+
+class HeldBatch:
+    """One of several batches of a Produce: its partition releases it, in the order of the log."""
+
+    __slots__ = ("_wait", "flush_failures", "last_offset", "line")
+
+    def __init__(
+        self, wait: ProduceWait, line: PartitionProduceResponse, last_offset: int, flush_failures: int
+    ) -> None:
+        self._wait = wait
+        self.line = line
+        self.last_offset = last_offset
+        self.flush_failures = flush_failures
+
+    def release(self, error_code: ErrorCode) -> None:
+        self._wait.settle(self, error_code)

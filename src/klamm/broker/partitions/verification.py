@@ -67,7 +67,7 @@ class Verification:
     It is sent on construction.
     """
 
-    __slots__ = ("_ask", "_give_up_at_ms", "_promise", "_retries", "_services", "_started_at_ms")
+    __slots__ = ("_ask", "_promise", "_retries", "_services")
 
     def __init__(
         self,
@@ -81,8 +81,6 @@ class Verification:
     ) -> None:
         """With `retry` the request is repeated while the coordinator completes the last transaction."""
         self._services = services
-        self._started_at_ms = services.clock.now_ms()
-        self._give_up_at_ms = self._started_at_ms + services.config.add_partitions_to_txn_retry_backoff_max_ms
         self._retries = retry
         verifier: TransactionVerifier = services.verifier or services.remote
         self._ask = partial(verifier.verify, transactional_id, *producer, partitions, add=add)
@@ -103,15 +101,16 @@ class Verification:
         parked, and those behind it share its flush.
         """
         error_codes = self._promise.outcome()
-        if error_codes is not None and not self._is_asked_again(error_codes):
-            self._count(error_codes)
+        if error_codes is not None and not self._is_concurrent(error_codes):
+            self._count(error_codes, 0)
             try:
                 return carry_out(error_codes)
             finally:
                 end()
+        started_at_ms = self._services.clock.now_ms()
 
         async def wait() -> Result | None:
-            result = carry_out(await self._wait())
+            result = carry_out(await self._wait(started_at_ms))
             if isinstance(result, HeldResponse):
                 held: HeldResponse[Result] = result
                 return await kept(self._services.loop, held)
@@ -122,32 +121,32 @@ class Verification:
         task.add_done_callback(lambda _: end())
         return task
 
-    async def _wait(self) -> ErrorCodes:
+    async def _wait(self, started_at_ms: int) -> ErrorCodes:
         services = self._services
+        config, now_ms = services.config, services.clock.now_ms
+        give_up_at_ms = started_at_ms + config.add_partitions_to_txn_retry_backoff_max_ms
         backoff_ms = _FIRST_BACKOFF_MS
         while True:
             error_codes = await kept(services.loop, self._promise)
-            if not self._is_asked_again(error_codes):
-                self._count(error_codes)
+            left_ms = give_up_at_ms - now_ms()
+            if left_ms <= 0 or not self._is_concurrent(error_codes):
+                self._count(error_codes, now_ms() - started_at_ms)
                 return error_codes
-            max_backoff_ms = services.config.add_partitions_to_txn_retry_backoff_ms
-            left_ms = self._give_up_at_ms - services.clock.now_ms()
-            await sleep(min(backoff_ms, max_backoff_ms, left_ms) / 1000)
+            await sleep(min(backoff_ms, config.add_partitions_to_txn_retry_backoff_ms, left_ms) / 1000)
             backoff_ms *= 2
             self._promise = self._ask()
 
-    def _is_asked_again(self, error_codes: ErrorCodes) -> bool:
-        return (
-            self._retries
-            and ErrorCode.concurrent_transactions in error_codes.values()
-            and self._services.clock.now_ms() < self._give_up_at_ms
-        )
+    def _is_concurrent(self, error_codes: ErrorCodes) -> bool:
+        """Whether the coordinator is to be asked again."""
+        return self._retries and ErrorCode.concurrent_transactions in error_codes.values()
 
-    def _count(self, error_codes: ErrorCodes) -> None:
+    def _count(self, error_codes: ErrorCodes, took_ms: int) -> None:
         stats = self._services.verification
         stats.count += 1
-        stats.total_ms += self._services.clock.now_ms() - self._started_at_ms
-        stats.failures += sum(each is not NO_ERROR for each in error_codes.values())
+        stats.total_ms += took_ms
+        for error_code in error_codes.values():
+            if error_code is not NO_ERROR:
+                stats.failures += 1
 
 
 def verification_error(cause: ErrorCode, *, knows_abortable: bool, knows_concurrent: bool) -> ErrorCode:

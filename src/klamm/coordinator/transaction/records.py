@@ -24,17 +24,19 @@ from klamm.protocol.codec.encoding import uvarint
 from klamm.protocol.errors import DecodeError, ErrorCode
 from klamm.protocol.primitives import Reader, Writer
 from klamm.protocol.types import TopicPartition
-from klamm.records.record import Record, encode_batch
+from klamm.records.record import Record, encode_batch, encode_single
 
 KEY_VERSION: Final = 0
 HIGHEST_VALUE_VERSION: Final = 1
 
 _HEAD: Final = Struct(">hqhib")  # version, producer id, epoch, timeout, state
+_KEY_START: Final = Struct(">hh")  # version, length
 _TIMES: Final = Struct(">qq")
 _INT16: Final = Struct(">h")
 _INT64: Final = Struct(">q")
 _PREVIOUS_ID_TAG, _NEXT_ID_TAG, _CLIENT_VERSION_TAG, _NEXT_EPOCH_TAG = range(4)
 _PREVIOUS_ID_ALONE: Final = Struct(">BBBq")  # the number of tags, the tag, its size, the producer id
+_PREVIOUS_ID_AND_VERSION: Final = Struct(">BBBqBBh")
 _SMALLEST_TOPIC_BYTES: Final = 3
 
 
@@ -50,6 +52,8 @@ class UnknownTransactionKey(NamedTuple):
 def encode_records(records: Sequence[TransactionRecord], timestamp_ms: int, *, is_flexible: bool) -> bytes:
     """Records as one batch. Raises AppendRefusedError when the format has no room for one of them."""
     try:
+        if len(records) == 1:  # as most batches
+            return encode_single(Record(0, timestamp_ms, *encode_record(records[0], is_flexible=is_flexible)))
         encoded = [
             Record(offset, timestamp_ms, *encode_record(record, is_flexible=is_flexible))
             for offset, record in enumerate(records)
@@ -62,17 +66,17 @@ def encode_records(records: Sequence[TransactionRecord], timestamp_ms: int, *, i
 def encode_record(record: TransactionRecord, *, is_flexible: bool) -> tuple[bytes, bytes | None]:
     """Key and value of one record; None is a tombstone."""
     match record:
-        case TransactionForgotten():
-            return encode_key(record.transactional_id), None
         case TransactionStored():
             return encode_key(record.transactional_id), encode_value(record, is_flexible=is_flexible)
+        case TransactionForgotten():
+            return encode_key(record.transactional_id), None
         case _:
             assert_never(record)
 
 
 def encode_key(transactional_id: str) -> bytes:
     raw = transactional_id.encode()
-    return _INT16.pack(KEY_VERSION) + _INT16.pack(len(raw)) + raw
+    return _KEY_START.pack(KEY_VERSION, len(raw)) + raw
 
 
 def encode_value(stored: TransactionStored, *, is_flexible: bool) -> bytes:
@@ -88,7 +92,7 @@ def encode_value(stored: TransactionStored, *, is_flexible: bool) -> bytes:
     topics = None if stored.state is State.EMPTY else _by_topic(stored.partitions)
     if not is_flexible:
         return head + _encode_topics(topics) + times
-    return head + _encode_compact_topics(topics) + times + _encode_tags(stored)
+    return b"".join((head, _encode_compact_topics(topics), times, _encode_tags(stored)))
 
 
 def _by_topic(partitions: frozenset[TopicPartition]) -> dict[str, list[int]]:
@@ -126,22 +130,22 @@ def _encode_compact_topics(topics: dict[str, list[int]] | None) -> bytes:
 
 
 def _encode_tags(stored: TransactionStored) -> bytes:
-    if (
-        stored.next_producer_id == NO_PRODUCER_ID
-        and stored.client_version == 0
-        and stored.next_producer_epoch == NO_EPOCH
-        and stored.previous_producer_id != NO_PRODUCER_ID
-    ):  # as most are
-        return _PREVIOUS_ID_ALONE.pack(1, _PREVIOUS_ID_TAG, 8, stored.previous_producer_id)
+    _, _, _, _, _, _, _, _, previous_id, next_id, client_version, next_epoch = stored
+    if next_id == NO_PRODUCER_ID and next_epoch == NO_EPOCH and previous_id != NO_PRODUCER_ID:  # as most
+        if client_version == 0:
+            return _PREVIOUS_ID_ALONE.pack(1, _PREVIOUS_ID_TAG, 8, previous_id)
+        return _PREVIOUS_ID_AND_VERSION.pack(
+            2, _PREVIOUS_ID_TAG, 8, previous_id, _CLIENT_VERSION_TAG, 2, client_version
+        )
     tags: list[tuple[int, bytes]] = []
-    if stored.previous_producer_id != NO_PRODUCER_ID:
-        tags.append((_PREVIOUS_ID_TAG, _INT64.pack(stored.previous_producer_id)))
-    if stored.next_producer_id != NO_PRODUCER_ID:
-        tags.append((_NEXT_ID_TAG, _INT64.pack(stored.next_producer_id)))
-    if stored.client_version != 0:
-        tags.append((_CLIENT_VERSION_TAG, _INT16.pack(stored.client_version)))
-    if stored.next_producer_epoch != NO_EPOCH:
-        tags.append((_NEXT_EPOCH_TAG, _INT16.pack(stored.next_producer_epoch)))
+    if previous_id != NO_PRODUCER_ID:
+        tags.append((_PREVIOUS_ID_TAG, _INT64.pack(previous_id)))
+    if next_id != NO_PRODUCER_ID:
+        tags.append((_NEXT_ID_TAG, _INT64.pack(next_id)))
+    if client_version != 0:
+        tags.append((_CLIENT_VERSION_TAG, _INT16.pack(client_version)))
+    if next_epoch != NO_EPOCH:
+        tags.append((_NEXT_EPOCH_TAG, _INT16.pack(next_epoch)))
     return bytes((len(tags),)) + b"".join(bytes((tag, len(raw))) + raw for tag, raw in tags)
 
 

@@ -129,6 +129,55 @@ def test_a_disk_that_refuses_a_flush_costs_the_batch_and_nothing_else(jar: Jar, 
     assert (answer.error_code, answer.base_offset) == (0, 1)
 
 
+def lines_of(answer: Any) -> list[tuple[int, int]]:
+    """Error code and base offset of each partition."""
+    return [
+        (line.error_code, line.base_offset)
+        for topic in answer.responses
+        for line in topic.partition_responses
+    ]
+
+
+def test_several_batches_are_late_together_and_stay(jar: Jar, client: JarClient) -> None:
+    jar.create_topic("u", partitions=2)
+    jar.disk.delay_ms = 500
+    batches = {("u", index): a_batch(jar, producer_id=7) for index in range(2)}
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, batches=batches, timeout_ms=100))
+    jar.pass_ms(110)
+    (answer,) = client.new_answers()
+    assert lines_of(answer) == [(7, -1), (7, -1)]
+    jar.pass_ms(2000)
+    assert client.new_answers() == []  # it was answered once
+    assert list(jar.services.deadlines) == []
+    jar.disk.delay_ms = 0
+    assert lines_of(client.ask(ApiKey.PRODUCE, 9, a_produce(jar, batches=batches))) == [(0, 0), (0, 0)]
+
+
+def test_several_batches_share_the_fate_of_their_flush(jar: Jar, client: JarClient) -> None:
+    jar.create_topic("u", partitions=2)
+    batches = {("u", index): a_batch(jar) for index in range(2)}
+    assert lines_of(client.ask(ApiKey.PRODUCE, 9, a_produce(jar, batches=batches))) == [(0, 0), (0, 0)]
+    jar.files.faults.append(Fault("sync"))
+    refused = client.ask(ApiKey.PRODUCE, 9, a_produce(jar, batches=batches))
+    assert (56, -1) in lines_of(refused)
+    assert list(jar.services.deadlines) == []
+
+
+def test_of_several_batches_a_refused_one_does_not_delay_the_others(jar: Jar, client: JarClient) -> None:
+    batches = {("t", 0): a_batch(jar), ("t", 1): a_batch(jar)}  # there is no second partition
+    assert lines_of(client.ask(ApiKey.PRODUCE, 9, a_produce(jar, batches=batches))) == [(0, 0), (3, -1)]
+
+
+def test_a_client_that_leaves_does_not_keep_its_batches_waiting(jar: Jar, client: JarClient) -> None:
+    jar.create_topic("u", partitions=2)
+    jar.disk.delay_ms = 500
+    batches = {("u", index): a_batch(jar) for index in range(2)}
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, batches=batches))
+    client.close()
+    jar.pass_ms(2000)
+    assert list(jar.services.deadlines) == []
+
+
 def test_what_was_answered_survives_a_loss_of_power() -> None:
     jar = Jar()
     jar.create_topic("t")
