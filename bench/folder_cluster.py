@@ -153,7 +153,7 @@ def scale(report: Report, case: str, brokers: int, groups: int, seconds: float) 
                         a_commit(
                             group.group_id,
                             range(1),
-                            member_id=group.member_ids[0].decode(),
+                            member_id=group.member_ids[0],
                             generation=group.generation,
                         ),
                     )

@@ -200,7 +200,7 @@ def commits(
             a_commit(
                 group.group_id,
                 range(partitions),
-                member_id=group.member_ids[0].decode(),
+                member_id=group.member_ids[0],
                 generation=group.generation,
             ),
         )
@@ -211,7 +211,7 @@ def commits(
         request = a_commit(
             first.group_id,
             range(partitions),
-            member_id=first.member_ids[0].decode(),
+            member_id=first.member_ids[0],
             generation=first.generation,
         )
         answer = ask(connection, ApiKey.OFFSET_COMMIT, COMMIT, request)

@@ -6,9 +6,9 @@ Starts each broker in turn on the same load, alternating, and writes a table of 
 
 Heartbeats of 1,000 members and commits of 200 groups with 10 partitions each, over 8 connections that are
 never idle: every member has one heartbeat in flight, every group one commit. Heartbeats of 100 and of 100,000
-members, always 96 in flight: does one cost more when there are many? Rebalances: from the first
-JoinGroup to the last assignment, members on a connection each, without initial delay; then with one more
-member, which the others notice by heartbeats that they send at once. Last a restart on 1,000,000 offset
+members, always 96 in flight: does one cost more when there are many? Rebalances: from the first JoinGroup to
+the last assignment, members on a connection each, in a program in Go, without initial delay; then with one
+more member, which the others notice by heartbeats that they send at once. Last a restart on 1,000,000 offset
 records. The 100,000 members and the restart have a broker of their own each, which nothing else has used.
 Before each of these but the restart, a broker has the same load for half a minute and until its figure stands
 still: a Java broker takes that long to compile itself.

@@ -1,0 +1,3 @@
+module klamm/bench/group_crowd
+
+go 1.26.0
