@@ -85,6 +85,7 @@ class InitialDelay(NamedTuple):
 
     wait_ms: int  # of the current timer
     remaining_ms: int  # by which it may be extended
+    is_for_ids: bool = False  # it waits only for the ids that were given out, and ends when all have joined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from klamm.coordinator.group import events
 from klamm.coordinator.group.classic.draft import Draft
@@ -26,6 +27,7 @@ from klamm.coordinator.group.classic.notes import (
 from klamm.coordinator.group.classic.phases import COMPLETING, EMPTY, PREPARING
 from klamm.coordinator.group.classic.signals import EmptyingRefused, JoinCheck, JoinTimeUp
 from klamm.coordinator.group.classic.vote import topics_of, vote, with_metadata
+from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.events import GroupEventCause
 from klamm.coordinator.group.outcomes import GroupOutcome
 from klamm.coordinator.group.remembered import GroupRegistered
@@ -36,6 +38,9 @@ from klamm.protocol.messages.join_group import JoinGroupResponse, JoinGroupRespo
 from klamm.protocol.messages.sync_group import SyncGroupResponse
 
 NOTHING: GroupOutcome = Outcome()  # nothing to do
+# A client joins again as soon as it has its id. An initial delay shorter than this would end in between, and
+# the group would rebalance a second time.
+ID_USED_AFTER_MS: Final = 10
 
 
 def longest_rebalance_ms(members: Collection[Member]) -> int:
@@ -63,9 +68,10 @@ def prepare_rebalance(
                 draft.arm(member)  # its session did not run while the request was parked
                 draft.answer(SyncGroupResponse(error_code=sync_error), member.parked_sync)
     if live.phase is EMPTY:
-        delay_ms = draft.state.config.group_initial_rebalance_delay_ms
-        initial_delay = InitialDelay(delay_ms, max(timeout_ms - delay_ms, 0))
-        timeout_ms = delay_ms
+        has_unused_ids = len(live.pending) > sum(member.member_id in live.pending for member in members)
+        wait_ms, is_for_ids = _next_wait(draft.state.config, has_unused_ids)
+        initial_delay = InitialDelay(wait_ms, max(timeout_ms - wait_ms, 0), is_for_ids)
+        timeout_ms = wait_ms
     else:
         draft.then.append(JoinCheck(live.group_id))
     draft.timers.append((live.sync_timer, None))
@@ -104,9 +110,10 @@ def check_join(state: GroupState, signal: JoinCheck, context: Context) -> GroupO
     if group is None:
         return Outcome(replies=signal.replies)
     live = classic_of(group)
+    delay = live.initial_delay
     is_over = (
         live.phase is PREPARING
-        and live.initial_delay is None
+        and (delay is None or delay.is_for_ids)
         and live.awaiting_join == len(live.members)
         and not live.pending
     )
@@ -124,14 +131,24 @@ def join_time_up(state: GroupState, signal: JoinTimeUp, context: Context) -> Gro
     if live.phase is not PREPARING:
         return NOTHING
     delay = live.initial_delay
-    if delay is None or not live.has_new_member or delay.remaining_ms == 0:
+    if delay is None or delay.remaining_ms == 0:
         return complete_join(state, live, context)
-    wait_ms = min(state.config.group_initial_rebalance_delay_ms, delay.remaining_ms)
-    longer = InitialDelay(wait_ms, max(delay.remaining_ms - delay.wait_ms, 0))
+    wait_ms, is_for_ids = _next_wait(state.config, bool(live.pending))
+    if not live.has_new_member and (delay.is_for_ids or not is_for_ids):
+        return complete_join(state, live, context)
+    wait_ms = min(wait_ms, delay.remaining_ms)
+    longer = InitialDelay(wait_ms, max(delay.remaining_ms - delay.wait_ms, 0), is_for_ids)
     return Outcome(
         notes=(DelayExtended(live.group_id, longer),),
         timers=((live.join_timer, context.now_ms + wait_ms),),
     )
+
+
+def _next_wait(config: GroupConfig, has_unused_ids: bool) -> tuple[int, bool]:
+    """How long the initial delay goes on, and whether only because of ids that are not used yet."""
+    wait_ms = config.group_initial_rebalance_delay_ms
+    is_for_ids = has_unused_ids and wait_ms < ID_USED_AFTER_MS
+    return (ID_USED_AFTER_MS, True) if is_for_ids else (wait_ms, False)
 
 
 def complete_join(

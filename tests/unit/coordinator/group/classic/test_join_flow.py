@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klamm.coordinator.group.classic.phases import Phase
+from klamm.coordinator.group.classic.rebalance import ID_USED_AFTER_MS
 from klamm.coordinator.group.config import GroupConfig
 from klamm.protocol.errors import ErrorCode
 from unit.coordinator.asking import assignment, subscription
@@ -306,6 +307,58 @@ def test_without_an_initial_delay_the_first_joiner_is_answered_at_once() -> None
     call = world.join()
     world.pass_ms(0)
     assert call.response.generation_id == 1
+
+
+def test_the_initial_delay_may_be_longer_than_the_rebalance_timeout() -> None:
+    world = World()
+    call = world.join(rebalance_ms=1_000)
+    world.pass_ms(2_999)
+    assert not call.is_answered
+    world.pass_ms(1)
+    assert call.is_answered
+
+
+def test_without_an_initial_delay_members_that_have_their_ids_share_the_first_generation() -> None:
+    world = World(GroupConfig(group_initial_rebalance_delay_ms=0))
+    anna, bert = (world.join(version=4).response.member_id for _ in range(2))
+    first = world.join(anna)
+    world.pass_ms(5)
+    assert not first.is_answered
+    second = world.join(bert)
+    # at once, without a timer
+    assert first.response.generation_id == second.response.generation_id == 1
+
+
+def test_without_an_initial_delay_an_id_that_is_not_used_delays_the_first_generation_a_little() -> None:
+    world = World(GroupConfig(group_initial_rebalance_delay_ms=0))
+    anna, _ = (world.join(version=4).response.member_id for _ in range(2))
+    call = world.join(anna)
+    world.pass_ms(ID_USED_AFTER_MS - 1)
+    assert not call.is_answered
+    world.pass_ms(1)
+    assert call.response.generation_id == 1
+
+
+def test_without_an_initial_delay_the_wait_for_ids_goes_on_while_members_join() -> None:
+    world = World(GroupConfig(group_initial_rebalance_delay_ms=0))
+    ids = [world.join(version=4).response.member_id for _ in range(4)]
+    calls = []
+    for member_id in ids[:3]:
+        calls.append(world.join(member_id))
+        world.pass_ms(ID_USED_AFTER_MS - 1)
+    assert not any(call.is_answered for call in calls)
+    world.pass_ms(2 * ID_USED_AFTER_MS)
+    assert {call.response.generation_id for call in calls} == {1}
+
+
+def test_an_initial_delay_is_not_prolonged_by_an_unused_id() -> None:
+    world = World(GroupConfig(group_initial_rebalance_delay_ms=100))
+    anna, _ = (world.join(version=4).response.member_id for _ in range(2))
+    call = world.join(anna)
+    world.pass_ms(99)
+    assert not call.is_answered
+    world.pass_ms(1)
+    assert call.is_answered
 
 
 def test_five_thousand_members_join_and_only_the_leader_gets_the_list() -> None:
