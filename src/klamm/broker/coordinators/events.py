@@ -6,6 +6,7 @@ import json
 import logging
 from collections import deque
 from collections.abc import Callable
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Final
 
 from klamm.broker.cluster.topic_names import EVENTS_TOPIC
@@ -28,10 +29,14 @@ MAX_WAITING: Final = 10_000  # events kept while the topic is missing; older one
 PER_BATCH: Final = 200  # one in each turn of the loop
 # Not while the members of a rebalance wait for their answers, so when nothing new happened for so long:
 WRITE_AFTER_S: Final = 0.1
+# A line takes as long as a request of a member: not while these wait, and not one for each of thousands.
+LOG_AFTER_S: Final = 0.005
+MAX_ALIKE_LINES: Final = 10
 MAX_PUT_OFFS: Final = 10  # then it is written in any case
 SEND_TIMEOUT_MS: Final = 10_000
 RESEND_AFTER_S: Final = 1.0  # to another broker, which may be starting or moving the partition
 
+_as_text: Final = json.JSONEncoder(ensure_ascii=False).encode
 _log = logging.getLogger(__name__)
 
 
@@ -55,15 +60,19 @@ class EventWriter:
         if self._due is None:
             self._look_later()
         if not self._unlogged:
-            self._services.loop.call_soon(self._log_lines)  # after the responses of this turn
+            self._services.loop.call_later(LOG_AFTER_S, self._log_lines)
         self._unlogged.append(event)
         for watch in self.watchers:
             watch(event)
 
     def _log_lines(self) -> None:
         events, self._unlogged = self._unlogged, []
-        for event in events:
-            _log.log(logging.WARNING if event.is_warning else logging.INFO, "%s", event.line())
+        for (_, key, is_warning), alike in groupby(events, _kind):
+            level = logging.WARNING if is_warning else logging.INFO
+            for event in islice(alike, MAX_ALIKE_LINES):
+                _log.log(level, "%s", event.line())
+            if more := sum(1 for _ in alike):
+                _log.log(level, "%s: %d more events like this one are in %s", key, more, EVENTS_TOPIC)
 
     def _look_later(self) -> None:
         self._is_news = False
@@ -161,6 +170,10 @@ class EventWriter:
                 task.cancel()
 
 
+def _kind(event: Event) -> tuple[type[Event], str, bool]:
+    return type(event), event.key, event.is_warning
+
+
 def _encoded(events: list[Event]) -> bytes:
     return encode_batch(
         [
@@ -168,7 +181,7 @@ def _encoded(events: list[Event]) -> bytes:
                 index,
                 event.timestamp_ms,
                 event.key.encode(),
-                json.dumps(event.as_json(), ensure_ascii=False).encode(),
+                _as_text(event.as_json()).encode(),
             )
             for index, event in enumerate(events)
         ]

@@ -6,7 +6,7 @@ No decision depends on them. The broker writes them as JSON to a topic of their 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Final
 
@@ -166,25 +166,26 @@ NAMES: Final[Mapping[type[GroupEvent], str]] = {
     GroupRemoved: "group_removed",
 }
 
+_FIELDS: Final = {
+    kind: tuple(each.name for each in fields(kind) if each.name not in {"before", "after", "dropped"})
+    for kind in NAMES
+}
 _MAX_LISTED: Final = 1_000  # partitions and members named one by one
 
 
 def _as_json(event: GroupEvent) -> dict[str, object]:
-    fields: dict[str, object] = {"type": NAMES[type(event)]}
-    for name in (
-        *GroupEvent.__slots__,
-        *(name for name in type(event).__slots__ if name not in {"before", "after", "dropped"}),
-    ):
+    written: dict[str, object] = {"type": NAMES[type(event)]}
+    for name in _FIELDS[type(event)]:
         value = getattr(event, name)
-        fields[name] = str(value) if isinstance(value, GroupEventCause) else value
+        written[name] = str(value) if isinstance(value, GroupEventCause) else value
     if isinstance(event, RebalanceCompleted | GroupEmptied):
-        fields["dropped"] = list(event.dropped[:_MAX_LISTED])
-        fields["dropped_count"] = len(event.dropped)
+        written["dropped"] = list(event.dropped[:_MAX_LISTED])
+        written["dropped_count"] = len(event.dropped)
     if isinstance(event, RebalanceCompleted):
         moved = event.moved()
-        fields["moved"] = None if moved is None else [str(partition) for partition in moved[:_MAX_LISTED]]
-        fields["moved_count"] = None if moved is None else len(moved)
-    return fields
+        written["moved"] = None if moved is None else [str(partition) for partition in moved[:_MAX_LISTED]]
+        written["moved_count"] = None if moved is None else len(moved)
+    return written
 
 
 WARNINGS: Final = frozenset({CommitsMixed})  # logged at WARNING, all others at INFO

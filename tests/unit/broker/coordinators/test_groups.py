@@ -10,6 +10,7 @@ import pytest
 
 from internals.jar import Jar, JarClient
 from klamm.broker.cluster.topic_names import EVENTS_TOPIC, OFFSETS_TOPIC
+from klamm.broker.coordinators.events import LOG_AFTER_S, MAX_ALIKE_LINES
 from klamm.broker.metrics.groups import group_families
 from klamm.coordinator.group.events import GroupRemoved
 from klamm.coordinator.runtime.shard import Shard, ShardStatus
@@ -446,6 +447,24 @@ def test_what_happened_last_is_on_record_when_the_broker_stops(jar: Jar) -> None
     assert log.log_end_offset == before  # nobody waits for it
     jar.services.stop_coordinators()
     assert log.log_end_offset == before + 3
+
+
+def test_the_log_has_one_line_for_many_events_that_are_alike(
+    jar: Jar, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "klamm.broker.coordinators.events")
+    writer = jar.services.events
+    for key, count in (("many", MAX_ALIKE_LINES + 3), ("few", 2)):
+        for number in range(count):
+            writer.tell(GroupRemoved(group_id=key, timestamp_ms=0, cause="a test", generation=number))
+    assert not caplog.messages
+    jar.pass_ms(round(LOG_AFTER_S * 1000))
+    lines = caplog.messages
+    assert len(lines) == MAX_ALIKE_LINES + 1 + 2
+    assert lines[MAX_ALIKE_LINES] == "many: 3 more events like this one are in __klamm_events"
+    assert "few" in lines[-1]
+    jar.pass_ms(1_000)
+    assert len(caplog.messages) == len(lines)
 
 
 def test_what_happens_without_a_pause_is_on_record_within_two_seconds(jar: Jar) -> None:
