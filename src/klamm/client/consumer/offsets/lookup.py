@@ -176,7 +176,10 @@ async def find_offsets(
 ) -> dict[TopicPartition, FoundOffset]:
     """Retry until every partition has a result; raises errors that are not retriable."""
     core = calls.core
-    core.metadata.want({partition.topic for partition in timestamps})
+    topics = {partition.topic for partition in timestamps}
+    core.metadata.want(topics)
+    if topics - core.metadata.cluster.topics.keys():
+        await calls.refresh(deadline)  # not a failure that is worth a pause
     found: dict[TopicPartition, FoundOffset] = {}
     left = dict(timestamps)
     while left:

@@ -240,6 +240,12 @@ def test_seeking_back_to_what_was_committed(world: World) -> None:
     assert consumer.committed([T0, T1]) == {T0: Committed(2, -1, "half way"), T1: None}
 
 
+def test_edges_of_a_topic_that_the_client_does_not_know_yet_need_no_pause(world: World) -> None:
+    began_ms = world.clock.now_ms()
+    assert world.consumer().end_offsets([T0]) == {T0: 5}
+    assert world.clock.now_ms() == began_ms
+
+
 def test_edges_and_times_of_partitions_that_are_not_assigned(world: World) -> None:
     consumer = world.consumer()
     assert consumer.beginning_offsets([T0, T1]) == {T0: 0, T1: 0}
