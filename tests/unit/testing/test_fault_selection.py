@@ -129,8 +129,12 @@ def is_dropped(_: Broker, client: WireClient) -> None:
     assert client.is_closed()
 
 
-def is_lost(_: Broker, client: WireClient) -> None:
-    client.ask("ListGroups", 4, ListGroupsRequest())  # the next answer is that of the next request
+def is_lost(broker: Broker, client: WireClient) -> None:
+    client.send("ListGroups", 4, ListGroupsRequest())
+    broker.topics()  # the broker has answered what came later, on another connection
+    client.socket.settimeout(0.01)
+    with pytest.raises(TimeoutError):  # no answer can overtake the one that is lost
+        client.socket.recv(1)
 
 
 def is_cut(_: Broker, client: WireClient) -> None:
