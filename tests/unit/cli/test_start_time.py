@@ -32,6 +32,16 @@ def test_the_version_is_printed_without_importing_anything_large() -> None:
     assert not {"typing", "re", "dataclasses", "inspect"} & modules
 
 
+def test_a_broker_starts_without_modules_that_only_some_need() -> None:
+    code = "import sys, klamm\nwith klamm.Broker(): print('\\n'.join(sys.modules))"
+    path = {"PYTHONPATH": ":".join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=path, check=True)
+    modules = set(done.stdout.splitlines())
+    assert "klamm.broker.broker" in modules
+    # Names in ASCII need no codec; metrics and the cleaner come later, if at all.
+    assert not {"encodings.idna", "klamm.broker.metrics.metrics", "klamm.broker.upkeep.cleaning"} & modules
+
+
 def test_topics_are_listed_without_the_command_line_library_and_a_client() -> None:
     with klamm.Broker() as broker:
         with klamm.Admin(bootstrap_servers=broker.bootstrap) as admin:

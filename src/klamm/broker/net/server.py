@@ -64,9 +64,11 @@ class BoundListener:
 
 def bind(listener: Listener) -> BoundListener:
     """Bind a listener's address; a name with several addresses gets the same port on each."""
+    # As bytes: for a text Python imports the codec of international names, which takes 5 ms of each start.
+    host = listener.host.encode() if listener.host.isascii() else listener.host
     try:
         found = socket.getaddrinfo(
-            listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     except OSError as error:
         raise StartError(
