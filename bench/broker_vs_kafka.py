@@ -221,7 +221,8 @@ def measure_latency(report: Report, name: str, broker: Running, amounts: Amounts
 
     load()
     add(SCHEDULED, load())
-    add(SYNCED, scheduled_syncs(broker.folder, per_second=PER_SECOND, count=PER_SECOND * 2))
+    syncs = PER_SECOND * amounts.scheduled_s // 2
+    add(SYNCED, scheduled_syncs(broker.folder, per_second=PER_SECOND, count=syncs))
 
 
 def measure_fetch(report: Report, name: str, broker: Running, amounts: Amounts) -> None:
