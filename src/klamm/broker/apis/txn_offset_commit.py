@@ -26,7 +26,9 @@ def handle(
     if refusal is not None:
         return refusal
     partition = services.partitions.get(OFFSETS_TOPIC, groups.coordinator.partition_for(request.group_id))
-    assert partition is not None  # a shard that is served has one
+    if partition is None or partition.error_code is not NO_ERROR:
+        # Another broker leads it now, and the shard has not been unloaded yet.
+        return _refused(services, request, ErrorCode.not_coordinator)
     log = partition.log
     is_checked = services.config.transaction_partition_verification_enable or request.adds_offsets
     if not is_checked or log.has_open_transaction(request.producer_id, request.producer_epoch):

@@ -12,6 +12,7 @@ import pytest
 from internals.jar import Jar, JarClient
 from internals.transactions import SmallCoordinator
 from klamm.broker.partitions.markers import TransactionMarker
+from klamm.broker.partitions.registry import PartitionRegistry
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.offset_fetch import (
@@ -100,6 +101,16 @@ def test_only_the_first_commit_of_a_transaction_is_verified(
     assert fetched(client) == (51, 0)
     assert commit(client, a_commit(52)) == 0
     assert len(coordinator.asked) == 2
+
+
+def test_a_commit_that_comes_before_its_shard_is_unloaded_is_sent_to_the_new_coordinator(
+    jar: Jar, client: JarClient, coordinator: SmallCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The simulation of several brokers found it: the shard is told in the next turn of the event loop.
+    monkeypatch.setattr(PartitionRegistry, "wake_soon", lambda *_: None)
+    jar.services.partitions.close(*OFFSETS)
+    assert commit(client, a_commit(50)) == ErrorCode.not_coordinator
+    assert coordinator.asked == []
 
 
 @pytest.mark.parametrize(
