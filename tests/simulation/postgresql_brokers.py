@@ -184,9 +184,9 @@ class PostgresJar(SharedJar):
         cluster = SimulatedCluster(self.database, config.node_id, self.random)
         rules = cluster.lease_rules = LeaseRules(cluster.cluster_id, SESSION_MS, WINDOW_MS)
         lease = SimulatedLease(cluster, config.node_id, rules, self.clock, self.random.choice(_DRIFT))
-        logs = PostgresLogStore(cluster, clock=self.clock, connections=1)
+        logs = PostgresLogStore(cluster, clock=self.clock, reading_connections=1)
         later = self.threads[config.node_id].later
-        logs._rounds = [SimulatedRounds(each, cluster, logs._is_closing, later) for each in logs._writing]
+        logs._rounds = SimulatedRounds(logs._writing, cluster, logs._is_closing, later)
         return Storage(logs, cluster, place="a simulated database", lease=lease)
 
     def start(self, node_id: int) -> JarNode:

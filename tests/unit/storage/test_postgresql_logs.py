@@ -301,7 +301,7 @@ def test_a_round_appends_to_all_logs_but_those_that_are_fenced(
     open_log(other, leader_epoch=1, partition=1)
     tickets = [bare(log).start_sync() for log in logs]
     assert all(isinstance(ticket, PostgresTicket) for ticket in tickets)
-    rounds = store._rounds[0]
+    rounds = store._rounds
     outcomes = rounds.run([ticket for ticket in tickets if ticket is not None])
     assert [outcome is None for outcome in outcomes] == [True, False, True]
     assert rounds.rounds == 1
@@ -320,7 +320,7 @@ def test_a_lost_connection_is_resolved_by_the_next_epoch(
     append(log, a_batch(3))
     assert first is not None
     # When the connection breaks before the statement, which the client cannot know
-    with store._writing[bare(log).partition_id % 2].use() as connection:
+    with store._writing.use() as connection:
         pid = connection.info.backend_pid
     postgres.execute(f"SELECT pg_terminate_backend({pid}, 5000)")
     with pytest.raises(LogError) as unknown:
@@ -345,7 +345,7 @@ def test_what_was_committed_before_the_connection_broke_is_found(
     assert isinstance(ticket, PostgresTicket)
     ticket.run()
     # As if the answer of that statement was lost
-    (failure,) = store._rounds[0]._resolve([ticket], "connection lost").values()
+    (failure,) = store._rounds._resolve([ticket], "connection lost").values()
     assert isinstance(failure, LogError)
     log.fail_sync(ticket)
     assert log.high_watermark == log.log_end_offset == 2

@@ -43,19 +43,19 @@ class Desk:
 
     @property
     def rounds(self) -> Any:
-        (rounds,) = self.store._rounds
+        rounds = self.store._rounds
         return rounds
 
     @property
     def connection(self) -> Any:
-        (session,) = self.store._writing
+        session = self.store._writing
         connection = session._connection
         assert connection is not None
         return connection
 
     @property
     def is_cut(self) -> bool:
-        (session,) = self.store._writing
+        session = self.store._writing
         return session._connection is None
 
     def open(self, count: int) -> Sequence[Any]:
@@ -116,7 +116,7 @@ def loop(request: pytest.FixtureRequest) -> Iterator[asyncio.AbstractEventLoop]:
 
 @pytest.fixture
 def desk(cluster: PostgresCluster, clock: ManualClock, loop: asyncio.AbstractEventLoop) -> Iterator[Desk]:
-    store = TestingStore(cluster, clock=clock, connections=1)
+    store = TestingStore(cluster, clock=clock)
     yield Desk(store, cluster.address._url, loop)
     store.close()
 
@@ -271,7 +271,7 @@ def test_a_server_that_crashes_with_a_warning_is_noticed_in_a_round(
         url = postgres.new_schema()
         cluster = PostgresCluster(url.replace(f":{postgres.port}/", f":{proxy.port}/"), random=Random(1))
         cluster.register(BrokerRegistration(1, None, {}))
-        store = TestingStore(cluster, clock=clock, connections=1)
+        store = TestingStore(cluster, clock=clock)
         desk = with_logs(Desk(store, url, loop))
         append(desk.logs[0])
         with desk.locked() as lock:
@@ -324,7 +324,7 @@ def test_a_statement_that_gave_up_on_a_lock_is_repeated(connected: Desk) -> None
 
 def test_a_round_that_finds_its_connection_in_use_waits_on_a_thread(connected: Desk) -> None:
     append(connected.logs[0])
-    (session,) = connected.store._writing
+    session = connected.store._writing
     lock = session._lock
     assert lock.acquire(timeout=30)
     with ThreadPoolExecutor(1) as thread:

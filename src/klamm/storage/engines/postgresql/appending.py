@@ -29,13 +29,13 @@ PREPARE klamm_append (int[], int[], bigint[], bigint[], bigint[], bytea[], bytea
 WITH a AS (SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7) t(p, e, b, l, ts, h, r)),
 x AS (SELECT p, e, min(b) b, max(l) l, sum(length(r)) n FROM a GROUP BY p, e),
 k AS MATERIALIZED (
-    SELECT g.partition_id FROM log g
+    SELECT x.p, x.l, x.n FROM log g
     JOIN x ON g.partition_id = x.p AND g.leader_epoch = x.e AND g.end_offset = x.b
     ORDER BY 1 FOR NO KEY UPDATE OF g),
 u AS (
-    UPDATE log SET end_offset = x.l + 1, size_bytes = size_bytes + x.n
-    FROM x JOIN k ON k.partition_id = x.p WHERE log.partition_id = x.p RETURNING log.partition_id)
-INSERT INTO chunk SELECT a.p, a.l, a.b, a.e, a.ts, a.h, a.r FROM a JOIN u ON u.partition_id = a.p
+    UPDATE log SET end_offset = k.l + 1, size_bytes = size_bytes + k.n
+    FROM k WHERE log.partition_id = k.p)
+INSERT INTO chunk SELECT a.p, a.l, a.b, a.e, a.ts, a.h, a.r FROM a JOIN k ON k.p = a.p
 RETURNING partition_id, last_offset
 """
 _NAME: Final = b"klamm_append"

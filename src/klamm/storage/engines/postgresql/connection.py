@@ -179,7 +179,7 @@ _HINTS: Final = {
     "3D000": "; create it (CREATE DATABASE ...), or correct the name in klamm.store",
     "3F000": "; create the schema that search_path names",
     "42501": "; the role of klamm.store needs CREATE on the schema and must own klamm's tables",
-    "53300": "; raise max_connections: a broker uses up to 7 connections",
+    "53300": "; raise max_connections: a broker uses up to 6 connections",
     "53100": "; free disk space on the database server",
     "25006": "; name the primary server",
     "": "; check that PostgreSQL runs and that klamm.store has its address",

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from threading import Event
+from threading import Event, Lock
 from typing import Any, Final
 
 import psycopg
@@ -32,7 +32,9 @@ from klamm.storage.engines.postgresql.rounds import PostgresRounds
 from klamm.storage.log import LogDirStatus, LogError, MustLoadError, Work
 from klamm.storage.topic_config import TopicConfig
 
-CONNECTIONS: Final = 2  # for rounds, and as many for reads
+# Rounds have one connection: with two of them, each takes half of the commits, and the broker spends more on
+# rounds than PostgreSQL gains. Large rounds are limited by the volume of the WAL.
+READING_CONNECTIONS: Final = 2
 TAIL_BYTES: Final = 1024 * 1024  # of each log
 ALL_TAILS_BYTES: Final = 64 * 1024 * 1024
 _RETRY_S: Final = 0.2  # while the database cannot be reached
@@ -59,7 +61,7 @@ class PostgresLogStore:
         *,
         clock: Clock,
         producer_id_expiration_ms: int = 86_400_000,
-        connections: int = CONNECTIONS,
+        reading_connections: int = READING_CONNECTIONS,
         tail_bytes: int = TAIL_BYTES,
         cleaner: CompactionSettings | None = None,
     ) -> None:
@@ -70,13 +72,12 @@ class PostgresLogStore:
         self._tail_bytes = tail_bytes
         self._is_closing = Event()
         self._is_closed = False
-        self._writing = [
-            Session(cluster.address, "appends", prepare=prepare_append) for _ in range(connections)
-        ]
-        self._reading = [Session(cluster.address, "reads") for _ in range(connections)]
-        self._rounds = [PostgresRounds(session, cluster, self._is_closing) for session in self._writing]
+        self._writing = Session(cluster.address, "appends", prepare=prepare_append)
+        self._reading = [Session(cluster.address, "reads") for _ in range(reading_connections)]
+        self._rounds = PostgresRounds(self._writing, cluster, self._is_closing)
         self._logs: dict[TopicPartition, PostgresLog] = {}
         self._loaded: dict[TopicPartition, LoadedLog | LogError] = {}
+        self._loading = Lock()
         self._cleaner = cleaner
         self._compaction_at_ms = 0
         self._compacted: list[tuple[PostgresLog, int]] = []  # bytes freed, to be applied on the event loop
@@ -117,13 +118,19 @@ class PostgresLogStore:
             partition=partition,
             leader_epoch=leader_epoch,
             config=config,
-            rounds=self._rounds[loaded.partition_id % len(self._rounds)],
+            rounds=self._rounds,
             keeper=self,
         )
         return log
 
     def _load(self, place: TopicPartition, leader_epoch: int) -> None:
         """Load a log, and those of its topic that are about to be opened too: in a few statements for all."""
+        with self._loading:
+            present = self._loaded.get(place)
+            if not isinstance(present, LoadedLog) or present.leader_epoch < leader_epoch:
+                self._load_topic(place, leader_epoch)
+
+    def _load_topic(self, place: TopicPartition, leader_epoch: int) -> None:
         me = self._cluster.me
         broker_id = -2 if me is None else me.broker_id
         try:
@@ -210,9 +217,9 @@ class PostgresLogStore:
         self.abandon(topic, partition)
         self._orphans_at_ms = 0
 
-    def has_namesake(self, topic: str, topic_id: bytes, partition: int) -> bool:
-        """Logs are found by id here."""
-        return False
+    def topic_id_at(self, topic: str, partition: int) -> bytes | None:
+        """A log has no place here but its id; appends to that of a deleted topic are refused."""
+        return None
 
     def existing(self) -> Iterable[tuple[str, int, bytes]]:
         """No log outlives its topic here."""
@@ -345,7 +352,7 @@ class PostgresLogStore:
                 _logger.error(
                     "closing %s failed; its producers are read from the log next time: %s", place, error
                 )
-        for session in (*self._writing, *self._reading):
+        for session in (self._writing, *self._reading):
             session.close()
 
 
