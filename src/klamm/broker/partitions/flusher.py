@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
-from asyncio import AbstractEventLoop, Future, TimerHandle, ensure_future, sleep
+from asyncio import AbstractEventLoop, Future, TimerHandle, ensure_future
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -81,6 +81,7 @@ class Flusher:
         self._has_failed = False
         self._idle: Future[None] | None = None
         self._settling: dict[Partition, Future[None]] = {}  # until the flush that is under way is complete
+        self._progress: Future[None] | None = None  # until flushes have begun, or one is complete
         self.rounds = 0
         self.flushes = 0  # of single logs
         self.journal_rounds = 0
@@ -151,7 +152,9 @@ class Flusher:
         """Wait until no flush of a partition is under way, and none of another must come before its next."""
         while (earlier := self._order.waits_for(partition)) and not self._order.is_lost(partition):
             self._start_soon()
-            await sleep(0)
+            if self._progress is None:
+                self._progress = self._loop.create_future()
+            await self._progress
             for each in earlier:
                 await self.settled(each)
         while partition in self._under_way:
@@ -194,6 +197,13 @@ class Flusher:
         if self._idle is not None and not self._dirty and not self._under_way:
             self._idle.set_result(None)
             self._idle = None
+        if is_free and not self._rounds_in_journals:
+            self._progressed()
+
+    def _progressed(self) -> None:
+        progress, self._progress = self._progress, None
+        if progress is not None and not progress.done():
+            progress.set_result(None)
 
     def _begin_all(self) -> list[Flush]:
         """Begin the flushes that can start now; a log that is being flushed has to wait for the next one."""
@@ -441,6 +451,7 @@ class Flusher:
             self._settle(partition)
         for flush in sync.flushes:
             self._order.waits_for(flush.partition)  # if for nothing more, it is not held back any more
+        self._progressed()
 
     def _round_is_done(self, journal: SharedJournal, error: Exception | None) -> bool:
         """Whether the logs of a round can be used further."""

@@ -8,6 +8,7 @@ import pytest
 
 from internals.jar import Jar, JarClient
 from klamm.broker.partitions.closing import close_for_move
+from klamm.broker.partitions.flush_order import FlushOrder
 from klamm.broker.partitions.registry import Partition
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import NO_ERROR, ErrorCode
@@ -259,3 +260,25 @@ def test_a_partition_that_moves_waits_for_what_comes_before(jar: Jar) -> None:
     jar.pass_ms(1)
     assert errors(client) == [0, 0]
     assert log.recovery_point == 2
+
+
+def test_a_partition_that_moves_waits_for_the_round_under_way_without_looking_again_and_again(
+    jar: Jar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = jar.connect()
+    produce(jar, client, 2)
+    jar.pass_ms(2)
+    produce_in_order(jar, client)
+    looks = 0
+    waits_for = FlushOrder.waits_for
+
+    def count(self: FlushOrder, partition: Partition) -> object:
+        nonlocal looks
+        looks += 1
+        assert looks < 100
+        return waits_for(self, partition)
+
+    monkeypatch.setattr(FlushOrder, "waits_for", count)
+    jar.loop.run(close_for_move(jar.services, partitions(jar)[1]))
+    jar.pass_ms(1)
+    assert errors(client) == [0, 0, 0]
