@@ -7,6 +7,8 @@ STAGE  := tools/stage.sh
 PYTEST := $(BIN)/python -m pytest -q --timeout=120
 # Tests without real time-outs run in parallel; of those with real processes two files at a time; the others one by one.
 SPREAD := -n auto --dist worksteal
+# What three brokers answer differently from one.
+THREE_BROKERS := $(addprefix tests/interop/,test_admin.py test_kcat.py test_own_client_admin.py)
 
 # What the installed package is built from: a change here means installing again.
 BUILD_INPUTS := pyproject.toml $(wildcard setup.py $(addprefix src/klamm/records/*.,pyx pxi h))
@@ -62,6 +64,7 @@ simulation: $(VENV)/.dev ## The whole broker on virtual time, one seed per run; 
 interop: $(VENV)/.dev ## Real clients against a running broker
 	@tools/bring.sh
 	@tools/real_tests.sh interop $(PYTEST) -n 2 --dist loadfile --durations=12 tests/interop
+	@KLAMM_INTEROP_BROKERS=3 tools/real_tests.sh interop-three $(PYTEST) -n 2 --dist loadfile $(THREE_BROKERS)
 
 faults: $(VENV)/.dev ## Real processes: kill -9, torn writes, full disks
 	@tools/bring.sh

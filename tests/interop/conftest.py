@@ -53,6 +53,17 @@ def klamm_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KlammProc
 
 
 @pytest.fixture(scope="session")
+def lone_bootstrap(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the broker under test, or of one that is alone, if there are several."""
+    if "," not in bootstrap:
+        yield bootstrap
+        return
+    folder = tmp_path_factory.mktemp("lone")
+    with KlammProcess(folder / "data", stderr_path=folder / "klamm.log", settings=QUICK_GROUPS) as broker:
+        yield broker.bootstrap
+
+
+@pytest.fixture(scope="session")
 def shared_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
     """One Apache Kafka for the whole session, started when the first test asks for it."""
     folder = tmp_path_factory.mktemp("apache-kafka")

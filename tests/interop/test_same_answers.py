@@ -74,11 +74,11 @@ def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKaf
 
 
 @pytest.fixture(scope="module")
-def both(bootstrap: str, apache_kafka: ApacheKafka) -> tuple[str, str]:
+def both(lone_bootstrap: str, apache_kafka: ApacheKafka) -> tuple[str, str]:
     """The two brokers, with the same topics and the same three batches in each."""
-    for address in (bootstrap, apache_kafka.bootstrap):
+    for address in (lone_bootstrap, apache_kafka.bootstrap):
         fill(address)
-    return bootstrap, apache_kafka.bootstrap
+    return lone_bootstrap, apache_kafka.bootstrap
 
 
 def fill(address: str) -> None:
