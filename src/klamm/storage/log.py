@@ -424,11 +424,8 @@ class LogStore(Protocol):
         """Brokers have stopped or died: logs that are opened next must hold what those had written."""
         ...
 
-    def has_namesake(self, topic: str, topic_id: bytes, partition: int) -> bool:
-        """Whether the log of a deleted topic with this name is in the place of a partition's log.
-
-        Another broker may still write to it.
-        """
+    def topic_id_at(self, topic: str, partition: int) -> bytes | None:
+        """The topic id of the log that has the place of a partition, and that another broker may use."""
         ...
 
     def existing(self) -> Iterable[tuple[str, int, bytes]]:

@@ -70,8 +70,9 @@ class LogDirs:
         if number is not None:
             self._stores[number].close_log(topic, partition)
 
-    def has_namesake(self, topic: str, topic_id: bytes, partition: int) -> bool:
-        return any(store.has_namesake(topic, topic_id, partition) for store in self._stores)
+    def topic_id_at(self, topic: str, partition: int) -> bytes | None:
+        found = (store.topic_id_at(topic, partition) for store in self._stores)
+        return next((topic_id for topic_id in found if topic_id is not None), None)
 
     def delete(self, topic: str, partition: int) -> None:
         number = self._take(topic, partition)

@@ -7,7 +7,7 @@ from typing import Final
 from klamm.broker.cluster.refusal import Refusal
 from klamm.broker.config.entries import DescribedSetting
 from klamm.broker.config.resources import describe
-from klamm.broker.net.context import RequestContext
+from klamm.broker.net.context import HandlerResult, RequestContext
 from klamm.broker.services import Services
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.describe_configs import (
@@ -23,8 +23,22 @@ _TYPES: Final = frozenset({2, 4, 8, 16, 32})  # the protocol's resource types; s
 
 def handle(
     services: Services, context: RequestContext, request: DescribeConfigsRequest
-) -> DescribeConfigsResponse:
+) -> HandlerResult[DescribeConfigsResponse]:
     """Describe each resource, or return its error."""
+    response = _described(services, request)
+    if any(result.error_code == ErrorCode.unknown_topic_or_partition for result in response.results):
+        return _described_again(services, request, response)
+    return response
+
+
+async def _described_again(
+    services: Services, request: DescribeConfigsRequest, response: DescribeConfigsResponse
+) -> DescribeConfigsResponse:
+    """Another broker may just have created the topic."""
+    return _described(services, request) if await services.topics.look_again() else response
+
+
+def _described(services: Services, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     unknown = {asked.resource_type for asked in request.resources} - _TYPES
     if unknown:
         return _refused(request, f"Unexpected resource type {min(unknown)}")

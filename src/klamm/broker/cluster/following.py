@@ -34,8 +34,9 @@ ChangeWatcher = Callable[[ClusterChanges], None]
 # Logs opened at the same time: those that must be recovered wait for the disk, and the others are opened in
 # one turn of the event loop.
 _OPENED_AT_ONCE: Final = 8
-_NAMESAKE_LOOK_S: Final = 0.02
-_NAMESAKE_LOOKS: Final = 100
+# How often, and how many times, it is checked whether another broker has closed the log of a deleted topic.
+CLOSED_LOOK_S: Final = 0.01
+CLOSED_LOOKS: Final = 200
 _log = logging.getLogger(__name__)
 
 
@@ -145,10 +146,10 @@ class ClusterFollower:
 
         Its leader uses it until it sees the deletion. If that one has died, the store removes the log.
         """
-        for _ in range(_NAMESAKE_LOOKS):
-            if not self._partitions.logs.has_namesake(topic.name, topic.topic_id, partition):
+        for _ in range(CLOSED_LOOKS):
+            if self._partitions.logs.topic_id_at(topic.name, partition) in (None, topic.topic_id):
                 return
-            await asyncio.sleep(_NAMESAKE_LOOK_S)
+            await asyncio.sleep(CLOSED_LOOK_S)
 
     def _close_lost(self, changes: ClusterChanges) -> None:
         for name, topic in changes.topics.items():

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from klamm.broker.cluster.following import ClusterFollower, topic_config
+from klamm.broker.cluster.following import CLOSED_LOOK_S, CLOSED_LOOKS, ClusterFollower, topic_config
 from klamm.broker.cluster.image import ClusterImage
 from klamm.broker.cluster.refusal import Refusal, no_such_topic
 from klamm.broker.config.broker_config import BrokerConfig
@@ -239,7 +239,23 @@ class TopicManager:
                 refusals[topic.name] = no_such_topic(topic.name)  # another broker was first
             elif failure is not None:
                 refusals[topic.name] = _not_stored(failure)
+        await self._closed([topic for topic in present if topic.name not in refusals])
         return refusals
+
+    async def _closed(self, deleted: Sequence[TopicState]) -> None:
+        """Wait until other brokers have closed the logs of deleted topics: they serve them until then."""
+        waiting = [(topic, state) for topic in deleted for state in topic.partitions]
+        for _ in range(CLOSED_LOOKS):
+            waiting = [each for each in waiting if self._is_served_elsewhere(*each)]
+            if not waiting:
+                return
+            await asyncio.sleep(CLOSED_LOOK_S)
+
+    def _is_served_elsewhere(self, topic: TopicState, state: PartitionRegistration) -> bool:
+        leader = self._image.brokers.get(state.leader_id)
+        if leader is None or leader.is_fenced or state.leader_id == self._image.broker_id:
+            return False
+        return self._partitions.logs.topic_id_at(topic.name, state.partition) == topic.topic_id
 
     def _forget_topic(self, topic: TopicState) -> None:
         self._cluster.delete_topic(topic.name, topic.topic_id)

@@ -57,6 +57,10 @@ class SharedLogs:
         present = self._open.get(place)
         return None if present is None else present[0]
 
+    def open_topic_id(self, place: TopicPartition) -> bytes | None:
+        present = self._open.get(place)
+        return None if present is None else present[1].topic_id
+
     def let_go(self, owner: BrokerLogs, place: TopicPartition) -> None:
         """Close a log, if this broker is the one that has it open."""
         if self.owner(place) is owner:
@@ -105,9 +109,8 @@ class BrokerLogs:
     def close_log(self, topic: str, partition: int) -> None:
         self._shared.let_go(self, TopicPartition(topic, partition))
 
-    def has_namesake(self, topic: str, topic_id: bytes, partition: int) -> bool:
-        """Opening a log closes it where it is open."""
-        return False
+    def topic_id_at(self, topic: str, partition: int) -> bytes | None:
+        return self._shared.open_topic_id(TopicPartition(topic, partition))
 
     def existing(self) -> Iterable[tuple[str, int, bytes]]:
         """Logs that no other broker has open."""

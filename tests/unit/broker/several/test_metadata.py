@@ -124,29 +124,44 @@ def test_06_of_two_topics_with_one_name_one_is_created(cluster: SharedJar) -> No
 def test_a_broker_looks_into_the_store_before_it_refuses_what_others_made_possible(
     cluster: SharedJar,
 ) -> None:
+    def ask(at: int, api_key: ApiKey, version: int, request: Any) -> Any:
+        """Other brokers do not close what was deleted: that is awaited for a while."""
+        client = cluster[at].connect()
+        client.send(api_key, version, request)
+        cluster.pass_ms(5_000)
+        (answer,) = client.new_answers()
+        return answer
+
     def create(at: int) -> int:
         request = CreateTopicsRequest([CreatableTopic("new", 2, 1)])
-        code: int = cluster[at].ask(ApiKey.CREATE_TOPICS, 7, request).topics[0].error_code
+        code: int = ask(at, ApiKey.CREATE_TOPICS, 7, request).topics[0].error_code
         return code
 
     def delete(at: int) -> int:
         request = DeleteTopicsRequest([DeleteTopicState("new")])
-        code: int = cluster[at].ask(ApiKey.DELETE_TOPICS, 6, request).responses[0].error_code
+        code: int = ask(at, ApiKey.DELETE_TOPICS, 6, request).responses[0].error_code
         return code
 
     def grow(at: int) -> int:
         request = CreatePartitionsRequest([CreatePartitionsTopic("new", 4, None)])
-        code: int = cluster[at].ask(ApiKey.CREATE_PARTITIONS, 3, request).results[0].error_code
+        code: int = ask(at, ApiKey.CREATE_PARTITIONS, 3, request).results[0].error_code
         return code
 
     def configure(at: int) -> int:
         wish = AlterConfigsResource(2, "new", [AlterableConfig("retention.ms", 0, "1")])
         request = IncrementalAlterConfigsRequest([wish])
-        code: int = cluster[at].ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request).responses[0].error_code
+        code: int = ask(at, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request).responses[0].error_code
+        return code
+
+    def describe(at: int) -> int:
+        request = DescribeConfigsRequest([DescribeConfigsResource(2, "new", None)])
+        code: int = ask(at, ApiKey.DESCRIBE_CONFIGS, 4, request).results[0].error_code
         return code
 
     # Nobody learns of a change but who makes it
+    assert describe(2) == 3
     assert create(1) == 0
+    assert describe(2) == 0
     assert create(2) == 36
     assert grow(3) == 0
     assert delete(1) == 0
@@ -183,8 +198,14 @@ def test_08_a_fetch_parked_at_the_leader_ends_when_the_topic_is_deleted_elsewher
     client.send(ApiKey.FETCH, 12, fetch)
     cluster.pass_ms(10)
     assert client.new_answers() == []
-    cluster[3].ask(ApiKey.DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=["t"]))
+    admin = cluster[3].connect()
+    admin.send(ApiKey.DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=["t"]))
+    cluster.pass_ms(100)
+    assert admin.new_answers() == []  # the leaders still serve it
     cluster.spread()
+    cluster.pass_ms(10)
+    (answer,) = admin.new_answers()
+    assert answer.responses[0].error_code == 0
     (answer,) = client.new_answers()
     assert answer.responses[0].partitions[0].error_code == 3
     client.send(ApiKey.FETCH, 13, fetch)

@@ -192,10 +192,10 @@ class SegmentStore:
         """Whether the directory has the log of a partition."""
         return self.files.exists(self._path(names.partition_directory(topic, partition)))
 
-    def has_namesake(self, topic: str, topic_id: bytes, partition: int) -> bool:
-        """Whether the log of a deleted topic with this name has the directory, perhaps of another broker."""
+    def topic_id_at(self, topic: str, partition: int) -> bytes | None:
+        """The topic id of the log in a partition's directory, unless no other broker can use it."""
         directory = self._path(names.partition_directory(topic, partition))
-        return not self.is_alone and self._stored_topic_id(directory) not in (None, topic_id)
+        return None if self.is_alone else self._stored_topic_id(directory)
 
     def _stored_topic_id(self, directory: str) -> bytes | None:
         try:
