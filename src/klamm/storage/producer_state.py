@@ -374,7 +374,8 @@ class ProducerState:
             if entry.txn_first_offset < 0:
                 entry.begin_transaction(base_offset)
                 self._open[base_offset] = header.producer_id
-                self.unstable_offset = self._first_unstable_offset()
+                if self.unstable_offset < 0:  # those before it begin earlier
+                    self.unstable_offset = base_offset
         elif header.producer_id in self._verifications:
             entry.next_sequence = NONE  # as in `begin_verification`
         return None
@@ -414,8 +415,7 @@ class ProducerState:
             not marker.is_commit,
             next(iter(self._open), last_offset + 1),
         )
-        self.completed.append(completed)
-        self.unstable_offset = self._first_unstable_offset()
+        self.completed.append(completed)  # the first unstable offset is what it was: see `advance`
         return completed
 
     def expire(self, timestamp_ms: int, expiration_ms: int) -> int:

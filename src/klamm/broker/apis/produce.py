@@ -7,7 +7,6 @@ that the partition is part of it, or has added it (KIP-890).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from klamm.broker.cluster.topic_names import ADMIN_CLIENT_ID, INTERNAL_TOPICS
@@ -88,16 +87,6 @@ def _unverified(services: Services, request: ProduceRequest, items: Iterable[Ite
     return unverified
 
 
-@dataclass(slots=True)
-class Unverified:
-    """A batch whose partition the coordinator is asked about."""
-
-    item: Item
-    log: PartitionLog
-    header: BatchHeader
-    guard: int
-
-
 def _verify_and_append(
     services: Services,
     context: RequestContext,
@@ -107,47 +96,38 @@ def _verify_and_append(
     unverified: Sequence[Item],
 ) -> HandlerResult[ProduceResponse]:
     """Nothing of the request is appended before the coordinator has answered, as in Kafka."""
-    begun: list[Unverified] = []
+    adds = request.adds_partitions
+    header = unverified[0].header
+    assert header is not None
+    producer_id, epoch = header.producer_id, header.producer_epoch  # the same in all of them
+    begun: list[tuple[Item, PartitionLog, int]] = []
     names: list[TopicPartition] = []
     for item in unverified:
         assert item.partition is not None
         assert item.header is not None
-        log, header = item.partition.log, item.header
+        log, sequence = item.partition.log, item.header.base_sequence
         try:
-            item.guard = log.begin_verification(
-                header.producer_id,
-                header.producer_epoch,
-                header.base_sequence,
-                begins_at_zero=request.adds_partitions,
-            )
+            guard = item.guard = log.begin_verification(producer_id, epoch, sequence, begins_at_zero=adds)
         except LogError as error:
             item.refuse(error.error_code)
             continue
-        begun.append(Unverified(item, log, header, item.guard))
+        begun.append((item, log, guard))
         names.append(item.partition.name)
     if not begun:
         return _append_all(services, context, request, response, items)
-    header = begun[0].header
-    verification = Verification(
-        services,
-        request.transactional_id or "",
-        (header.producer_id, header.producer_epoch),
-        names,
-        add=request.adds_partitions,
-        retry=request.adds_partitions,
-    )
+    name = request.transactional_id or ""
+    verification = Verification(services, name, (producer_id, epoch), names, add=adds, retry=adds)
 
     def append(error_codes: ErrorCodes) -> ProduceResponse | HeldResponse[ProduceResponse] | None:
-        for each in begun:
-            name = TopicPartition(each.item.topic, each.item.response.index)
+        for name, (item, _, _) in zip(names, begun, strict=True):
             error_code = error_codes.get(name, ErrorCode.unknown_server_error)
             if error_code is not NO_ERROR:
-                _refuse_unverified(request, each.item, error_code)
+                _refuse_unverified(request, item, error_code)
         return _append_all(services, context, request, response, items)
 
     def end() -> None:
-        for each in begun:
-            each.log.end_verification(each.header.producer_id, each.guard)
+        for _, log, guard in begun:
+            log.end_verification(producer_id, guard)
 
     return verification.then(append, end)
 

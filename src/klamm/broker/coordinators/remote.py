@@ -57,11 +57,13 @@ class RemoteTransactions:
 
         Those that come after what another partition has are all led here.
         """
+        if after is not None:
+            return [(partitions, self._services.markers.write(marker, partitions, after))]
         here = self._services.image.broker_id
         return [
             (
                 named,
-                self._services.markers.write(marker, named, after)
+                self._services.markers.write(marker, named)
                 if leader_id == here
                 else self._send(leader_id, marker, named),
             )

@@ -14,6 +14,7 @@ from klamm.broker.coordinators.host import LOADING_PATIENCE_MS, CoordinatorHost
 from klamm.broker.coordinators.topic import CoordinatorTopic
 from klamm.broker.net.context import HeldResponse
 from klamm.broker.partitions.markers import TransactionMarker
+from klamm.coordinator.runtime.outcome import Context
 from klamm.coordinator.transaction.actions import AllocateProducerId, WriteMarkers
 from klamm.coordinator.transaction.config import TransactionConfig
 from klamm.coordinator.transaction.coordinator import TransactionCoordinator
@@ -96,10 +97,10 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
     ) -> HeldResponse[ErrorCodes]:
         """Whether the partitions are part of the ongoing transaction; with `add` they become part of it."""
         promise = _Verified()
-        decided = self._decisions_before(transactional_id, partitions) if add else None
         if not add and self.coordinator.confirms(transactional_id, producer_id, producer_epoch, partitions):
             promise.keep(PartitionErrors(dict.fromkeys(partitions, NO_ERROR)))
             return promise
+        ordered = self._ordered(transactional_id, partitions) if add else None
         request = AddPartitions(
             transactional_id=transactional_id,
             producer_id=producer_id,
@@ -107,17 +108,18 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
             partitions=frozenset(partitions),
             is_verify_only=not add,
             client_version=EPOCH_BUMP_VERSION if add else 0,
-            is_answered_early=decided is not None,
+            is_answered_early=ordered is not None,
         )
-        context = self.now()
-        context.token = promise
-        self.coordinator.handle(request, context)
+        context = Context(self._now_ms(), self._timestamp_ms(), "", "", "", promise)
+        if ordered is None:
+            self.coordinator.handle(request, context)
+            return promise
+        self.coordinator.add(request, context)
         # If the shard is being loaded it is decided later. What follows then does not follow at once.
         request.is_answered_early = False
-        if decided is not None and decided.log.is_dirty:
-            for name in partitions:
-                follower = self._services.partitions.get(*name)
-                assert follower is not None
+        decided, followers = ordered
+        if decided.log.is_dirty:
+            for follower in followers:
                 self._services.flusher.put_after(follower, decided)
         return promise
 
@@ -140,22 +142,27 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
     def act_early(self, shard: Shard[Any, Any], action: object) -> bool:
         if not isinstance(action, WriteMarkers):
             return False
-        decided = self._decisions_before(action.transactional_id, action.partitions)
-        if decided is None:
+        ordered = self._ordered(action.transactional_id, action.partitions)
+        if ordered is None:
             return False
-        self._write_markers(shard, action, decided)
+        self._write_markers(shard, action, ordered[0])
         return True
 
-    def _decisions_before(
+    def _ordered(
         self, transactional_id: str, followers: Iterable[TopicPartition]
-    ) -> Partition | None:
-        """The partition with the decisions about an id, if appends to others can be put after them."""
-        get = self._services.partitions.get
+    ) -> tuple[Partition, Sequence[Partition]] | None:
+        """The partition with the decisions about an id, and others; None if they cannot be put after it."""
+        get, can_put_after = self._services.partitions.get, self._services.flusher.can_put_after
         decided = get(TRANSACTIONS_TOPIC, self.coordinator.partition_for(transactional_id))
-        for partition in (decided, *(get(*name) for name in followers)):
-            if partition is None or not self._services.flusher.can_put_after(partition):
+        if decided is None or not can_put_after(decided):
+            return None
+        found = []
+        for topic, index in followers:
+            partition = get(topic, index)
+            if partition is None or not can_put_after(partition):
                 return None
-        return decided
+            found.append(partition)
+        return decided, found
 
     def _write_markers(
         self, shard: Shard[Any, Any], order: WriteMarkers, after: Partition | None = None
@@ -181,11 +188,17 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
         partitions: Sequence[TopicPartition],
         written: HeldResponse[MarkerResults],
     ) -> None:
-        results = dict.fromkeys(partitions, ErrorCode.network_exception) | dict(written.outcome() or {})
-        image = self._services.image
-        for partition, error_code in results.items():
-            if error_code is ErrorCode.unknown_topic_or_partition and image.partition(*partition) is None:
-                results[partition] = NO_ERROR  # the topic is deleted: there is nothing to mark
+        outcome = written.outcome()
+        results = dict.fromkeys(partitions, ErrorCode.network_exception) if outcome is None else outcome
+        if ErrorCode.unknown_topic_or_partition in results.values():
+            image = self._services.image
+            results = {
+                # Nothing is to be marked in a topic that is deleted.
+                partition: NO_ERROR
+                if error_code is ErrorCode.unknown_topic_or_partition and image.partition(*partition) is None
+                else error_code
+                for partition, error_code in results.items()
+            }
         self.signal(shard, MarkersWritten(order, results))
 
     def _allocate(self, shard: Shard[Any, Any], transactional_id: str) -> None:

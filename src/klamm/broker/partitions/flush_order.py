@@ -13,12 +13,13 @@ from typing import NamedTuple
 
 from klamm.broker.partitions.registry import Partition
 from klamm.protocol.errors import NO_ERROR
-from klamm.storage.log import HeldBack
+from klamm.storage.log import HeldBack, PartitionLog
 
 
 class _Earlier(NamedTuple):
     """What must be durable in a partition."""
 
+    log: PartitionLog
     end_offset: int
     flush_failures: int  # one more means that it was truncated
 
@@ -54,36 +55,41 @@ class FlushOrder:
 
         It takes that. Raises LogError if one of them is not available.
         """
-        log, earlier = partition.log, after.log
-        assert log.held_back is not None
-        log.held_back.begin()
-        self._held_back[partition] = log.held_back
-        known = self._earlier.setdefault(partition, {})
-        failures = known[after].flush_failures if after in known else after.flush_failures
-        known[after] = _Earlier(earlier.log_end_offset, failures)
+        held_back, earlier = partition.log.held_back, after.log
+        assert held_back is not None
+        held_back.begin()
+        known = self._earlier.get(partition)
+        if known is None:
+            known = self._earlier[partition] = {}
+            self._held_back[partition] = held_back
+        before = known.get(after)
+        failures = after.flush_failures if before is None else before.flush_failures
+        known[after] = _Earlier(earlier, earlier.log_end_offset, failures)
 
     def waits_for(self, partition: Partition) -> Sequence[Partition]:
         """The partitions whose flush must come first, or be part of the same round."""
         known = self._earlier.get(partition)
         if known is None:
             return ()
-        for each, (end_offset, failures) in list(known.items()):
-            if (
-                each.flush_failures == failures
-                and each.error_code is NO_ERROR
-                and each.log.high_watermark >= end_offset
-            ):
-                del known[each]
+        durable = [
+            each
+            for each, (log, end_offset, failures) in known.items()
+            if log.high_watermark >= end_offset
+            and each.flush_failures == failures
+            and each.error_code is NO_ERROR
+        ]
+        for each in durable:
+            del known[each]
         if not known:
             self.settle(partition)
         return list(known)
 
     def is_lost(self, partition: Partition) -> bool:
         """Whether something that must come first will never be durable."""
-        return any(
-            each.flush_failures != failures or each.error_code is not NO_ERROR
-            for each, (_, failures) in self._earlier.get(partition, {}).items()
-        )
+        for each, (_, _, failures) in self._earlier.get(partition, {}).items():
+            if each.flush_failures != failures or each.error_code is not NO_ERROR:
+                return True
+        return False
 
     def settle(self, partition: Partition) -> None:
         """Nothing of a partition waits any more: what comes first is durable, or what waited is truncated."""

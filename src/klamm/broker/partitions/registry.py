@@ -6,7 +6,7 @@ import logging
 from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from klamm.broker.metrics.counters import TopicTallies
 from klamm.config import LONG_MAX
@@ -48,6 +48,7 @@ class Partition:
         "held",
         "is_sealed",
         "leader_epoch",
+        "log",
         "name",
         "partition",
         "topic",
@@ -76,15 +77,25 @@ class Partition:
         self._registry = registry
         self._log = log
         self._told = ""
+        # When the partition does not serve, this raises LogError with its error code. A plain attribute,
+        # which is not there any more then: one transaction reads it forty times.
+        self.log: PartitionLog
         if log is not None:
+            self.log = log
             log.on_change = self.changed
 
-    @property
-    def log(self) -> PartitionLog:
-        """The log; raises LogError with the partition's error code when it cannot serve."""
-        if self.error_code is not NO_ERROR or self._log is None:
-            raise LogError(self.error_code, f"{self.name} is not available on this broker")
-        return self._log
+    if not TYPE_CHECKING:  # or every attribute would exist
+
+        def __getattr__(self, name: str) -> object:
+            if name == "log":
+                raise LogError(self.error_code, f"{self.name} is not available on this broker")
+            raise AttributeError(name)
+
+    def _serve_no_more(self, error_code: ErrorCode) -> None:
+        if self.error_code is NO_ERROR:
+            del self.log
+        self.error_code = error_code
+        self.changed()
 
     def note(self, error: LogError) -> None:
         """Log a storage error of this partition; the same message only once in a row."""
@@ -132,15 +143,13 @@ class Partition:
         """
         log = self._log if self.error_code is NO_ERROR else None
         self.is_sealed = log is not None
-        self.error_code = ErrorCode.not_leader_or_follower
-        self.changed()
+        self._serve_no_more(ErrorCode.not_leader_or_follower)
         return log
 
     def fail(self, error_code: ErrorCode) -> None:
         """Stop serving; requests that wait fail with this error."""
         self.is_sealed = False
-        self.error_code = error_code
-        self.changed()
+        self._serve_no_more(error_code)
 
 
 class PartitionRegistry:

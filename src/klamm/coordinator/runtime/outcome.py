@@ -55,6 +55,9 @@ class Outcome(Generic[Record, Note]):
     if_refused: Callable[[ErrorCode], object] | None = None
     """Makes the signal that is decided, on the state as it was, when the log does not take the records."""
 
+    are_replies_early: bool = False
+    """Whether replies go at once: whoever gets them lets nothing be durable before the records."""
+
     is_awaited: bool = True
     """Whether something waits for the records. If not, they may share the flush of the next ones."""
 

@@ -388,7 +388,7 @@ class Shard(Generic[Record, Note]):
                     refusal = outcome.if_refused(refused_with)
                     self._run(self.machine.decide(refusal, context), context)
                 return
-            seen_offset = self._end_offset
+            seen_offset = 0 if outcome.are_replies_early else self._end_offset
         else:
             seen_offset = self._end_offset if outcome.seen_offset is None else outcome.seen_offset
         for note in outcome.notes:

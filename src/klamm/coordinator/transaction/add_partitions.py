@@ -8,7 +8,6 @@ from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.coordinator.transaction.ending import answered, client_identity
 from klamm.coordinator.transaction.remembered import EPOCH_BUMP_VERSION, TransactionStored
 from klamm.coordinator.transaction.requests import AddPartitions, PartitionErrors
-from klamm.coordinator.transaction.signals import PartitionsAdded
 from klamm.coordinator.transaction.state import (
     Transaction,
     TransactionOutcome,
@@ -45,16 +44,9 @@ def add_partitions(state: TransactionState, request: AddPartitions, context: Con
         client_version=request.client_version,
     )
     outcome = answered(Outcome(records=(added,)), stored.transactional_id, request, context, response)
-    if request.is_answered_early:
-        outcome.replies, outcome.then = (), (PartitionsAdded(context.token, response),)
+    # A broker that puts its appends after the record of the addition.
+    outcome.are_replies_early = request.is_answered_early
     return outcome
-
-
-def partitions_added(
-    state: TransactionState, signal: PartitionsAdded, context: Context
-) -> TransactionOutcome:
-    """Answer a broker that puts its appends after the record of the addition."""
-    return Outcome(((signal.token, signal.response),), seen_offset=0)
 
 
 def all_refused(request: AddPartitions, error_code: ErrorCode) -> PartitionErrors:

@@ -128,6 +128,13 @@ class TransactionCoordinator(ShardedCoordinator[TransactionRecord, Note]):
         except LogUnavailableError:
             return False
 
+    def add(self, request: AddPartitions, context: Context) -> None:
+        """Add partitions to a transaction, or verify that they are part of it. They are known to exist."""
+        if not request.transactional_id:
+            self._refuse(request, ErrorCode.invalid_request, context)
+        else:
+            self._to_shard(request.transactional_id, request, context)
+
     # --- one transactional id ------------------------------------------------------------------------
 
     def _init(self, request: InitProducerIdRequest, context: Context) -> None:
@@ -166,14 +173,13 @@ class TransactionCoordinator(ShardedCoordinator[TransactionRecord, Note]):
             self._to_shard(request.transactional_id, request, context)
 
     def _add(self, request: AddPartitions, context: Context) -> None:
-        if not request.transactional_id:
-            self._refuse(request, ErrorCode.invalid_request, context)
-            return
-        missing = missing_partitions(request, self._topics.has_partition)
+        missing = None
+        if request.transactional_id:
+            missing = missing_partitions(request, self._topics.has_partition)
         if missing is not None:
             self._send(context.token, missing)
         else:
-            self._to_shard(request.transactional_id, request, context)
+            self.add(request, context)
 
     def _add_offsets(self, request: AddOffsetsToTxnRequest, context: Context) -> None:
         partition = self._topics.offsets_partition(request.group_id)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from klamm.coordinator.runtime.outcome import Context, Outcome
-from klamm.coordinator.transaction.add_partitions import add_partitions, partitions_added
+from klamm.coordinator.transaction.add_partitions import add_partitions
 from klamm.coordinator.transaction.config import TransactionConfig
 from klamm.coordinator.transaction.describe import describe_transactions, list_transactions
 from klamm.coordinator.transaction.end_txn import end_held_too_long, end_txn
@@ -34,7 +34,6 @@ from klamm.coordinator.transaction.signals import (
     IdExpiryRefused,
     MarkersDue,
     MarkersWritten,
-    PartitionsAdded,
     Prepared,
     ProducerIdAllocated,
     TimedOut,
@@ -51,7 +50,6 @@ from klamm.protocol.messages.list_transactions import ListTransactionsRequest
 # Any: each handler takes the type under which it is listed.
 DECISIONS: Final[Mapping[type, Callable[[TransactionState, Any, Context], TransactionOutcome]]] = {
     AddPartitions: add_partitions,
-    PartitionsAdded: partitions_added,
     EndTxnRequest: end_txn,
     EndHeldTooLong: end_held_too_long,
     InitProducerIdRequest: init_producer_id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from klamm.coordinator.transaction.states import NEXT_STATES, State
@@ -53,25 +54,32 @@ class TransactionStored(NamedTuple):
         Spelled out: `_replace` takes four times as long, and there are three records per transaction.
         """
         assert state in NEXT_STATES[self.state], f"{self.state.label} to {state.label}"
-        return TransactionStored(
-            self.transactional_id,
-            self.producer_id if producer_id is None else producer_id,
-            self.producer_epoch if producer_epoch is None else producer_epoch,
-            self.timeout_ms if timeout_ms is None else timeout_ms,
-            state,
-            self.partitions if partitions is None else partitions,
-            timestamp_ms,
-            self.started_timestamp_ms if started_timestamp_ms is None else started_timestamp_ms,
-            self.producer_id if previous_producer_id is None else previous_producer_id,
-            self.next_producer_id if next_producer_id is None else next_producer_id,
-            self.client_version if client_version is None else client_version,
-            self.next_producer_epoch if next_producer_epoch is None else next_producer_epoch,
+        (name, old_id, old_epoch, old_timeout_ms, _, old_partitions, _, old_start_ms, _, old_next_id,
+         old_client_version, old_next_epoch) = self  # fmt: skip
+        return _STORED(
+            (
+                name,
+                old_id if producer_id is None else producer_id,
+                old_epoch if producer_epoch is None else producer_epoch,
+                old_timeout_ms if timeout_ms is None else timeout_ms,
+                state,
+                old_partitions if partitions is None else partitions,
+                timestamp_ms,
+                old_start_ms if started_timestamp_ms is None else started_timestamp_ms,
+                old_id if previous_producer_id is None else previous_producer_id,
+                old_next_id if next_producer_id is None else next_producer_id,
+                old_client_version if client_version is None else client_version,
+                old_next_epoch if next_producer_epoch is None else next_producer_epoch,
+            )
         )
 
     @property
     def is_kept(self) -> bool:
         """Whether a new client took over the open transaction for commit or abort (KIP-939)."""
         return self.state is State.ONGOING and self.next_producer_epoch != NO_EPOCH
+
+
+_STORED: Final = partial(tuple.__new__, TransactionStored)  # twice as fast as calling the class
 
 
 class TransactionForgotten(NamedTuple):

@@ -41,13 +41,6 @@ class Prepared(NamedTuple):
     transactional_id: str
 
 
-class PartitionsAdded(NamedTuple):
-    """Partitions are part of a transaction, as far as the log is appended."""
-
-    token: object
-    response: object
-
-
 class EndComplete(NamedTuple):
     """All markers of a transaction are durable."""
 

@@ -183,16 +183,20 @@ TransactionOutcome: TypeAlias = Outcome[TransactionRecord, Note]
 
 def apply(state: TransactionState, note: Note) -> None:
     """Apply one note. Nothing else changes transient state."""
-    match note:
-        case IdentityGiven():
-            transaction = state.transactions[note.transactional_id]
-            transaction.last_epoch = note.last_epoch
-            transaction.owner = note.owner
+    match note:  # what every transaction has comes first
         case EpochBumped():
             transaction = state.transactions[note.transactional_id]
             transaction.last_epoch = note.last_epoch
             if note.is_fence:
                 transaction.owner = None
+        case EndHeld():
+            state.held_ends[note.transactional_id] = note.held
+        case EndReleased():
+            state.held_ends.pop(note.transactional_id, None)
+        case IdentityGiven():
+            transaction = state.transactions[note.transactional_id]
+            transaction.last_epoch = note.last_epoch
+            transaction.owner = note.owner
         case MarkersNoted():
             missing = state.transactions[note.transactional_id].missing
             if missing is not None:
@@ -201,10 +205,6 @@ def apply(state: TransactionState, note: Note) -> None:
             state.parked[note.transactional_id] = note.parked
         case RequestUnparked():
             state.parked.pop(note.transactional_id, None)
-        case EndHeld():
-            state.held_ends[note.transactional_id] = note.held
-        case EndReleased():
-            state.held_ends.pop(note.transactional_id, None)
         case IdExpiryQueued():
             state.expiry_queue = note.queue
         case _:
