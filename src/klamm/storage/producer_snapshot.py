@@ -77,6 +77,6 @@ def decode_snapshot(data: bytes) -> list[ProducerEntry]:
             txn_first_offset=txn_first_offset,
         )
         if last_offset >= 0:
-            entry.add(BatchSummary(last_sequence, last_offset, offset_delta, timestamp_ms))
+            entry.add(last_sequence, last_offset, offset_delta, timestamp_ms)
         entries[producer_id] = entry
     return list(entries.values())

@@ -108,11 +108,11 @@ class ProducerEntry:
         self.batches.clear()
         self.next_sequence = NONE
 
-    def add(self, batch: BatchSummary) -> None:
+    def add(self, last_sequence: int, last_offset: int, offset_delta: int, timestamp_ms: int) -> None:
         """A batch of its epoch was appended."""
-        self.batches.append(batch)
-        self.last_timestamp_ms = batch.timestamp_ms
-        self.next_sequence = (batch.last_sequence + 1) & MAX_SEQUENCE
+        self.batches.append((last_sequence, last_offset, offset_delta, timestamp_ms))
+        self.last_timestamp_ms = timestamp_ms
+        self.next_sequence = (last_sequence + 1) & MAX_SEQUENCE
 
     def duplicate_of(self, header: BatchHeader) -> BatchSummary | None:
         """The batch that this one duplicates: the same epoch and sequences."""
@@ -197,6 +197,7 @@ class ProducerState:
         entry = self._entries.get(header.producer_id)
         if (
             entry is not None
+            and entry.batches
             and origin is AppendOrigin.CLIENT
             and (duplicate := entry.duplicate_of(header)) is not None
         ):
@@ -368,7 +369,7 @@ class ProducerState:
         elif entry.epoch != header.producer_epoch:
             entry.begin_epoch(header.producer_epoch)
         delta = header.last_offset_delta
-        entry.add(BatchSummary(header.last_sequence, base_offset + delta, delta, header.max_timestamp_ms))
+        entry.add(header.last_sequence, base_offset + delta, delta, header.max_timestamp_ms)
         if header.attributes & TRANSACTIONAL_BIT:
             self._verifications.pop(header.producer_id, None)
             if entry.txn_first_offset < 0:

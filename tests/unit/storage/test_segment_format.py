@@ -25,7 +25,7 @@ from klamm.storage.engines.segments.epochs import EpochEntry, LeaderEpochs, deco
 from klamm.storage.engines.segments.txn_index import AbortedEntry, encode_entries
 from klamm.storage.log import EpochEnd
 from klamm.storage.producer_snapshot import decode_snapshot, encode_snapshot
-from klamm.storage.producer_state import BatchSummary, ProducerEntry
+from klamm.storage.producer_state import ProducerEntry
 from klamm.storage.topic_config import TopicConfig
 from unit.storage.log_samples import (
     TOPIC_ID,
@@ -93,7 +93,7 @@ def test_the_transaction_index_appears_with_its_first_entry(tmp_path: Path) -> N
 
 def test_a_snapshot_is_kafkas_to_the_byte() -> None:
     entry = ProducerEntry(4001, 3, last_timestamp_ms=T + 5, txn_first_offset=42)
-    entry.add(BatchSummary(8, 43, 1, T + 5))
+    entry.add(8, 43, 1, T + 5)
     encoded = encode_snapshot([entry])
     assert encoded == bytes.fromhex(
         "0001 416bbc3c 00000001 0000000000000fa1 0003 00000008 000000000000002b 00000001"
@@ -106,7 +106,7 @@ def test_a_snapshot_is_kafkas_to_the_byte() -> None:
 def test_a_snapshot_keeps_every_batch_of_the_window_and_the_last_entry_is_what_kafka_reads() -> None:
     entry = ProducerEntry(4001, 3, last_timestamp_ms=T + 4)
     for number in range(5):
-        entry.add(BatchSummary(number, 10 + number, 0, T + number))
+        entry.add(number, 10 + number, 0, T + number)
     encoded = encode_snapshot([entry])
     assert decode_snapshot(encoded) == [entry]
     last = ProducerEntry(4001, 3, [entry.batches[-1]], last_timestamp_ms=T + 4)

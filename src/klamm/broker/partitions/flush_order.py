@@ -8,7 +8,7 @@ where they cannot share a round, the later one waits for the next.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from klamm.broker.partitions.registry import Partition
@@ -83,6 +83,10 @@ class FlushOrder:
         if not known:
             self.settle(partition)
         return list(known)
+
+    def earlier_than(self, partition: Partition) -> Iterable[Partition]:
+        """The same, as `waits_for` found them last."""
+        return self._earlier.get(partition, ())
 
     def is_lost(self, partition: Partition) -> bool:
         """Whether something that must come first will never be durable."""

@@ -300,7 +300,7 @@ class Flusher:
         """The tickets that must be in the same round as others, with these; None for one that is not here."""
         tickets = {flush.partition: flush.ticket for flush in flushes}
         return {
-            flush.ticket: [tickets.get(each) for each in self._order.waits_for(flush.partition)]
+            flush.ticket: [tickets.get(each) for each in self._order.earlier_than(flush.partition)]
             for flush in flushes
             if flush.partition in self._order
         }

@@ -9,7 +9,6 @@ from __future__ import annotations
 from asyncio import AbstractEventLoop, Future, sleep
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 from klamm.broker.net.context import HandlerResult, HeldResponse
@@ -67,7 +66,7 @@ class Verification:
     It is sent on construction.
     """
 
-    __slots__ = ("_ask", "_promise", "_retries", "_services")
+    __slots__ = ("_add", "_promise", "_question", "_retries", "_services", "_verifier")
 
     def __init__(
         self,
@@ -82,13 +81,14 @@ class Verification:
         """With `retry` the request is repeated while the coordinator completes the last transaction."""
         self._services = services
         self._retries = retry
-        verifier: TransactionVerifier = services.verifier or services.remote
-        self._ask = partial(verifier.verify, transactional_id, *producer, partitions, add=add)
+        self._verifier: TransactionVerifier = services.verifier or services.remote
+        self._question = (transactional_id, *producer, partitions)
+        self._add = add
         if add and services.image.transaction_version == 0:
             self._promise: HeldResponse[ErrorCodes] = HeldResponse()
             self._promise.keep(dict.fromkeys(partitions, ErrorCode.unsupported_version))
         else:
-            self._promise = self._ask()
+            self._promise = self._verifier.verify(*self._question, add=add)
 
     def then(
         self,
@@ -134,7 +134,7 @@ class Verification:
                 return error_codes
             await sleep(min(backoff_ms, config.add_partitions_to_txn_retry_backoff_ms, left_ms) / 1000)
             backoff_ms *= 2
-            self._promise = self._ask()
+            self._promise = self._verifier.verify(*self._question, add=self._add)
 
     def _is_concurrent(self, error_codes: ErrorCodes) -> bool:
         """Whether the coordinator is to be asked again."""

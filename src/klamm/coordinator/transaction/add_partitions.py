@@ -43,7 +43,9 @@ def add_partitions(state: TransactionState, request: AddPartitions, context: Con
         started_timestamp_ms=context.timestamp_ms if begins else stored.started_timestamp_ms,
         client_version=request.client_version,
     )
-    outcome = answered(Outcome(records=(added,)), stored.transactional_id, request, context, response)
+    # By position: replies, seen_offset, renewed, notes, timers, then, records.
+    outcome: TransactionOutcome = Outcome((), None, None, (), (), (), (added,))
+    answered(outcome, stored.transactional_id, request, context, response)
     # A broker that puts its appends after the record of the addition.
     outcome.are_replies_early = request.is_answered_early
     return outcome

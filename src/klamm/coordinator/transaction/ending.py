@@ -126,7 +126,8 @@ def end(
         notes = (EpochBumped(stored.transactional_id, last_epoch, ending.is_fence),)
     if not prepared.partitions:
         return Outcome(records=(prepared, complete(prepared, context.timestamp_ms)), notes=notes)
-    return Outcome(records=(prepared,), notes=notes, then=(Prepared(stored.transactional_id),))
+    # By position: replies, seen_offset, renewed, notes, timers, then, records.
+    return Outcome((), None, None, notes, (), (Prepared(stored.transactional_id),), (prepared,))
 
 
 def park(transactional_id: str, request: object, context: Context) -> TransactionOutcome:

@@ -114,7 +114,7 @@ def end_complete(state: TransactionState, signal: EndComplete, context: Context)
     The record of the completion need not be. If it is lost, the markers are written again; and nothing of
     the next transaction can be durable without it, for it comes first in the log.
     """
-    return Outcome(replies=((signal.token, signal.response),), seen_offset=signal.prepared_until)
+    return Outcome(((signal.token, signal.response),), signal.prepared_until)
 
 
 def markers_due(state: TransactionState, signal: MarkersDue, context: Context) -> TransactionOutcome:

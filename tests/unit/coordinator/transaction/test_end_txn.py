@@ -187,6 +187,25 @@ def test_a_client_does_not_wait_long_for_markers() -> None:
     assert world.stored().state is State.PREPARE_COMMIT
 
 
+def test_each_client_waits_as_long_for_markers() -> None:
+    world = World()
+    world.holds_markers = True
+    first = world.end_later(world.open(transactional_id="first"), transactional_id="first")
+    world.pass_ms(MAX_HELD_MS // 2)
+    second = world.end_later(world.open(transactional_id="second"), transactional_id="second")
+    world.pass_ms(MAX_HELD_MS // 2)
+    assert (first.is_answered, second.is_answered) == (True, False)
+    world.pass_ms(MAX_HELD_MS // 2 - 1)
+    assert not second.is_answered
+    world.pass_ms(1)
+    assert (first.error, second.error) == (NONE, NONE)
+    # And so does one that begins when nobody waits
+    third = world.end_later(world.open(transactional_id="third"), transactional_id="third")
+    world.pass_ms(MAX_HELD_MS)
+    assert third.error is NONE
+    assert not world.state.held_ends
+
+
 def test_a_client_that_waits_for_markers_is_sent_to_the_next_coordinator() -> None:
     world = World()
     identity = world.open()
