@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import settings
@@ -46,12 +46,24 @@ class CheckedMachine(TransactionMachine):
 
 
 def _snapshot(state: TransactionState) -> tuple[Any, ...]:
+    """What a decision could change. No deep copies: an hour of refused markers has thousands of decisions."""
     return (
-        deepcopy(state.transactions),
+        [
+            (
+                name,
+                each.stored,
+                each.stored_until,
+                each.last_epoch,
+                each.owner,
+                each.missing and {*each.missing},
+            )
+            for name, each in state.transactions.items()
+        ],
         list(state.ongoing),
         {name: parked.request for name, parked in state.parked.items()},
-        deepcopy(state.timeout_timer),
-        deepcopy(state.expiry_timer),
+        list(state.held_ends),
+        replace(state.timeout_timer),
+        replace(state.expiry_timer),
         state.expiry_queue,
     )
 
