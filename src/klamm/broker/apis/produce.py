@@ -160,10 +160,11 @@ def _append_all(
     check_acks(request, items)
     wait: ProduceWait | None = None
     lines = [(item.topic, item.response) for item in items]
+    now_ms, timestamp_ms = services.clock.now_ms(), services.clock.timestamp_ms()
     for item in items:
         line, partition = item.response, item.partition
         if not line.error_code:
-            last_offset = _append(services, context, item, write_later=acks == -1)
+            last_offset = _append(services, context, item, now_ms, timestamp_ms, write_later=acks == -1)
             if last_offset >= 0 and partition is not None and _waits(acks, partition, last_offset):
                 if wait is None:
                     wait = ProduceWait(services, context, response, lines, _flush_timeout_ms(request))
@@ -329,7 +330,15 @@ def _tell_refusal(line: PartitionProduceResponse, partition: Partition, error: L
         line.log_start_offset = partition.log.log_start_offset
 
 
-def _append(services: Services, context: RequestContext, item: Item, *, write_later: bool) -> int:
+def _append(
+    services: Services,
+    context: RequestContext,
+    item: Item,
+    now_ms: int,
+    timestamp_ms: int,
+    *,
+    write_later: bool,
+) -> int:
     """The offset of the last record; -1 if the batch is refused, which the item says."""
     answer, partition = item.response, item.partition
     if item.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
@@ -339,8 +348,6 @@ def _append(services: Services, context: RequestContext, item: Item, *, write_la
         item.refuse(ErrorCode.not_leader_or_follower)
         return -1
     assert item.header is not None
-    clock = services.clock
-    timestamp_ms, now_ms = clock.timestamp_ms(), clock.now_ms()
     if partition.error_code is not NO_ERROR:
         item.refuse(partition.error_code)
         return -1

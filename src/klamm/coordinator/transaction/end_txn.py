@@ -96,7 +96,8 @@ def end_txn(
     ending = Ending(target, EPOCH_BUMP_VERSION if request.bumps_epoch else 0)
     if ending.needs_producer_id(stored) and fresh_producer_id is None:
         return park(stored.transactional_id, request, context)
-    last_epoch = client_identity(stored).producer_epoch if ending.raises_epoch else None
+    # The identity that was asked for is the one that the client has: else no table would apply.
+    last_epoch = request.producer_epoch if ending.raises_epoch else None
     outcome = end(stored, ending, context, fresh_producer_id, last_epoch=last_epoch)
     prepared = outcome.records[0]
     assert isinstance(prepared, TransactionStored)

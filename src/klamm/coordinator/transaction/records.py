@@ -38,6 +38,7 @@ _PREVIOUS_ID_TAG, _NEXT_ID_TAG, _CLIENT_VERSION_TAG, _NEXT_EPOCH_TAG = range(4)
 _PREVIOUS_ID_ALONE: Final = Struct(">BBBq")  # the number of tags, the tag, its size, the producer id
 _PREVIOUS_ID_AND_VERSION: Final = Struct(">BBBqBBh")
 _SMALLEST_TOPIC_BYTES: Final = 3
+_SHORT: Final = 127  # what is shorter has a length of one byte
 
 
 class UnknownTransactionKey(NamedTuple):
@@ -119,6 +120,10 @@ def _encode_compact_topics(topics: dict[str, list[int]] | None) -> bytes:
     parts = [uvarint(len(topics) + 1)]
     for topic, numbers in topics.items():
         raw = topic.encode()
+        if len(raw) < _SHORT > len(numbers):
+            form = f">B{len(raw)}sB{len(numbers)}iB"
+            parts.append(pack(form, len(raw) + 1, raw, len(numbers) + 1, *numbers, 0))
+            continue
         parts += (
             uvarint(len(raw) + 1),
             raw,
