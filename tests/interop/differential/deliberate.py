@@ -366,6 +366,14 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
     ),
     Deliberate(
         area=SEVERAL,
+        case="`auto.leader.rebalance.enable`, when some brokers lead more partitions than others",
+        klamm="partitions move until the numbers differ by at most one; a partition that moved lists its new "
+        "leader first, also if its replicas were given by hand",
+        kafka="leaders return to the first replica; replicas stay as they were given",
+        why="A move copies nothing. With `false` nothing moves by itself.",
+    ),
+    Deliberate(
+        area=SEVERAL,
         case=FEWER_REPLICAS,
         klamm="the leader epoch stays",
         kafka="the leader epoch rises by one",

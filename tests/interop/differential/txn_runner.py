@@ -9,11 +9,12 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
+from interop.differential import rare_txn_steps, txn_steps
 from interop.differential.batches import HOUR_MS
 from interop.differential.comparing import Plain, differences
 from interop.differential.deliberate import reason
 from interop.differential.runner import Difference
-from interop.differential.txn_steps import AUDIT, STEPS, learn
+from interop.differential.txn_steps import AUDIT, learn
 from interop.differential.txn_world import GROUPS, TOPICS, Asked, Transaction, TxnSide, TxnWorld
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -28,6 +29,7 @@ from klamm.testing import wait_until
 _GROUP, _TRANSACTION = 0, 1
 _ENDING: Final = frozenset({"PrepareCommit", "PrepareAbort"})
 _IDS: Final = 3
+STEPS: Final = {**txn_steps.STEPS, **rare_txn_steps.STEPS}
 _TRANSACTIONAL_ID_NOT_FOUND: Final = 105
 
 

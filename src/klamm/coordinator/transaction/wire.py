@@ -69,22 +69,45 @@ def batch_response(
     """The response to a broker."""
     return AddPartitionsToTxnResponse(
         results_by_transaction=[
-            AddPartitionsToTxnResult(each.transactional_id, _topic_results(request, each.topics, answer))
+            AddPartitionsToTxnResult(
+                each.transactional_id,
+                _topic_results(request, each.topics, answer, is_verify_only=each.verify_only),
+            )
             for each, answer in zip(request.transactions, answers, strict=True)
         ]
     )
 
 
 def _topic_results(
-    request: AddPartitionsToTxnRequest, topics: Iterable[AddPartitionsToTxnTopic], response: PartitionErrors
+    request: AddPartitionsToTxnRequest,
+    topics: Iterable[AddPartitionsToTxnTopic],
+    response: PartitionErrors,
+    *,
+    is_verify_only: bool = False,
 ) -> list[AddPartitionsToTxnTopicResult]:
-    # What is named twice is answered once, and a topic without partitions not at all.
-    results: dict[str, dict[int, AddPartitionsToTxnPartitionResult]] = {}
+    if is_verify_only or ErrorCode.unknown_topic_or_partition in response.errors.values():
+        # Kafka answers these by partition: what is named twice once, a topic without partitions not at all.
+        topics = _named_once(topics)
+    return [
+        AddPartitionsToTxnTopicResult(
+            topic.name,
+            [
+                AddPartitionsToTxnPartitionResult(
+                    number, _known_error(request, response.errors[TopicPartition(topic.name, number)])
+                )
+                for number in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+
+
+def _named_once(topics: Iterable[AddPartitionsToTxnTopic]) -> list[AddPartitionsToTxnTopic]:
+    numbers: dict[str, dict[int, None]] = {}
     for topic in topics:
         for number in topic.partitions:
-            error_code = _known_error(request, response.errors[TopicPartition(topic.name, number)])
-            results.setdefault(topic.name, {})[number] = AddPartitionsToTxnPartitionResult(number, error_code)
-    return [AddPartitionsToTxnTopicResult(name, list(found.values())) for name, found in results.items()]
+            numbers.setdefault(topic.name, {})[number] = None
+    return [AddPartitionsToTxnTopic(name, list(named)) for name, named in numbers.items()]
 
 
 def _known_error(request: AddPartitionsToTxnRequest, error_code: ErrorCode) -> ErrorCode:

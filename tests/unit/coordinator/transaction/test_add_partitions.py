@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from klamm.coordinator.transaction.states import State
@@ -169,29 +171,54 @@ def test_a_broker_asks_for_several_transactions_at_once() -> None:
     assert world.ask(at_version(AddPartitionsToTxnRequest(), 5)).response.results_by_transaction == []
 
 
-@pytest.mark.parametrize("version", [3, 5])
-def test_what_is_named_twice_is_answered_once_and_a_topic_without_partitions_not_at_all(version: int) -> None:
-    world = World()
-    identity = world.init().identity
+def results_of(
+    world: World, version: int, identity: tuple[int, int], *, verify: bool = False, **more: int
+) -> Any:
+    """(topic, [(partition, error code)]) for each topic of the answer to names that are there twice."""
     topics = [
         AddPartitionsToTxnTopic("out", [0, 0]),
-        AddPartitionsToTxnTopic("nowhere", []),
+        AddPartitionsToTxnTopic("in", []),
         AddPartitionsToTxnTopic("out", [1, 0]),
+        *(AddPartitionsToTxnTopic(name, [number]) for name, number in more.items()),
     ]
-    request = AddPartitionsToTxnRequest([AddPartitionsToTxnTransaction(T, *identity, False, topics)])
+    request = AddPartitionsToTxnRequest([AddPartitionsToTxnTransaction(T, *identity, verify, topics)])
     if version < 4:
         request = AddPartitionsToTxnRequest([], T, *identity, topics)
     response = world.ask(at_version(request, version)).response
     results = response.results_by_topic_v3_and_below
     if version >= 4:
         results = response.results_by_transaction[0].topic_results
-    assert [
+    return [
         (
             topic.name,
             [(part.partition_index, part.partition_error_code) for part in topic.results_by_partition],
         )
         for topic in results
-    ] == [("out", [(0, NONE), (1, NONE)])]
+    ]
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_what_is_added_is_answered_as_it_is_named(version: int) -> None:
+    world = World()
+    identity = world.init().identity
+    as_named = [("out", [(0, NONE), (0, NONE)]), ("in", []), ("out", [(1, NONE), (0, NONE)])]
+    assert results_of(world, version, identity) == as_named
+
+
+def test_what_is_named_twice_is_verified_once_and_a_topic_without_partitions_not_at_all() -> None:
+    world = World()
+    identity = world.init().identity
+    once = [("out", [(0, ABORTABLE), (1, ABORTABLE)])]
+    assert results_of(world, 5, identity, verify=True) == once
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_partitions_that_are_not_there_are_named_once(version: int) -> None:
+    world = World()
+    identity = world.init().identity
+    refused, unknown = ErrorCode.operation_not_attempted, ErrorCode.unknown_topic_or_partition
+    once = [("out", [(0, refused), (1, refused)]), ("nowhere", [(0, unknown)])]
+    assert results_of(world, version, identity, nowhere=0) == once
 
 
 def test_a_record_says_which_protocol_the_client_used() -> None:
