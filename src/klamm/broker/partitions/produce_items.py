@@ -143,7 +143,7 @@ def check_request(request: ProduceRequest, items: Iterable[Item]) -> None:
 
 
 def check_acks(request: ProduceRequest, items: Iterable[Item]) -> None:
-    """Refuse what is left if nobody knows these acks: the coordinator's errors come before."""
+    """Refuse what is left if the acks are invalid; the coordinator's errors take precedence."""
     if request.acks not in _ACKS:
         for item in items:
             if not item.response.error_code:
