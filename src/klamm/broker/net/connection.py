@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from klamm.broker.net.answer import Answer, UnprovenAnswer
@@ -126,7 +125,7 @@ class Connection(asyncio.Protocol):
         self._sender.attach(transport)
         peer = transport.get_extra_info("peername")
         self.client_ip = str(peer[0]) if peer else "?"
-        self._context = replace(self._context, client_host=f"/{self.client_ip}")
+        self._context = self._context.at_host(f"/{self.client_ip}")
         self.peer = f"{self.client_ip}:{peer[1]}" if peer else "?"
         if not self._on_made(self):
             self._takes_no_more = True
@@ -243,7 +242,7 @@ class Connection(asyncio.Protocol):
             return
         context = self._context
         if client_id != context.client_id:
-            context = self._context = replace(context, client_id=client_id)
+            context = self._context = context.of_client(client_id)
         services = self._services
         meter = services.meter
         began_at_ms = 0 if meter is None else self._now_ms()

@@ -32,6 +32,16 @@ class RequestContext:
     software: ClientSoftware
     principal: Principal = ANONYMOUS
 
+    # `dataclasses.replace` takes three times as long.
+
+    def at_host(self, client_host: str) -> RequestContext:
+        """The same from this host."""
+        return RequestContext(self.client_id, client_host, self.listener, self.software, self.principal)
+
+    def of_client(self, client_id: str) -> RequestContext:
+        """The same under this client id."""
+        return RequestContext(client_id, self.client_host, self.listener, self.software, self.principal)
+
 
 class CloseConnectionError(Exception):
     """Raised by a handler where the protocol has no error response: the connection is closed and logged."""
