@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.types import TopicPartition
 from klamm.records.batch import BatchHeader
 from klamm.storage.topic_config import TopicConfig
 
@@ -444,8 +445,11 @@ class LogStore(Protocol):
         ...
 
     def status(self) -> Sequence[LogDirStatus]: ...
-    def start_checkpoint(self) -> Work:
-        """Work that writes the current recovery points, log starts and high watermarks."""
+    def start_checkpoint(self, places: Iterable[TopicPartition] | None = None) -> Work:
+        """Work that writes the current recovery points, log starts and high watermarks.
+
+        Of all logs, or of these: requests wait while it is prepared.
+        """
         ...
 
     def start_saving_log_starts(self) -> Work:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from klamm.protocol.types import TopicPartition
 from klamm.storage.log import LogDirStatus, LogError, LogStore, PartitionLog, Work
 from klamm.storage.topic_config import TopicConfig
 
@@ -87,8 +88,9 @@ class LogDirs:
     def status(self) -> Sequence[LogDirStatus]:
         return [status for store in self._stores for status in store.status()]
 
-    def start_checkpoint(self) -> Work:
-        return _all_of([store.start_checkpoint() for store in self._stores])
+    def start_checkpoint(self, places: Iterable[TopicPartition] | None = None) -> Work:
+        some = None if places is None else list(places)
+        return _all_of([store.start_checkpoint(some) for store in self._stores])
 
     def start_saving_log_starts(self) -> Work:
         return _all_of([store.start_saving_log_starts() for store in self._stores])

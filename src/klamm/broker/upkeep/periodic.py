@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from asyncio import AbstractEventLoop, Task, TimerHandle
+from asyncio import AbstractEventLoop, Task, TimerHandle, sleep
 from collections.abc import Callable, Coroutine
 from functools import partial
 from importlib import import_module
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 FIRST_RETENTION_AFTER_MS: Final = 30_000
 SWEEP_MS: Final = 1000  # files to remove, logs to flush
+# Partitions that a chore looks at in one turn of the loop, before requests have theirs: a fraction of a
+# millisecond. All at once, 2,000 partitions delayed requests by 7 ms, and a first checkpoint by 88 ms.
+AT_ONCE: Final = 50
 
 _log = logging.getLogger(__name__)
 
@@ -165,21 +168,28 @@ class Chores:
             await each.stop()
 
     def delete_old_segments(self) -> Coroutine[Any, Any, None] | None:
-        """Logs that have to load something first are looked at in a task."""
+        """Logs that have to load something first are looked at in a task, after the others."""
         clock = self._services.clock
         not_loaded: list[Partition] = []
-        for partition in self._serving():
+
+        def delete(partition: Partition) -> None:
             try:
                 partition.log.delete_old_segments(clock.now_ms(), clock.timestamp_ms())
             except MustLoadError:
                 not_loaded.append(partition)
             except (LogError, OSError) as error:
                 _log.error("%s: retention failed: %s", partition.name, error)
-        return self._load_and_delete(not_loaded) if not_loaded else None
 
-    async def _load_and_delete(self, partitions: list[Partition]) -> None:
+        rest = self._for_each(delete)
+        return None if rest is None and not not_loaded else self._load_and_delete(rest, not_loaded)
+
+    async def _load_and_delete(
+        self, rest: Coroutine[Any, Any, None] | None, not_loaded: list[Partition]
+    ) -> None:
+        if rest is not None:
+            await rest
         clock = self._services.clock
-        for partition in partitions:
+        for partition in not_loaded:
             try:
                 log = partition.log
                 await when_loaded(
@@ -192,13 +202,24 @@ class Chores:
     async def checkpoint(self) -> None:
         # Segments that are synced from now on are in the next checkpoint.
         self._services.flusher.sync_segments()
-        await self._services.run_blocking(self._services.logs.start_checkpoint())
+        names = [partition.name for partition in self._services.partitions]
+        failure: LogError | None = None
+        for start in range(0, len(names), AT_ONCE):
+            work = self._services.logs.start_checkpoint(names[start : start + AT_ONCE])
+            try:
+                await self._services.run_blocking(work)
+            except LogError as error:
+                failure = error  # the others may be in another directory
+        if failure is not None:
+            raise failure
 
-    def expire_producers(self) -> None:
-        timestamp_ms = self._services.clock.timestamp_ms()
-        expiration_ms = self._services.config.producer_id_expiration_ms
-        for partition in self._serving():
-            partition.log.expire_producers(timestamp_ms, expiration_ms)
+    def expire_producers(self) -> Coroutine[Any, Any, None] | None:
+        clock, config = self._services.clock, self._services.config
+        return self._for_each(
+            lambda partition: partition.log.expire_producers(
+                clock.timestamp_ms(), config.producer_id_expiration_ms
+            )
+        )
 
     def keep_house(self) -> Coroutine[Any, Any, None] | None:
         work = self._services.logs.start_housekeeping(self._services.clock.now_ms())
@@ -217,5 +238,16 @@ class Chores:
             if partition.error_code is ErrorCode.none and partition.log.sync_is_due(now_ms):
                 self._services.flusher.mark(partition)
 
-    def _serving(self) -> list[Partition]:
-        return [each for each in self._services.partitions if each.error_code is ErrorCode.none]
+    def _for_each(self, look: Callable[[Partition], object]) -> Coroutine[Any, Any, None] | None:
+        """Look at every partition that is served: at some now, at the others in later turns of the loop."""
+        partitions = [each for each in self._services.partitions if each.error_code is ErrorCode.none]
+        for partition in partitions[:AT_ONCE]:
+            look(partition)
+        return self._look_at(partitions[AT_ONCE:], look) if len(partitions) > AT_ONCE else None
+
+    async def _look_at(self, partitions: list[Partition], look: Callable[[Partition], object]) -> None:
+        for number, partition in enumerate(partitions):
+            if number % AT_ONCE == 0:
+                await sleep(0)
+            if partition.error_code is ErrorCode.none:  # it may have gone meanwhile
+                look(partition)

@@ -129,8 +129,8 @@ class BrokerLogs:
     def status(self) -> Sequence[LogDirStatus]:
         return self._shared.store.status()
 
-    def start_checkpoint(self) -> Work:
-        return self._shared.store.start_checkpoint()
+    def start_checkpoint(self, places: Iterable[TopicPartition] | None = None) -> Work:
+        return self._shared.store.start_checkpoint(places)
 
     def start_saving_log_starts(self) -> Work:
         return self._shared.store.start_saving_log_starts()

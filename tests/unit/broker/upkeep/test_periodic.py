@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from typing import Any
 
 import pytest
 
 from internals.jar import Jar
 from klamm.broker.partitions.registry import Partition
-from klamm.broker.upkeep.periodic import Every
+from klamm.broker.upkeep import periodic
+from klamm.broker.upkeep.periodic import Chores, Every
 from klamm.clock import ManualClock
 from klamm.protocol.api import ApiKey
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.types import TopicPartition
 from klamm.records.batch import iter_headers
 from klamm.records.record import decode_records
 from klamm.storage.engines.segments import names
 from klamm.storage.engines.segments.log import SegmentLog
+from klamm.storage.engines.segments.store import SegmentStore
+from klamm.storage.log import LogError, Work
 from klamm.storage.topic_config import TopicConfig
 from klamm.testing.requests import a_batch, a_produce
 from klamm.testing.virtual_loop import VirtualLoop
@@ -207,6 +213,61 @@ def test_checkpoints_know_nothing_of_a_topic_when_its_deletion_is_answered(jar: 
     jar.delete_topic("t")
     assert not jar.files.exists("/logs/t-0")
     assert jar.files.read_file(f"/logs/{names.RECOVERY_POINT_CHECKPOINT}") == b"0\n0\n"
+
+
+@pytest.mark.parametrize(
+    ("chore", "looks"),
+    [(Chores.delete_old_segments, "delete_old_segments"), (Chores.expire_producers, "expire_producers")],
+)
+def test_requests_have_their_turn_while_a_chore_looks_at_many_partitions(
+    jar: Jar,
+    monkeypatch: pytest.MonkeyPatch,
+    chore: Callable[[Chores], Coroutine[Any, Any, None] | None],
+    looks: str,
+) -> None:
+    jar.create_topic("t", partitions=6)
+    monkeypatch.setattr(periodic, "AT_ONCE", 2)
+    looked_at: list[int] = []
+    monkeypatch.setattr(SegmentLog, looks, lambda log, *_: looked_at.append(log.partition))
+    rest = chore(Chores(jar.services))
+    assert rest is not None
+    assert looked_at == [0, 1]
+    rest.send(None)  # until it lets requests have their turn
+    rest.send(None)
+    assert looked_at == [0, 1, 2, 3]
+    # One that has gone by then is not looked at.
+    gone = jar.services.partitions.get("t", 4)
+    assert gone is not None
+    gone.fail(ErrorCode.not_leader_or_follower)
+    with pytest.raises(StopIteration):
+        rest.send(None)
+    assert looked_at == [0, 1, 2, 3, 5]
+
+
+def test_checkpoints_of_many_partitions_are_prepared_in_several_turns(
+    jar: Jar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jar.create_topic("t", partitions=5)
+    fill(jar, "t", a_batch(jar))
+    monkeypatch.setattr(periodic, "AT_ONCE", 2)
+    start = SegmentStore.start_checkpoint
+    prepared: list[list[int]] = []
+
+    def watched(store: SegmentStore, places: Iterable[TopicPartition]) -> Work:
+        chosen = list(places)
+        prepared.append([place.partition for place in chosen])
+        if len(prepared) == 1:
+            return fails
+        return start(store, chosen)
+
+    def fails() -> None:
+        raise LogError(ErrorCode.kafka_storage_error, "the disk failed")
+
+    monkeypatch.setattr(SegmentStore, "start_checkpoint", watched)
+    jar.pass_ms(61_000)
+    assert prepared == [[0, 1], [2, 3], [4]]  # a failure is that of its logs
+    jar.pass_ms(60_000)
+    assert b"recovery_point: 1\n" in jar.files.read_file(f"/logs/t-0/{names.PARTITION_CHECKPOINT}")
 
 
 def test_each_second_looks_only_at_logs_that_are_flushed_by_time(monkeypatch: pytest.MonkeyPatch) -> None:

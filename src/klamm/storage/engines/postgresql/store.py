@@ -257,12 +257,12 @@ class PostgresLogStore:
 
     # -- checkpoints and the end
 
-    def start_checkpoint(self) -> Work:
+    def start_checkpoint(self, places: Iterable[TopicPartition] | None = None) -> Work:
         """Work that saves log starts, and the producers of logs with many appends since the last time."""
-        save_starts = self.start_saving_log_starts()
-        snapshots = [
-            snapshot for log in self._logs.values() if (snapshot := log.snapshot(if_due=True)) is not None
-        ]
+        named = self._logs if places is None else places
+        chosen = [log for place in named if (log := self._logs.get(place)) is not None]
+        save_starts = self._start_saving(chosen)
+        snapshots = [snapshot for log in chosen if (snapshot := log.snapshot(if_due=True)) is not None]
 
         def save() -> None:
             save_starts()
@@ -272,7 +272,10 @@ class PostgresLogStore:
 
     def start_saving_log_starts(self) -> Work:
         """Work that makes the current log starts durable."""
-        unsaved = [(log, log.log_start_offset) for log in self._logs.values() if log.has_unsaved_start]
+        return self._start_saving(self._logs.values())
+
+    def _start_saving(self, logs: Iterable[PostgresLog]) -> Work:
+        unsaved = [(log, log.log_start_offset) for log in logs if log.has_unsaved_start]
 
         def save() -> None:
             for log, start_offset in unsaved:

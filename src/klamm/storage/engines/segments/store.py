@@ -417,13 +417,13 @@ class SegmentStore:
 
     # -- checkpoints and the end
 
-    def start_checkpoint(self) -> Work:
-        """Work that writes the current recovery points, log starts and high watermarks."""
+    def start_checkpoint(self, places: Iterable[TopicPartition] | None = None) -> Work:
         self._forget_replayed()
         changed = [
             self._checkpoints.start_writing(place, checkpoint, sync=False)
-            for place, log in self._logs.items()
-            if not self._checkpoints.is_current(place, checkpoint := checkpoint_of(log))
+            for place in (self._logs if places is None else places)
+            if (log := self._logs.get(place)) is not None
+            and not self._checkpoints.is_current(place, checkpoint := checkpoint_of(log))
         ]
         return self._all_of(*changed)
 
