@@ -7,8 +7,8 @@ processor time, and a thread as much again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import chain
-from struct import pack
+from itertools import chain, repeat
+from struct import Struct, pack
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
@@ -42,6 +42,7 @@ _NAME: Final = b"klamm_append"
 _BINARY: Final = 1
 _ALL_BINARY: Final = (_BINARY,) * 7
 _INT4, _INT8, _BYTEA = 23, 20, 17  # oids of the elements
+_LENGTH: Final = Struct(">i")
 
 Ends = dict[int, int]  # of logs, by partition id
 
@@ -56,7 +57,7 @@ def append_chunks(connection: Connection[Any], chunks: Sequence[Chunk]) -> Ends:
     result = connection.pgconn.exec_prepared(_NAME, _parameters(chunks), _ALL_BINARY, _BINARY)
     if not _has_rows(result):
         raise error_from_result(result)
-    return _ends(result)
+    return _ends(result, chunks)
 
 
 class LoopAppend:
@@ -72,11 +73,13 @@ class LoopAppend:
         self._connection = connection
         self._socket = connection.pgconn.socket
         self._when_done = when_done
+        self._chunks: Sequence[Chunk] = ()
         self._results: list[PGresult] = []
         self._is_flushing = False
 
     def send(self, chunks: Sequence[Chunk]) -> None:
         """Begin. Raises psycopg.Error."""
+        self._chunks = chunks
         pgconn = self._connection.pgconn
         pgconn.send_query_prepared(_NAME, _parameters(chunks), _ALL_BINARY, _BINARY)
         self._is_flushing = bool(pgconn.flush())
@@ -119,14 +122,17 @@ class LoopAppend:
         if refused is not None:
             self._when_done(error_from_result(refused))
         else:
-            self._when_done(lost or _ends(self._results[0]))
+            self._when_done(lost or _ends(self._results[0], self._chunks))
 
 
 def _has_rows(result: PGresult) -> bool:
     return result.status == ExecStatus.TUPLES_OK
 
 
-def _ends(result: PGresult) -> Ends:
+def _ends(result: PGresult, chunks: Sequence[Chunk]) -> Ends:
+    if result.ntuples == len(chunks):
+        # As usual, all of them; the last one of each log counts.
+        return {partition_id: last_offset + 1 for partition_id, _, _, last_offset, *_ in chunks}
     ends: Ends = {}
     for row in range(result.ntuples):
         partition_id = _number(result.get_value(row, 0))
@@ -154,13 +160,11 @@ def _parameters(chunks: Sequence[Chunk]) -> list[bytes]:
 
 
 def _integers(element: int, code: str, size_bytes: int, values: Sequence[int]) -> bytes:
-    sized = chain.from_iterable((size_bytes, value) for value in values)
+    sized = chain.from_iterable(zip(repeat(size_bytes), values))
     return pack(">5i" + code * len(values), 1, 0, element, len(values), 1, *sized)
 
 
 def _byte_strings(values: Sequence[bytes]) -> bytes:
-    parts = [pack(">5i", 1, 0, _BYTEA, len(values), 1)]
-    for value in values:
-        parts.append(len(value).to_bytes(4, "big"))
-        parts.append(value)
-    return b"".join(parts)
+    sizes = map(_LENGTH.pack, map(len, values))
+    head = pack(">5i", 1, 0, _BYTEA, len(values), 1)
+    return b"".join((head, *chain.from_iterable(zip(sizes, values, strict=True))))

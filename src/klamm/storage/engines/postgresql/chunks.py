@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from threading import Lock
 from typing import Final, NamedTuple
 
@@ -32,18 +32,24 @@ class Chunk(NamedTuple):
 
 def chunks_of(
     partition_id: int, leader_epoch: int, batches: Sequence[TailBatch], limit_bytes: int = CHUNK_BYTES
-) -> Iterator[Chunk]:
+) -> Sequence[Chunk]:
     """Consecutive batches as chunks of at most a size; a larger batch is a chunk of its own."""
+    if len(batches) == 1:
+        ((base_offset, last_offset, max_timestamp_ms, data),) = batches
+        headers = data[:HEADER_BYTES]
+        return (Chunk(partition_id, leader_epoch, base_offset, last_offset, max_timestamp_ms, headers, data),)
+    chunks: list[Chunk] = []
     group: list[TailBatch] = []
     size_bytes = 0
     for batch in batches:
         if group and size_bytes + len(batch.data) > limit_bytes:
-            yield _chunk(partition_id, leader_epoch, group)
+            chunks.append(_chunk(partition_id, leader_epoch, group))
             group, size_bytes = [], 0
         group.append(batch)
         size_bytes += len(batch.data)
     if group:
-        yield _chunk(partition_id, leader_epoch, group)
+        chunks.append(_chunk(partition_id, leader_epoch, group))
+    return chunks
 
 
 def _chunk(partition_id: int, leader_epoch: int, group: Sequence[TailBatch]) -> Chunk:

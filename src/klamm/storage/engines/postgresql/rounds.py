@@ -107,11 +107,11 @@ class _Round:
 
     def made_durable(self, ends: Ends) -> None:
         """What the statement appended."""
-        for ticket in self.concerned:
-            ticket.durable_end = max(ticket.durable_end, ends.get(ticket.partition_id, 0))
-        for chunk in self.chunks:
-            if chunk.partition_id in ends:
-                self._by_id[chunk.partition_id].chunk_count += 1
+        for partition_id, *_ in self.chunks:
+            if partition_id in ends:
+                ticket = self._by_id[partition_id]
+                ticket.chunk_count += 1
+                ticket.durable_end = ends[partition_id]
 
     def left_out(self, ends: Ends) -> Sequence[PostgresTicket]:
         return [ticket for ticket in self.concerned if ticket.partition_id not in ends]

@@ -41,10 +41,9 @@ class Tail:
         """The index of the first batch that ends at or above an offset."""
         return bisect_left(self._lasts, offset)
 
-    def made_durable(self, end_offset: int) -> Sequence[TailBatch]:
-        """Everything below an offset is durable; the batches for which that is new."""
-        first, self.durable_count = self.durable_count, self.index_of(end_offset)
-        return self.batches[first : self.durable_count]
+    def made_durable(self, end_offset: int) -> None:
+        """Everything below an offset is durable."""
+        self.durable_count = self.index_of(end_offset)
 
     def trim(self, limit_bytes: int) -> None:
         """Drop the oldest durable batches until the rest fits a limit."""
