@@ -188,8 +188,9 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
         partitions: Sequence[TopicPartition],
         written: HeldResponse[MarkerResults],
     ) -> None:
-        outcome = written.outcome()
-        results = dict.fromkeys(partitions, ErrorCode.network_exception) if outcome is None else outcome
+        results = written.outcome() or {}
+        if len(results) < len(partitions):  # what another broker does not answer for is sent again
+            results = {**dict.fromkeys(partitions, ErrorCode.network_exception), **results}
         if ErrorCode.unknown_topic_or_partition in results.values():
             image = self._services.image
             results = {

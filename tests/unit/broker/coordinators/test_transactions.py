@@ -6,7 +6,7 @@ Numbers are those of the scenarios in the specification of transactions.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -15,6 +15,9 @@ from internals.jar import Jar, JarClient
 from klamm.broker.cluster.topic_names import EVENTS_TOPIC, TRANSACTIONS_TOPIC
 from klamm.broker.metrics.exposition import render
 from klamm.broker.metrics.transactions import transaction_families
+from klamm.broker.net.context import HeldResponse
+from klamm.broker.partitions.markers import MarkerResults, TransactionMarker
+from klamm.broker.partitions.registry import Partition
 from klamm.coordinator.transaction.end_txn import MAX_HELD_MS
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -39,6 +42,7 @@ from klamm.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from klamm.protocol.types import TopicPartition
 from klamm.records.batch import iter_headers
 from klamm.records.markers import decode_marker
 from klamm.records.record import decode_records
@@ -363,6 +367,34 @@ def test_80_after_a_power_failure_what_was_decided_is_completed_by_itself() -> N
     assert described(after).transaction_state == "CompleteCommit"
     assert markers(after) == [(True, 1, 1)]
     after.close()
+
+
+def test_a_marker_that_a_broker_does_not_answer_for_is_sent_again(
+    jar: Jar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = a_producer(jar)
+    assert producer.produce(0) == producer.produce(1) == 0
+    write = jar.services.markers.write
+    calls: list[Sequence[TopicPartition]] = []
+
+    def forgetful(
+        marker: TransactionMarker, partitions: Sequence[TopicPartition], after: Partition | None = None
+    ) -> HeldResponse[MarkerResults]:
+        calls.append(partitions)
+        if len(calls) > 1:
+            return write(marker, partitions, after)
+        answer: HeldResponse[MarkerResults] = HeldResponse()
+        write(marker, partitions[:1], after)
+        answer.keep({partitions[0]: ErrorCode.none})
+        return answer
+
+    monkeypatch.setattr(jar.services.markers, "write", forgetful)
+    producer.client.send(ApiKey.END_TXN, 5, EndTxnRequest(producer.name, *producer.identity, True))
+    jar.pass_ms(2 * MAX_HELD_MS)
+    assert [answer.error_code for answer in producer.client.new_answers()] == [0]
+    assert [len(partitions) for partitions in calls] == [2, 1]
+    assert described(jar).transaction_state == "CompleteCommit"
+    assert markers(jar, 0) == markers(jar, 1) == [(True, 1, 0)]
 
 
 def test_88_a_topic_that_is_deleted_meanwhile_holds_nothing_up(jar: Jar) -> None:
