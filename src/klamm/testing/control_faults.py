@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from klamm.testing.disk_faults import HAS_NO_SELECTORS
 from klamm.testing.faults import Faults, Occurrence, Selectors
 from klamm.testing.ordered_fault import OrderedFault
 
@@ -51,8 +52,9 @@ class FaultOrders:
                 raise ValueError(f"fault {kind!r} needs {name!r}")
         for name in given:
             if name not in required and name not in optional:
-                known = ", ".join(dict.fromkeys((*required, *optional))) or "nothing more"
-                raise ValueError(f"fault {kind!r} has no {name!r}: expected {known}")
+                known = ", ".join(dict.fromkeys((*required, *optional)))
+                hint = f"; {HAS_NO_SELECTORS}" if optional is _OCCURRENCE and name in _SELECTORS else ""
+                raise ValueError(f"fault {kind!r} has no {name!r}: expected {known}{hint}")
         if not isinstance(given.get("seed", 0), int):
             raise ValueError(f"invalid seed {given['seed']!r}: expected a whole number")
         with self._lock:

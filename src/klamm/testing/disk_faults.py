@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from klamm.storage.engines.simulated_disk import Fault as DiskError
 from klamm.storage.engines.simulated_disk import SimulatedFiles
 from klamm.testing.ordered_fault import OrderedFault
 
 _NAMES = {"write": "write", "sync": "flush"}
+# Small batches of all partitions are written and flushed together, in one journal: a fault of one topic there
+# would be one of all. What its clients see of a failed disk is an error of requests.
+HAS_NO_SELECTORS: Final = (
+    "partitions share the disk and its flushes; for one topic alone, order "
+    "fail('Produce', topic=..., error='KAFKA_STORAGE_ERROR')"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from klamm.coordinator.runtime.events import Event
 from klamm.durations import nanoseconds
 from klamm.protocol.errors import ErrorCode
 from klamm.storage.engines.simulated_disk import SimulatedFiles
-from klamm.testing.disk_faults import DiskFault, DiskFaultInjected
+from klamm.testing.disk_faults import HAS_NO_SELECTORS, DiskFault, DiskFaultInjected
 from klamm.testing.ordered_fault import OrderedFault
 from klamm.testing.selection import Selection, api_name, api_named, subject
 
@@ -248,6 +248,10 @@ class Faults:
     ) -> DiskFault:
         if self._files is None:
             raise RuntimeError("disk faults need a broker in memory: start it without a data folder")
+        if selectors := sorted(
+            set(how) & get_type_hints(Selectors).keys() - get_type_hints(Occurrence).keys()
+        ):
+            raise TypeError(f"a fault of the disk has no {selectors[0]!r}: {HAS_NO_SELECTORS}")
         _check_names(how, Occurrence)
         fault = DiskFault(self._files, operation, error_number, self._disk_failed, **how)
         self._of_disk.append(fault)

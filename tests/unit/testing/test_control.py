@@ -253,6 +253,7 @@ def test_every_kind_of_fault_can_be_ordered_listed_and_lifted(port: Port) -> Non
         ({"fault": "lose", "probability": "often"}, "invalid probability 'often'"),
         ({"fault": "lose", "seed": {}}, "invalid seed {}"),
         ({"fault": "fill_disk", "topic": "t"}, "fault 'fill_disk' has no 'topic': expected times, "),
+        ({"fault": "fill_disk", "topic": "t"}, "KAFKA_STORAGE_ERROR"),
         ({"fault": "fail_fsync", "times": -3}, "invalid times -3"),
     ],
 )

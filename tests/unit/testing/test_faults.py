@@ -194,6 +194,25 @@ def test_a_disk_that_is_full_for_one_write_costs_a_retry(broker: Broker, produce
     assert values(broker) == ["first", "second"]
 
 
+@pytest.mark.parametrize("kind", ["fill_disk", "fail_fsync"])
+@pytest.mark.parametrize("selector", [{"topic": "t"}, {"topic": "t", "partition": 0}, {"client_id": "web"}])
+def test_a_disk_fault_of_one_topic_is_refused_with_what_to_order_instead(
+    broker: Broker, kind: str, selector: dict[str, Any]
+) -> None:
+    with pytest.raises(TypeError, match=r"share the disk.*KAFKA_STORAGE_ERROR"):
+        getattr(broker.faults, kind)(**selector)
+
+
+def test_a_storage_error_of_one_topic_leaves_others_alone(broker: Broker, producer: klamm.Producer) -> None:
+    with broker.faults.fail("Produce", topic="t", error="KAFKA_STORAGE_ERROR") as fault:
+        delivery = producer.send("t", "second")
+        assert producer.send("other", "x").result().offset == 0
+        with pytest.raises(klamm.KlammError):
+            delivery.result(5)
+    assert fault.count > 0
+    assert delivery.result().offset == 1
+
+
 def test_a_disk_that_fails_now_and_then_does_so_in_the_same_way_in_each_run() -> None:
     def failures() -> list[int]:
         files = SimulatedFiles(Random(1), ManualClock())
