@@ -283,7 +283,7 @@ class Node(Process[GroupCoordinator]):
             fresh_id = str(UUID(int=self.random.getrandbits(128), version=4))
         response = self.ask_parked(request, context, fresh_id)
         if isinstance(response, ParkedResponse):
-            response.listen(lambda: self._answer(exchange, response.outcome()))
+            response.listener = lambda: self._answer(exchange, response.response)
         else:
             self._answer(exchange, response)
 

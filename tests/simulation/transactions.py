@@ -417,7 +417,7 @@ class TransactionRealm:
         response = self.nodes[broker_id].ask_parked(request, context)
         if isinstance(response, ParkedResponse):
             answered = self.loop.create_future()
-            response.listen(lambda: None if answered.done() else answered.set_result(response.outcome()))
+            response.listener = lambda: None if answered.done() else answered.set_result(response.response)
             try:
                 response = await asyncio.wait_for(answered, _ANSWERED_WITHIN_S)
             except TimeoutError:

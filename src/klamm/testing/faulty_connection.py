@@ -119,11 +119,11 @@ class FaultyConnection(Connection):
 async def _finished(result: Any) -> Any:
     """The response of a handler that may have to wait for it."""
     if isinstance(result, HeldResponse):
-        if not result.done():
+        if not result.is_done:
             done = asyncio.get_running_loop().create_future()
-            result.listen(partial(_resolve, done))
+            result.listener = partial(_resolve, done)
             await done
-        return result.outcome()
+        return result.response
     return await result if hasattr(result, "__await__") else result
 
 

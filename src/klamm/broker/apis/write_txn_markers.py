@@ -52,9 +52,9 @@ class MarkersWait(HeldResponse[WriteTxnMarkersResponse]):
         self._writes = writes
         self._pending = 0
         for _, write in writes:
-            if not write.done():
+            if not write.is_done:
                 self._pending += 1
-                write.listen(self._written)
+                write.listener = self._written
 
     def _written(self) -> None:
         self._pending -= 1
@@ -68,7 +68,7 @@ class MarkersWait(HeldResponse[WriteTxnMarkersResponse]):
         # Keyed by producer id, the only field of the response that distinguishes two markers.
         by_producer: dict[int, dict[str, dict[int, ErrorCode]]] = {}
         for producer_id, write in self._writes:
-            for (topic, partition), error_code in (write.outcome() or {}).items():
+            for (topic, partition), error_code in (write.response or {}).items():
                 topics = by_producer.setdefault(producer_id, {})
                 topics.setdefault(topic, {})[partition] = error_code
         return WriteTxnMarkersResponse(

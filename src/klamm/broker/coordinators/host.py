@@ -139,7 +139,7 @@ class CoordinatorHost(Generic[Hosted]):
                 self._now_ms(), self._timestamp_ms(), context.client_id, context.client_host, "", promise
             ),
         )
-        response = promise.outcome()
+        response = promise.response
         return promise if response is None else response
 
     def ask_parked(
@@ -158,7 +158,7 @@ class CoordinatorHost(Generic[Hosted]):
                 promise,
             ),
         )
-        response = promise.outcome()
+        response = promise.response
         return promise if response is None else response
 
     def now(self) -> Context:

@@ -176,10 +176,10 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
         )
         for partitions, written in self._services.remote.write(marker, sorted(order.partitions), after):
             report = partial(self._loop.call_soon, self._markers_written, shard, order, partitions, written)
-            if written.done():
+            if written.is_done:
                 report()
             else:
-                written.listen(report)
+                written.listener = report
 
     def _markers_written(
         self,
@@ -188,7 +188,7 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
         partitions: Sequence[TopicPartition],
         written: HeldResponse[MarkerResults],
     ) -> None:
-        results = written.outcome() or {}
+        results = written.response or {}
         if len(results) < len(partitions):  # what another broker does not answer for is sent again
             results = {**dict.fromkeys(partitions, ErrorCode.network_exception), **results}
         if ErrorCode.unknown_topic_or_partition in results.values():

@@ -2,94 +2,63 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from klamm.broker.net.context import HeldResponse, RequestContext
+from klamm.broker.net.context import HeldResponse, ParkedResponse, RequestContext
 
 if TYPE_CHECKING:
+    from asyncio import Future
+    from collections.abc import Callable
+
     from klamm.broker.cluster.serve_window import ServeWindow
     from klamm.broker.net.connection import Connection
     from klamm.broker.net.dispatch import Endpoint
 
+Answer: TypeAlias = tuple[HeldResponse[Any], "Endpoint", RequestContext, int, int, int]
+"""A request that was decided: its response, which is not sent yet, endpoint and context, the correlation id,
+when it was received, and what it counts for in RequestMemory.held_bytes. A tuple: one is made for every
+request that waits for the disk."""
 
-class Answer:
-    """A request that was decided, and its response, which is not sent yet."""
 
-    __slots__ = (
-        "connection",
-        "context",
-        "correlation_id",
-        "endpoint",
-        "held_bytes",
-        "request",
-        "response",
-        "started_at_ms",
-    )
+class AwaitedResponse(ParkedResponse[Any]):
+    """The response of a handler that is awaited."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        endpoint: Endpoint,
-        context: RequestContext,
-        correlation_id: int,
-        request: Any,
-        response: HeldResponse[Any] | asyncio.Future[Any],
-        started_at_ms: int,
-        held_bytes: int = 0,
-    ) -> None:
-        self.connection = connection
-        self.endpoint = endpoint
-        self.context = context
-        self.correlation_id = correlation_id
-        # Only a handler that is awaited can still fail; its request then shapes the error response. A held
-        # response must not keep a whole batch in memory until the disk has it.
-        self.request = None if isinstance(response, HeldResponse) else request
-        self.response = response
-        self.held_bytes = held_bytes  # what it counts for in RequestMemory.held_bytes
-        self.started_at_ms = started_at_ms
-        if isinstance(response, HeldResponse):
-            response.listen(connection.turn_soon)
+    __slots__ = ("_failed", "_handling")
+
+    def __init__(self, handling: Future[Any], failed: Callable[[BaseException], Any]) -> None:
+        """`failed` makes the response of what the handler raised, or None."""
+        super().__init__()
+        self._handling = handling
+        self._failed = failed
+        handling.add_done_callback(self._has_ended)
+
+    def drop(self) -> None:
+        """Cancel the handler. The listener is called when it has ended."""
+        self._handling.cancel()
+
+    def _has_ended(self, handling: Future[Any]) -> None:
+        if handling.cancelled():
+            self.keep(None)
+        elif (error := handling.exception()) is not None:
+            self.keep(self._failed(error))
         else:
-            response.add_done_callback(lambda _: connection.turn_soon())
-
-    def outcome(self) -> Any:
-        """The response, or None when there will be none; raises what its handler raised."""
-        if isinstance(self.response, HeldResponse):
-            return self.response.outcome()
-        return None if self.response.cancelled() else self.response.result()
-
-    def cancel(self) -> None:
-        """Cancel the request. The connection is notified later, as of any other outcome."""
-        if isinstance(self.response, HeldResponse):
-            self.response.drop()
-            self.connection.turn_soon()
-        else:
-            self.response.cancel()
+            self.keep(handling.result())
 
 
-class UnprovenAnswer(Answer):
+class UnprovenResponse(HeldResponse[Any]):
     """A complete response that waits until the broker's lease is known to be valid; see `ServeWindow`."""
 
-    __slots__ = ("_complete",)
+    __slots__ = ("_complete", "_connection")
 
-    def __init__(
-        self,
-        connection: Connection,
-        endpoint: Endpoint,
-        context: RequestContext,
-        correlation_id: int,
-        response: Any,
-        started_at_ms: int,
-        window: ServeWindow,
-    ) -> None:
-        super().__init__(connection, endpoint, context, correlation_id, None, HeldResponse(), started_at_ms)
+    def __init__(self, connection: Connection, response: Any, window: ServeWindow) -> None:
+        super().__init__()
+        self._connection = connection
         self._complete = response
+        self.listener = connection.turn_soon
         window.hold(self)
 
     def send(self) -> None:
-        assert isinstance(self.response, HeldResponse)
-        self.response.keep(self._complete)
+        self.keep(self._complete)
 
     def give_up(self, reason: str) -> None:
-        self.connection.give_up(reason)
+        self._connection.give_up(reason)

@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from klamm.broker.net.answer import Answer, UnprovenAnswer
+from klamm.broker.net.answer import Answer, AwaitedResponse, UnprovenResponse
 from klamm.broker.net.context import (
     ClientSoftware,
     CloseConnectionError,
     HeldResponse,
-    ParkedResponse,
     RequestContext,
 )
 from klamm.broker.net.dispatch import API_VERSIONS_KEY, Dispatcher, Endpoint, RefusalLog
@@ -80,7 +80,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._undecided: deque[bytes] = deque()
         self._unanswered: deque[Answer] = deque()
-        self._parked: Answer | None = None
+        self._parked: HeldResponse[Any] | None = None
         self._outbox = outbox
         self._sender = Sender(self, outbox)
         self._memory = memory
@@ -255,6 +255,12 @@ class Connection(asyncio.Protocol):
             meter.decided(endpoint, len(frame), self._now_ms() - began_at_ms)
         if type(result) is endpoint.response_type and not self._unanswered:
             self._write(endpoint, context, correlation_id, result, self.active_at_ms)
+        elif isinstance(result, HeldResponse) and not result.is_parked:
+            held_bytes = len(frame)
+            self._memory.held_bytes += held_bytes
+            result.listener = self.turn_soon
+            answer = (result, endpoint, context, correlation_id, self.active_at_ms, held_bytes)
+            self._unanswered.append(answer)
         else:
             self._take_result(endpoint, context, correlation_id, request, result, len(frame))
 
@@ -280,43 +286,39 @@ class Connection(asyncio.Protocol):
         result: Any,
         size_bytes: int,
     ) -> None:
+        """Take what a handler returned, unless it is held, or can be sent at once."""
         started_at_ms = self.active_at_ms
         if isinstance(result, HeldResponse):
-            is_parked = isinstance(result, ParkedResponse)
             # What is parked is not counted: it may wait for another client's request, which must be read.
-            held_bytes = 0 if is_parked else size_bytes
-            answer = Answer(
-                self, endpoint, context, correlation_id, request, result, started_at_ms, held_bytes
-            )
-            if is_parked:
-                self._park(answer)
-            else:
-                self._memory.held_bytes += held_bytes
-                self._unanswered.append(answer)
+            self._park((result, endpoint, context, correlation_id, started_at_ms, 0))
         elif result is None:
             self._observe(endpoint, None, started_at_ms)
         elif type(result) is not endpoint.response_type and hasattr(result, "__await__"):
-            future = asyncio.ensure_future(result, loop=self._loop)
+            handling = asyncio.ensure_future(result, loop=self._loop)
+            awaited = AwaitedResponse(handling, partial(self._failure, endpoint, request))
             # An awaited Produce keeps its batches, and waits for nothing but a coordinator.
             held_bytes = size_bytes if endpoint.api_key is ApiKey.PRODUCE else 0
             self._memory.held_bytes += held_bytes
-            self._park(
-                Answer(self, endpoint, context, correlation_id, request, future, started_at_ms, held_bytes)
-            )
+            self._park((awaited, endpoint, context, correlation_id, started_at_ms, held_bytes))
         elif self._unanswered:
             ready: HeldResponse[Any] = HeldResponse()
             ready.keep(result)
-            answer = Answer(self, endpoint, context, correlation_id, request, ready, started_at_ms)
-            self._unanswered.append(answer)
+            self._unanswered.append((ready, endpoint, context, correlation_id, started_at_ms, 0))
         else:
             endpoint.response_type = type(result)
             self._write(endpoint, context, correlation_id, result, started_at_ms)
 
     def _park(self, answer: Answer) -> None:
-        self._parked = answer
+        self._parked = answer[0]
+        self._parked.listener = self.turn_soon
         self._unanswered.append(answer)
         if self._is_lost:
-            answer.cancel()
+            self._cancel_parked()
+
+    def _cancel_parked(self) -> None:
+        if self._parked is not None:
+            self._parked.drop()
+            self.turn_soon()
 
     def _failure(self, endpoint: Endpoint, request: Any, error: BaseException) -> Any:
         """What a handler that raised answers: its API's error shape, or nothing and a closed connection."""
@@ -340,14 +342,11 @@ class Connection(asyncio.Protocol):
     def take_turn(self) -> None:
         """Send the responses that are ready, up to the first one that is not, and decide what follows."""
         self._has_turn = False
-        if self._parked is not None and self._parked.response.done():
+        if self._parked is not None and self._parked.is_done:
             self._parked = None
-        unanswered = self._unanswered
-        if unanswered and unanswered[0].response.done():
+        if self._unanswered and self._unanswered[0][0].is_done:
             self.active_at_ms = self._now_ms()
-            self._finish(unanswered.popleft())
-            while unanswered and unanswered[0].response.done():
-                self._finish(unanswered.popleft())
+            self._answer()
         is_usual = not self._undecided and self._broken is None and not self._takes_no_more
         if not is_usual:
             self._pump()
@@ -358,26 +357,30 @@ class Connection(asyncio.Protocol):
             self.mind_reading()
             self._close_if_finished()
 
-    def _finish(self, answer: Answer) -> None:
+    def _answer(self) -> None:
+        """Write the responses that are complete, up to the first one that is not."""
+        unanswered, services = self._unanswered, self._services
+        is_plain = (
+            services.serve_window is None
+            and services.meter is None
+            and services.quotas is None
+            and not self._is_lost
+        )
+        released_bytes = 0
+        while unanswered and unanswered[0][0].is_done:
+            held, endpoint, context, correlation_id, started_at_ms, held_bytes = unanswered.popleft()
+            released_bytes += held_bytes
+            response = held.response
+            if response is None:
+                self._observe(endpoint, None, started_at_ms, has_waited=True)
+            elif is_plain:
+                self._put(endpoint, correlation_id, response)
+            else:
+                self._write(endpoint, context, correlation_id, response, started_at_ms, has_waited=True)
         memory = self._memory
-        memory.held_bytes -= answer.held_bytes
+        memory.held_bytes -= released_bytes
         if memory.waiting:
             memory.released()
-        try:
-            response = answer.outcome()
-        except Exception as error:
-            response = self._failure(answer.endpoint, answer.request, error)
-        if response is None:
-            self._observe(answer.endpoint, None, answer.started_at_ms, has_waited=True)
-        else:
-            self._write(
-                answer.endpoint,
-                answer.context,
-                answer.correlation_id,
-                response,
-                answer.started_at_ms,
-                has_waited=True,
-            )
 
     def _write(
         self,
@@ -392,9 +395,8 @@ class Connection(asyncio.Protocol):
         services = self._services
         window = services.serve_window
         if window is not None and not window.may_send(endpoint.api_key, response) and not self._is_lost:
-            self._unanswered.appendleft(
-                UnprovenAnswer(self, endpoint, context, correlation_id, response, started_at_ms, window)
-            )
+            unproven = UnprovenResponse(self, response, window)
+            self._unanswered.appendleft((unproven, endpoint, context, correlation_id, started_at_ms, 0))
             return
         if services.meter is not None:
             self._observe(endpoint, response, started_at_ms, has_waited=has_waited)
@@ -403,19 +405,17 @@ class Connection(asyncio.Protocol):
         if services.quotas is not None:
             throttle_ms = services.quotas.throttle_ms(context, endpoint.api_key, response)
             response = throttled(response, throttle_ms)
-        streams = endpoint.streams
+        self._put(endpoint, correlation_id, response)
+
+    def _put(self, endpoint: Endpoint, correlation_id: int, response: Any) -> None:
         try:
-            parts = endpoint.encode(response) if streams else (endpoint.body(response),)
+            if endpoint.streams:
+                self._sender.put_parts(*endpoint.parts(correlation_id, response))
+            else:
+                self._sender.put(endpoint.whole(correlation_id, response))
         except Exception:
             _log.exception("encoding the response to %s from %s failed", endpoint, self.peer)
             self._take_no_more()
-            return
-        size_bytes = endpoint.head_bytes + (sum(map(len, parts)) if streams else len(parts[0]))
-        head = endpoint.pack_head(size_bytes - 4, correlation_id)
-        if streams:
-            self._sender.put_parts([head, *parts], size_bytes)
-        else:
-            self._sender.put(head + parts[0])
 
     def _observe(
         self, endpoint: Endpoint, response: Any, started_at_ms: int, *, has_waited: bool = False
@@ -473,8 +473,7 @@ class Connection(asyncio.Protocol):
     def stop(self) -> None:
         """The broker stops: drop what is parked or undecided, answer what only waits for the disk, close."""
         self._take_no_more()
-        if self._parked is not None:
-            self._parked.cancel()
+        self._cancel_parked()
 
     def give_up(self, reason: str) -> None:
         """Close now: the client is too slow for what it holds."""
@@ -494,6 +493,5 @@ class Connection(asyncio.Protocol):
         self._share.close()
         self._sender.close()
         # A parked request is cancelled, which lets the next one be decided, and so on to the last.
-        if self._parked is not None:
-            self._parked.cancel()
+        self._cancel_parked()
         self._pump()

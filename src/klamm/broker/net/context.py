@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from klamm.broker.security.permissions import ANONYMOUS, Principal
 
@@ -58,45 +58,39 @@ class HeldResponse(Generic[Response]):
     leave everything else for later.
     """
 
-    __slots__ = ("_is_dropped", "_listener", "_response")
+    __slots__ = ("is_done", "listener", "response")
+
+    is_parked: ClassVar = False
 
     def __init__(self) -> None:
-        self._listener: Callable[[], object] | None = None
-        self._response: Response | None = None
-        self._is_dropped = False
+        self.listener: Callable[[], object] | None = None
+        self.response: Response | None = None  # None before it is complete, and when it was dropped
+        self.is_done = False
 
-    def done(self) -> bool:
-        return self._response is not None or self._is_dropped
-
-    def keep(self, response: Response) -> None:
-        """Here is the response. Later calls are ignored."""
-        if self._response is None and not self._is_dropped:
-            self._response = response
-            listener = self._listener
+    def keep(self, response: Response | None) -> None:
+        """Here is the response, None if the client gets none. Later calls are ignored."""
+        if not self.is_done:
+            self.is_done = True
+            self.response = response
+            listener = self.listener
             if listener is not None:
                 # The listener references this object. Keeping it here as well would be a reference cycle,
                 # which only the garbage collector frees.
-                self._listener = None
+                self.listener = None
                 listener()
 
     def drop(self) -> None:
         """The response is not needed any more."""
-        if self._response is None:
-            self._is_dropped = True
-            self._listener = None
-
-    def outcome(self) -> Response | None:
-        """The response; None before it is complete, and when it was dropped."""
-        return self._response
-
-    def listen(self, listener: Callable[[], object]) -> None:
-        self._listener = listener
+        self.is_done = True
+        self.listener = None
 
 
 class ParkedResponse(HeldResponse[Response]):
     """A response that waits for an event; behind it nothing of its connection is decided."""
 
     __slots__ = ()
+
+    is_parked = True
 
 
 # What a handler returns: a response to send at once; an awaitable, which is parked; a held or parked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
@@ -57,13 +57,20 @@ class Endpoint:
     def __str__(self) -> str:
         return f"{self.api_key.name} {self.version}"
 
-    def body(self, response: Any) -> bytes:
-        """The encoded body of a response that is not sent in parts."""
+    def whole(self, correlation_id: int, response: Any) -> bytes:
+        """An encoded response that is not sent in parts."""
+        known = None if self.bodies is None else self.bodies.get(id(response))
+        body = known[1] if known is not None and known[0] is response else self._new_body(response)
+        return self.pack_head(self.head_bytes - 4 + len(body), correlation_id) + body
+
+    def parts(self, correlation_id: int, response: Any) -> tuple[Sequence[Any], int]:
+        """An encoded response that is sent in parts, and its size."""
+        parts = self.encode(response)
+        size_bytes = self.head_bytes + sum(map(len, parts))
+        return [self.pack_head(size_bytes - 4, correlation_id), *parts], size_bytes
+
+    def _new_body(self, response: Any) -> bytes:
         bodies = self.bodies
-        if bodies is not None:
-            known = bodies.get(id(response))
-            if known is not None and known[0] is response:
-                return known[1]
         parts = self.encode(response)
         body = bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
         if bodies is not None and len(body) <= _MOST_REPEATED_BYTES:

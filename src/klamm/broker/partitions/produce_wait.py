@@ -79,9 +79,9 @@ class SingleWait(HeldResponse[ProduceResponse]):
         timeout_ms: int,
     ) -> None:
         # In place of super().__init__(): the call would be a sixth of what holding a response costs.
-        self._listener = None
-        self._response = None
-        self._is_dropped = False
+        self.listener = None
+        self.response = None
+        self.is_done = False
         self._services = services
         self._context = context
         self._partition = partition

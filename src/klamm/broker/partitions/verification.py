@@ -100,7 +100,7 @@ class Verification:
         The coordinator has usually decided already. Then the result is not an awaitable: the request is not
         parked, and those behind it share its flush.
         """
-        error_codes = self._promise.outcome()
+        error_codes = self._promise.response
         if error_codes is not None and not self._is_concurrent(error_codes):
             self._count(error_codes, 0)
             try:
@@ -165,12 +165,12 @@ def kept(loop: AbstractEventLoop, promise: HeldResponse[Result]) -> Future[Resul
     future: Future[Result] = loop.create_future()
 
     def tell() -> None:
-        outcome = promise.outcome()
+        outcome = promise.response
         if outcome is not None and not future.done():
             future.set_result(outcome)
 
-    if promise.done():
+    if promise.is_done:
         tell()
     else:
-        promise.listen(tell)
+        promise.listener = tell
     return future

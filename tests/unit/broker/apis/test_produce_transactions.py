@@ -91,7 +91,7 @@ def end(
     marker = TransactionMarker(PRODUCER, epoch, commits, 0, bumps_epoch=bumps_epoch)
     written = jar.services.markers.write(marker, [name])
     jar.loop.settle()
-    assert written.outcome() == {name: 0}
+    assert written.response == {name: 0}
 
 
 # --- what the coordinator is asked ------------------------------------------------------------------------

@@ -69,7 +69,7 @@ class World:
     def end(self, producer_id: int, *, commits: bool) -> None:
         written = self.jar.services.markers.write(TransactionMarker(producer_id, 0, commits, 0), [T0])
         self.jar.loop.settle()
-        assert written.outcome() == {T0: 0}
+        assert written.response == {T0: 0}
 
     def fetch(self, offset: int = 0, *, committed: bool = True, **options: Any) -> PartitionData:
         request = a_fetch(self.jar, offset=offset, isolation_level=int(committed), **options)
@@ -231,7 +231,7 @@ def test_a_marker_for_a_deleted_topic_finds_no_partition(world: World) -> None:
     world.write(A, b"1")
     world.jar.delete_topic("t")
     written = world.jar.services.markers.write(TransactionMarker(A, 0, True, 0), [T0])
-    assert written.outcome() == {T0: ErrorCode.unknown_topic_or_partition}
+    assert written.response == {T0: ErrorCode.unknown_topic_or_partition}
 
 
 @pytest.mark.parametrize("is_clean", [True, False])

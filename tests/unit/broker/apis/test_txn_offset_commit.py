@@ -69,7 +69,7 @@ def commit(client: JarClient, request: TxnOffsetCommitRequest, version: int = 5)
 def end(jar: Jar, *, commits: bool, epoch: int = 0) -> None:
     written = jar.services.markers.write(TransactionMarker(PRODUCER, epoch, commits, 0), [OFFSETS])
     jar.loop.settle()
-    assert written.outcome() == {OFFSETS: 0}
+    assert written.response == {OFFSETS: 0}
 
 
 def fetched(client: JarClient, *, stable: bool = False) -> tuple[int, int]:

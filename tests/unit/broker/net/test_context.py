@@ -17,7 +17,7 @@ class Waiting:
     def __init__(self, held: HeldResponse[str]) -> None:
         self.held = held
         self.heard = 0
-        held.listen(self.hear)
+        held.listener = self.hear
 
     def hear(self) -> None:
         self.heard += 1
@@ -32,7 +32,7 @@ def test_the_first_word_counts_and_is_heard_once() -> None:
     waiting.held.keep("here")
     waiting.held.keep("there")
     waiting.held.drop()
-    assert (waiting.held.outcome(), waiting.heard) == ("here", 1)
+    assert (waiting.held.response, waiting.heard) == ("here", 1)
 
 
 @pytest.mark.parametrize("end", [keep, HeldResponse.drop])
