@@ -113,27 +113,43 @@ class Machine:
         self.is_serving = True
         self._witness.started()
 
+    def _appending(self, log: PartitionLog, batch: bytes) -> None:
+        self._witness.appending(log, batch)
+        self.appends += 1
+        if self.crash is not None and self.appends == self.crash.append:
+            self.disk.fail_at(self.crash.moment)
+
     def _watch(self, logs: LogStore) -> None:
         """Let the witness see every log, and everything that is about to be appended to one."""
         really_open = logs.open
 
         def opened(*arguments: Any, **options: Any) -> PartitionLog:
             log = really_open(*arguments, **options)
-            really_append = log.append
+            really_append, really_append_own = log.append, log.append_own
 
             def append(batch: Any, **how: Any) -> Any:
                 if not self.is_on:
                     return really_append(batch, **how)
-                self._witness.appending(log, bytes(batch))
-                self.appends += 1
-                if self.crash is not None and self.appends == self.crash.append:
-                    self.disk.fail_at(self.crash.moment)
+                self._appending(log, bytes(batch))
                 result = really_append(batch, **how)
                 if not result.is_duplicate:
                     self._witness.appended(log, bytes(batch), result.base_offset)
                 return result
 
+            def append_own(batch: bytes, now_ms: int) -> int:
+                if not self.is_on:
+                    return really_append_own(batch, now_ms)
+                self._appending(log, batch)
+                setattr(log, "append", really_append)  # noqa: B010 - which it may call
+                try:
+                    base_offset = really_append_own(batch, now_ms)
+                finally:
+                    setattr(log, "append", append)  # noqa: B010 - as below
+                self._witness.appended(log, batch, base_offset)
+                return base_offset
+
             setattr(log, "append", append)  # noqa: B010 - a method is replaced, for this one log
+            setattr(log, "append_own", append_own)  # noqa: B010 - as above
             self._witness.log_opened(log)
             return log
 

@@ -296,6 +296,13 @@ class PartitionLog(Protocol):
         """
         ...
 
+    def append_own(self, batch: bytes, now_ms: int) -> int:
+        """Append a batch of this broker without a producer, acknowledged after its flush; its first offset.
+
+        As `append` otherwise.
+        """
+        ...
+
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool: ...
     def begin_verification(
         self, producer_id: int, producer_epoch: int, sequence: int, *, begins_at_zero: bool

@@ -76,7 +76,10 @@ class JournalWorld:
         self.count += 1
         batch = a_batch(timestamps_ms=[T + self.count], value=b"%d" % self.count + bytes(size))
         self.promised[topic].appended.append(batch[16:])  # before the call: a crash may keep the batch
-        append(self.logs[topic], batch, write_later=write_later)
+        if topic == ALWAYS and write_later:
+            self.logs[topic].append_own(batch, 0)  # as coordinators do
+        else:
+            append(self.logs[topic], batch, write_later=write_later)
 
     def flush(self, topics: Sequence[str] = TOPICS) -> int:
         """A round as the broker runs it; how many logs were in the journal."""

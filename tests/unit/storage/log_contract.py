@@ -17,6 +17,7 @@ from klamm.storage.topic_config import TopicConfig
 from unit.storage.engine_contract import A
 from unit.storage.history_contract import HistoryContract
 from unit.storage.log_samples import (
+    T,
     a_batch,
     append,
     headers,
@@ -57,6 +58,31 @@ class LogContract(ProducerContract, HistoryContract, SliceContract):
         assert {header.leader_epoch for header in headers(stored)} == {7}
         assert [batch[16:] for batch in stored] == [batch[16:] for batch in sent]
         assert log.size_bytes == sum(map(len, sent))
+
+    def test_batches_of_the_broker_itself_are_appended_as_any_other(
+        self, open_log: Callable[..., PartitionLog]
+    ) -> None:
+        log = open_log(TopicConfig(segment_bytes=3000, index_interval_bytes=200), leader_epoch=7)
+        sent: list[bytes] = []
+        for number in range(1, 60):
+            sent.append(a_batch(number % 4 + 1, timestamps_ms=[T + number] * (number % 4 + 1)))
+            assert log.append_own(sent[-1], number) == log.log_end_offset - (number % 4 + 1)
+            if number % 7 == 0:
+                append(log, a_batch(1))
+                sent.append(a_batch(1))
+            if number % 5 == 0:
+                sync(log)
+        sync(log)
+        assert log.high_watermark == log.log_end_offset
+        stored = read_all(log)
+        assert [batch[16:] for batch in stored] == [batch[16:] for batch in sent]
+        assert {header.leader_epoch for header in headers(stored)} == {7}
+        for header in headers(stored):
+            found = log.read(
+                header.last_offset, until_offset=log.high_watermark, max_bytes=1, at_least_one=True
+            )
+            assert parse_header(found).base_offset == header.base_offset
+        assert log.offset_for_max_timestamp().timestamp_ms == T + 59
 
     @pytest.mark.parametrize("buffer", [bytes, bytearray, memoryview])
     def test_any_buffer_will_do_and_is_left_alone(self, log: PartitionLog, buffer: type) -> None:

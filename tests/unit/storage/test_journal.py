@@ -69,6 +69,21 @@ def test_what_is_only_in_the_journal_is_there_after_a_power_loss(seed: int) -> N
     world.check()
 
 
+def test_a_log_that_is_always_journaled_is_written_to_its_segment_when_the_journal_needs_room() -> None:
+    world = a_world()
+    log = world.logs[ALWAYS]
+    in_segment = [log.segments[-1].written_bytes]
+    for count in range(2, 60):
+        world.append(ALWAYS, 100)
+        world.flush()
+        assert log.high_watermark == count  # durable, and readable
+        in_segment.append(log.segments[-1].written_bytes)
+    world.check()
+    assert in_segment[0] == in_segment[10]  # no write for each round
+    assert len(set(in_segment)) > 2
+    assert log.recovery_point > 1
+
+
 def test_a_clean_shutdown_leaves_no_journal() -> None:
     world = a_world()
     world.append("a")

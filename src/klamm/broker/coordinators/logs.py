@@ -5,10 +5,11 @@ from __future__ import annotations
 from asyncio import ensure_future
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from klamm.coordinator.runtime.log import AppendRefusedError, LogNotLoadedError, LogUnavailableError
 from klamm.protocol.errors import ErrorCode
+from klamm.records.layout import PRODUCER_ID_AT
 from klamm.storage.log import AppendOrigin, LogError, MustLoadError
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from klamm.broker.partitions.registry import Partition
     from klamm.broker.services import RunBlocking
     from klamm.storage.log import PartitionLog
+
+
+_NO_PRODUCER: Final = b"\xff" * 8  # its id: -1
 
 
 class PartitionCoordinatorLog:
@@ -63,13 +67,16 @@ class PartitionCoordinatorLog:
                     ErrorCode.message_too_large,
                     f"{len(batch)} bytes, {max_bytes} are allowed in {partition.name}",
                 )
-            base_offset = log.append(
-                batch,
-                now_ms=now_ms,
-                timestamp_ms=timestamp_ms,
-                origin=AppendOrigin.COORDINATOR,
-                write_later=True,  # every answer waits for the flush
-            ).base_offset
+            if batch.startswith(_NO_PRODUCER, PRODUCER_ID_AT):
+                base_offset = log.append_own(batch, now_ms)
+            else:
+                base_offset = log.append(
+                    batch,
+                    now_ms=now_ms,
+                    timestamp_ms=timestamp_ms,
+                    origin=AppendOrigin.COORDINATOR,
+                    write_later=True,  # every answer waits for the flush
+                ).base_offset
         except LogError as error:
             partition.note(error)
             raise AppendRefusedError(error.error_code, str(error)) from error

@@ -194,6 +194,9 @@ class PostgresLog(ReadablePostgresLog):
         append_time_ms = max_timestamp_ms if attributes & LOG_APPEND_TIME_BIT else -1
         return AppendResult(base_offset, last_offset, append_time_ms)
 
+    def append_own(self, batch: bytes, now_ms: int) -> int:
+        return self.append(batch, now_ms=now_ms, timestamp_ms=-1).base_offset
+
     def _checked_marker(
         self, batch: bytes | bytearray | memoryview, header: BatchHeader, marker_bumps_epoch: bool
     ) -> EndMarker | None:

@@ -178,10 +178,14 @@ class IndexedFile:
     def has_pending_writes(self) -> bool:
         return bool(self._unwritten)
 
-    @property
-    def pending_chunks(self) -> Sequence[Chunk]:
-        """The batches that are not written yet."""
-        return self._unwritten
+    def pending_from(self, position: int) -> Sequence[Chunk]:
+        """The batches from a position on, as far as they are not written yet."""
+        unwritten = self._unwritten
+        first, start = len(unwritten), self.size_bytes
+        while first and start > position:
+            first -= 1
+            start -= len(unwritten[first])
+        return unwritten[first:]
 
     @property
     def written_bytes(self) -> int:

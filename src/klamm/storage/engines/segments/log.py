@@ -6,12 +6,13 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from struct import Struct
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from klamm.clock import Clock
 from klamm.protocol.errors import DecodeError, ErrorCode
 from klamm.records.batch import (
     CONTROL_BIT,
+    LENGTH_AT,
     LENGTH_OVERHEAD_BYTES,
     LOG_APPEND_TIME_BIT,
     BatchHeader,
@@ -20,7 +21,7 @@ from klamm.records.batch import (
 from klamm.records.markers import EndMarker, decode_marker
 from klamm.storage.engines.segments.holding_back import HoldingBack
 from klamm.storage.engines.segments.journal import Journal
-from klamm.storage.engines.segments.journal_reading import JournaledBatch
+from klamm.storage.engines.segments.keeper import LogKeeper
 from klamm.storage.engines.segments.reading import LogParts, ReadableLog, storage_error
 from klamm.storage.engines.segments.retention import expired_segments
 from klamm.storage.engines.segments.rewriting import write_again
@@ -36,40 +37,13 @@ _logger = logging.getLogger(__name__)
 
 _STAMP: Final = Struct(">qii")  # base offset, length, leader epoch: what an append overwrites
 _STAMP_BYTES: Final = _STAMP.size
+_OWN: Final = Struct(">i11xi8xq")  # length, last offset delta, largest timestamp: of a batch of our own
 _LITTLE_BYTES: Final = 4096
 _MUCH_BYTES: Final = 64 * 1024
 # As `AppendResult(...)`, in half the time.
 _APPEND_RESULT: Final[Callable[[tuple[int, int, int, bool]], AppendResult]] = partial(
     tuple.__new__, AppendResult
 )
-
-
-class LogKeeper(Protocol):
-    """What a log needs from the store it belongs to."""
-
-    def recovery_point_fell(self, log: SegmentLog) -> None:
-        """Lower a log's recovery point, durably, before the log is cut. Raises OSError."""
-        ...
-
-    def remove_later(self, paths: Sequence[str], delay_ms: int) -> None:
-        """Remove files once a delay has passed."""
-        ...
-
-    def cutting(self, log: SegmentLog, to_offset: int) -> None:
-        """A log is about to be cut below what is durable. Raises OSError."""
-        ...
-
-    def journaled(self, log: SegmentLog) -> Sequence[JournaledBatch]:
-        """What the journal holds of a log. Raises OSError."""
-        ...
-
-    def log_closed(self, log: SegmentLog, *, is_clean: bool) -> None:
-        """A log was closed; when clean, all of it is on disk."""
-        ...
-
-    def log_cleaned(self, log: SegmentLog) -> None:
-        """A log was compacted: write down up to where."""
-        ...
 
 
 class SegmentLog(ReadableLog):
@@ -189,6 +163,20 @@ class SegmentLog(ReadableLog):
             self._raise_high_watermark(last_offset + 1, active, active.size_bytes)
         append_time_ms = max_timestamp_ms if attributes & LOG_APPEND_TIME_BIT else -1
         return _APPEND_RESULT((base_offset, last_offset, append_time_ms, False))
+
+    def append_own(self, batch: bytes, now_ms: int) -> int:
+        base_offset = self.log_end_offset
+        batch_length, delta, max_timestamp_ms = _OWN.unpack_from(batch, LENGTH_AT)
+        if self._flush_on_commit and self._refusal is None and not self._has_tail_to_cut:
+            last_offset = base_offset + delta
+            stamped = _STAMP.pack(base_offset, batch_length, self.leader_epoch) + batch[_STAMP_BYTES:]
+            active = self._chain.active
+            if active.append_pending(stamped, last_offset, max_timestamp_ms, self.config, now_ms):
+                self.log_end_offset = last_offset + 1
+                return base_offset
+        origin = AppendOrigin.COORDINATOR
+        self.append(batch, now_ms=now_ms, timestamp_ms=max_timestamp_ms, origin=origin, write_later=True)
+        return base_offset
 
     def _checked_marker(
         self, batch: bytes | bytearray | memoryview, header: BatchHeader, marker_bumps_epoch: bool

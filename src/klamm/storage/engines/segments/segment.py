@@ -120,6 +120,17 @@ class Segment(IndexedFile):
             self._write_rest(b"".join(chunks), written, position)
         if not position:
             self._first_timestamp_ms = max_timestamp_ms
+        self._index(position, size_bytes, last_offset, max_timestamp_ms, index_interval_bytes)
+
+    def _index(
+        self,
+        position: int,
+        size_bytes: int,
+        last_offset: int,
+        max_timestamp_ms: int,
+        index_interval_bytes: int,
+    ) -> None:
+        """A batch was appended at a position."""
         if max_timestamp_ms > self._max_timestamp_ms:
             self._max_timestamp_ms = max_timestamp_ms
             self._max_timestamp_offset = last_offset
@@ -131,6 +142,31 @@ class Segment(IndexedFile):
             self.time_index.maybe_add(self._max_timestamp_ms, self._max_timestamp_offset)
         else:
             self._bytes_since_entry += size_bytes
+
+    def append_pending(
+        self, batch: bytes, last_offset: int, max_timestamp_ms: int, config: TopicConfig, now_ms: int
+    ) -> bool:
+        """As `must_roll` and `append` of a batch that is written later, in fewer steps.
+
+        False when more than that is due, such as a roll or a write: then nothing was done.
+        """
+        position, size_bytes = self.size_bytes, len(batch)
+        if config is self._limits_of:
+            if (
+                max_timestamp_ms > self._latest_ms
+                or position > config.segment_bytes - size_bytes
+                or last_offset - self.base_offset > _MAX_RELATIVE_OFFSET
+            ):
+                return False
+        elif not position or self.must_roll(config, size_bytes, last_offset, max_timestamp_ms, now_ms):
+            return False
+        if self._unwritten_bytes >= _MAX_UNWRITTEN_BYTES or self._handle < 0:
+            return False
+        self.is_recently_used = self.is_unsynced = True
+        self._unwritten.append(batch)
+        self._unwritten_bytes += size_bytes
+        self._index(position, size_bytes, last_offset, max_timestamp_ms, config.index_interval_bytes)
+        return True
 
     def let_out(self, position: int) -> None:
         """What is held back below a position is durable in the journal: write it."""

@@ -16,30 +16,17 @@ from klamm.storage.topic_config import TopicConfig
 class SegmentSyncTicket:
     """Everything that a log has written and not yet flushed, up to an offset."""
 
-    __slots__ = (
-        "_are_kept",
-        "_chunks",
-        "_epochs_path",
-        "_failure",
-        "_files",
-        "_handles",
-        "active",
-        "changes",
-        "directories",
-        "end_offset",
-        "epochs",
-        "first_offset",
-        "generation",
-        "holds_back",
-        "is_journaled",
-        "journal",
-        "journal_at",
-        "log",
-        "paths",
-        "place",
-        "segments",
-        "sizes_bytes",
-    )
+    # What most tickets do not change; without `__slots__`, they need not set it.
+    holds_back = False  # some of it is only in memory, and for the journal
+    journal: Journal | None = None  # may hold the batches from `first_offset` on instead
+    log: JournaledLog | None = None
+    first_offset = -1
+    journal_at = -1  # where these batches begin in the only segment
+    is_journaled = False
+    _chunks: Sequence[Chunk] = ()  # these batches, if they were pending
+    _handles: list[int] | None = None  # of the segments; None: they are not written out yet
+    _are_kept = False
+    _failure: OSError | None = None
 
     def __init__(
         self,
@@ -62,41 +49,44 @@ class SegmentSyncTicket:
         self.changes = changes  # of names and small files, when the ticket was made
         self.segments = segments
         self.active = active
-        self.sizes_bytes: list[int] = []
+        self.sizes_bytes = [segment.size_bytes for segment in segments]
         # Where `end_offset` is. The newest segment is active, or the active one is empty.
         newest = segments[-1] if segments else active
         self.place = (newest, newest.size_bytes) if until is None else until
-        self.holds_back = False  # some of it is only in memory, and for the journal
         self.paths = paths
         self.directories = directories
         self._epochs_path = epochs_path
         self.epochs = epochs  # the leader epoch checkpoint, when it must be written
-        self._handles: list[int] = []
-        self._are_kept = False
-        self._failure: OSError | None = None
-        self.journal: Journal | None = None  # may hold the batches from `first_offset` on instead
-        self.log: JournaledLog | None = None
-        self.first_offset = end_offset
-        self.journal_at = -1  # where these batches begin in the only segment
-        self.is_journaled = False
-        self._chunks: Sequence[Chunk] = ()
-        try:
-            for segment in segments:
-                self.sizes_bytes.append(segment.size_bytes)
-                self._chunks = segment.pending_chunks
-                self._handles.append(segment.written_out())
-                self.holds_back |= segment.written_bytes < segment.size_bytes
-        except OSError as error:
-            # Raised by `run`, where the caller expects it.
-            self._failure = error
-        if until is not None:
-            self.holds_back = False
-            if segments and newest is until[0]:
-                self.sizes_bytes[-1:] = [until[1]]
+        self._until = until
+        if until is not None and segments and newest is until[0]:
+            self.sizes_bytes[-1:] = [until[1]]
+
+    def use(self, journal: Journal, log: JournaledLog, first_offset: int, position: int) -> None:
+        """A journal may hold the batches from an offset on, which is at a position in the only segment."""
+        self.journal, self.log = journal, log
+        self.first_offset, self.journal_at = first_offset, position
+        self._chunks = self.segments[0].pending_from(position)
+
+    def write_out(self) -> list[int]:
+        """Write what is pending in the segments, once; the handles of their files.
+
+        To be called in the turn of the event loop in which the ticket is made, unless the journal has it.
+        """
+        if self._handles is None:
+            self._handles = []
+            try:
+                for segment in self.segments:
+                    self._handles.append(segment.written_out())
+                    if self._until is None and segment.written_bytes < segment.size_bytes:
+                        self.holds_back = True
+            except OSError as error:
+                # Raised by `run`, where the caller expects it.
+                self._failure = error
+        return self._handles
 
     def keep_open(self) -> None:
         """Duplicate the handles: the log may roll, cut or close its files before the flush has run."""
-        handles, self._handles, self._are_kept = self._handles, [], True
+        handles, self._handles, self._are_kept = self.write_out(), [], True
         try:
             for handle in handles:
                 self._handles.append(self._files.duplicate(handle))
@@ -105,12 +95,13 @@ class SegmentSyncTicket:
 
     def run(self) -> None:
         """Flush; blocks. Raises OSError when the disk fails."""
+        handles = self.write_out()
         try:
             if self._failure is not None:
                 raise self._failure
             if self.holds_back:
                 raise OSError(f"{self.active.log_path}: batches are held back, and not in the journal")
-            for handle in self._handles:
+            for handle in handles:
                 self._files.sync(handle)
             # Files removed in the meantime need no flush.
             if self.epochs is not None:
@@ -139,7 +130,8 @@ class SegmentSyncTicket:
         return not (self._failure is not None or self.epochs is not None or self.paths or self.directories)
 
     def files_only(self) -> Sequence[int] | None:
-        return self._handles if self.is_files_only and not self.holds_back else None
+        handles = self.write_out()
+        return handles if self.is_files_only and not self.holds_back else None
 
     @property
     def journal_bytes(self) -> int:
@@ -160,7 +152,7 @@ class SegmentSyncTicket:
     def release(self) -> None:
         """Close duplicated handles; safe to call twice."""
         if self._are_kept:
-            handles, self._handles, self._are_kept = self._handles, [], False
+            handles, self._handles, self._are_kept = self.write_out(), [], False
             for handle in handles:
                 with suppress(OSError):  # it was used only to sync, whose error was reported
                     self._files.close(handle)
@@ -260,9 +252,12 @@ class Flushing:
         )
         durable_segment, durable_position = self.durable_place
         is_only_active = len(unsynced) == 1 and durable_segment is active is unsynced[0]
-        if journal is not None and is_only_active and ticket.is_files_only:
-            ticket.journal, ticket.log = journal, log
-            ticket.first_offset, ticket.journal_at = self.durable_offset, durable_position
+        if journal is not None and log is not None and is_only_active:
+            ticket.use(journal, log, self.durable_offset, durable_position)
+            if not log.is_always_journaled:
+                ticket.write_out()
+            if not ticket.is_files_only:
+                ticket.journal = None
         return ticket
 
     def finish(self, ticket: SegmentSyncTicket, chain: SegmentChain, epochs: LeaderEpochs) -> bool:
