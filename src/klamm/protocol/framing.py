@@ -6,6 +6,7 @@ Memory use follows the bytes received, not the size announced.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from struct import Struct
 from typing import Final
 
 from klamm.protocol.api import ApiKey
@@ -14,6 +15,7 @@ from klamm.protocol.errors import DecodeError
 SMALLEST_REQUEST: Final = 8
 LARGEST_BUT_PRODUCE: Final = 16 * 1024 * 1024
 SMALL_PIECE: Final = 4096
+_SIZE: Final = Struct(">i")
 
 
 class FrameReader:
@@ -76,7 +78,7 @@ class FrameReader:
         smallest, largest = self._smallest, min(self._max_bytes, LARGEST_BUT_PRODUCE)
         while end - position >= 4:
             start = position + 4
-            size = int.from_bytes(data[position:start], "big", signed=True)
+            (size,) = _SIZE.unpack_from(data, position)
             if not smallest <= size <= largest:
                 self._check(size, data, position)
             stop = start + size

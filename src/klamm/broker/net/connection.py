@@ -371,10 +371,10 @@ class Connection(asyncio.Protocol):
             held, endpoint, context, correlation_id, started_at_ms, held_bytes = unanswered.popleft()
             released_bytes += held_bytes
             response = held.response
-            if response is None:
-                self._observe(endpoint, None, started_at_ms, has_waited=True)
-            elif is_plain:
+            if is_plain and response is not None:
                 self._put(endpoint, correlation_id, response)
+            elif response is None:
+                self._observe(endpoint, None, started_at_ms, has_waited=True)
             else:
                 self._write(endpoint, context, correlation_id, response, started_at_ms, has_waited=True)
         memory = self._memory

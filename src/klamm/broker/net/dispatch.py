@@ -51,16 +51,19 @@ class Endpoint:
     failed: Callable[[Any, ErrorCode], Any]
     response_type: type | None = None  # once known, saves asking each answer whether it is one already
     streams: bool = False  # responses may hold megabytes: they are sent in parts, without a copy
-    # By `id`, small responses that may be sent again, and their encoded bodies; None: none is.
-    bodies: dict[int, tuple[Any, bytes]] | None = None
+    # By `id`, small responses that may be sent again, their encoded bodies and sizes; None: none is.
+    bodies: dict[int, tuple[Any, bytes, int]] | None = None
 
     def __str__(self) -> str:
         return f"{self.api_key.name} {self.version}"
 
     def whole(self, correlation_id: int, response: Any) -> bytes:
         """An encoded response that is not sent in parts."""
-        known = None if self.bodies is None else self.bodies.get(id(response))
-        body = known[1] if known is not None and known[0] is response else self._new_body(response)
+        bodies = self.bodies
+        known = None if bodies is None else bodies.get(id(response))
+        if known is not None and known[0] is response:
+            return self.pack_head(known[2], correlation_id) + known[1]
+        body = self._new_body(response)
         return self.pack_head(self.head_bytes - 4 + len(body), correlation_id) + body
 
     def parts(self, correlation_id: int, response: Any) -> tuple[Sequence[Any], int]:
@@ -76,7 +79,7 @@ class Endpoint:
         if bodies is not None and len(body) <= _MOST_REPEATED_BYTES:
             if len(bodies) >= _MOST_REPEATED:
                 bodies.clear()
-            bodies[id(response)] = response, body
+            bodies[id(response)] = response, body, self.head_bytes - 4 + len(body)
         return body
 
 
