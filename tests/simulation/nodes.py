@@ -234,9 +234,9 @@ class StumblingMachine(GroupMachine):
         self._stumble()
         return super().encode(records, timestamp_ms)
 
-    def replay(self, records: Sequence[GroupRecord], offset: int) -> None:
+    def replay(self, records: Sequence[GroupRecord], offset: int) -> int:
         self._stumble()
-        super().replay(records, offset)
+        return super().replay(records, offset)
 
     def apply(self, note: Note) -> None:
         self._stumble()

@@ -176,6 +176,15 @@ cdef class TopicCommits:
         cdef Py_ssize_t at
         return [self.rows[at].partition for at in range(self.count)]
 
+    def partition_bytes(self):
+        """Their numbers as bytes: those of other partitions, or in another order, are different."""
+        cdef Py_ssize_t at
+        cdef bytes numbers = PyBytes_FromStringAndSize(NULL, self.count * sizeof(int32_t))
+        cdef uint8_t *out = <uint8_t *>PyBytes_AS_STRING(numbers)
+        for at in range(self.count):
+            out = klamm_put_32(out, <uint32_t>self.rows[at].partition)
+        return numbers
+
 
 cdef inline PyObject *metadata_at(TopicCommits commits, Py_ssize_t at):
     return NULL if commits.metadata == NULL else commits.metadata[at]

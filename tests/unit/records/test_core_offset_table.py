@@ -35,6 +35,7 @@ class TestCommits:
         commits = commits_of(core, Asked(7, 70, 3, "a"), Asked(2, 20), Asked(7, 71, -1, ""))
         assert list(commits) == [(7, 70, 3, "a"), (2, 20, -1, ""), (7, 71, -1, "")]
         assert commits.partitions() == [7, 2, 7]
+        assert commits.partition_bytes() == b"\0\0\0\x07\0\0\0\x02\0\0\0\x07"
         assert (len(commits), commits.lowest, commits.highest) == (3, 2, 7)
 
     def test_none_of_them_have_no_range(self, core: ModuleType) -> None:

@@ -138,7 +138,12 @@ class GroupCoordinator(ShardedCoordinator[GroupRecord, Note]):
                 self._send(context.token, with_refused_commits(OffsetCommitResponse(), refused))
                 return
             context = self._merged(context, lambda answer: with_refused_commits(answer, refused))
-        self._to_shard(request.group_id, screened, context)
+        # As in `_member_request`, without a call.
+        shard = self.shards.by_partition.get(self.partition_for(request.group_id))
+        if shard is not None and shard.status is ACTIVE:
+            shard.handle(screened, context)
+        else:
+            self._to_shard(request.group_id, screened, context)
 
     def txn_commit_refusal(
         self, request: TxnOffsetCommitRequest, error_code: ErrorCode | None = None

@@ -17,7 +17,7 @@ from klamm.coordinator.group.offsets.decisions import OFFSET_DECISIONS
 from klamm.coordinator.group.outcomes import GroupOutcome
 from klamm.coordinator.group.records import encode_records
 from klamm.coordinator.group.refusals import as_error, error_response
-from klamm.coordinator.group.remembered import GroupRecord, record_count
+from klamm.coordinator.group.remembered import GroupRecord
 from klamm.coordinator.group.replay import replay_all
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context, Outcome
@@ -50,11 +50,8 @@ class GroupMachine:
     def encode(self, records: Sequence[GroupRecord], timestamp_ms: int) -> bytes:
         return encode_records(records, timestamp_ms, codec=self.state.config.offsets_topic_compression_codec)
 
-    def replay(self, records: Sequence[GroupRecord], offset: int) -> None:
-        replay_all(self.state, records, offset)
-        written = self.written
-        for record in records:
-            written[type(record)] += record_count(record)
+    def replay(self, records: Sequence[GroupRecord], offset: int) -> int:
+        return replay_all(self.state, records, offset, self.written)
 
     def durable(self, offset: int) -> None:
         self.state.durable_offset = offset

@@ -63,7 +63,7 @@ def encode_records(
     if type(first) is TransactionEnded:
         raise ValueError("a marker must be encoded as a batch of its own")
     try:
-        if codec == Codec.NONE:
+        if not codec:
             if type(first) is CommitBlock and _are_blocks(records):
                 return encode_commits(records, timestamp_ms)
             pended = [record.block for record in records if type(record) is PendedBlock]

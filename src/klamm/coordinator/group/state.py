@@ -1,7 +1,7 @@
 """The groups of one shard: what the log remembers of them, and what is true now.
 
-`replay` alone changes logged state, `notes.apply` alone transient state. A group exists as long
-as either half has something to say about it.
+`replay` alone changes logged state, and keeps what it replaces until that is durable; `notes.apply` alone
+changes transient state. A group exists as long as either half has something to say about it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from klamm.records.layout import OffsetCommitValue
 
 
 class StagedCommit(NamedTuple):
-    """A commit that is not durable yet."""
+    """A commit of one topic that is not durable yet."""
 
     end_offset: int  # durable when the log is durable up to here
-    replaced: tuple[tuple[str, Replaced], ...]  # by topic
+    topic: str
+    replaced: Replaced
 
 
 @dataclass(slots=True)
@@ -68,10 +69,9 @@ class GroupState:
     def replaced(self, group: Group, topic: str, partition: int) -> Replaced | None:
         """The durable values that a commit replaces, if one for this partition is not durable yet."""
         for staged in group.staged:
-            if staged.end_offset > self.durable_offset:
-                for name, replaced in staged.replaced:
-                    if name == topic and partition in replaced:
-                        return replaced
+            is_of_topic = staged.end_offset > self.durable_offset and staged.topic == topic
+            if is_of_topic and partition in staged.replaced:
+                return staged.replaced
         return None
 
     def durable(self, group: Group, topic: str, partition: int) -> OffsetCommitValue | None:

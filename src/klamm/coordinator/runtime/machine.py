@@ -27,8 +27,8 @@ class Machine(Protocol[Record, Note]):
         """The records as one batch for the log."""
         ...
 
-    def replay(self, records: Sequence[Record], offset: int) -> None:
-        """Replay records that are in the log from this offset on."""
+    def replay(self, records: Sequence[Record], offset: int) -> int:
+        """Replay records that are in the log from this offset on; the offset after the last."""
         ...
 
     def durable(self, offset: int) -> None:

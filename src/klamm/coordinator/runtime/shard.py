@@ -381,11 +381,15 @@ class Shard(Generic[Record, Note]):
         self._rebuild()
 
     def _run(self, outcome: Outcome[Record, Note], context: Context) -> None:
-        if outcome.records:
-            refused_with = self._append(outcome, context)
-            if refused_with is not None:
+        records = outcome.records
+        if records:
+            append = self._append_in_parts if outcome.is_divisible else self._append
+            try:
+                append(records, outcome.is_awaited, context)
+            except AppendRefusedError as refused:
+                _logger.warning("%s: append of %d records rejected: %s", self.name, len(records), refused)
                 if outcome.if_refused is not None:
-                    refusal = outcome.if_refused(refused_with)
+                    refusal = outcome.if_refused(refused.error_code)
                     self._run(self.machine.decide(refusal, context), context)
                 return
             seen_offset = 0 if outcome.are_replies_early else self._end_offset
@@ -399,7 +403,8 @@ class Shard(Generic[Record, Note]):
         renewed = outcome.renewed
         if renewed is not None and self._timers.renew(renewed, context.now_ms):
             self._host.wake(context.now_ms + renewed.period_ms)
-        is_durable = self.is_durable(seen_offset)
+        # What was appended after something that is not durable is not durable either.
+        is_durable = not (records and self._held) and self.is_durable(seen_offset)
         if is_durable:
             for token, response in outcome.replies:
                 self._host.send(token, response)
@@ -459,9 +464,8 @@ class Shard(Generic[Record, Note]):
 
     def is_durable(self, offset: int) -> bool:
         """Whether everything below an offset of its log is durable."""
-        if offset <= self._durable_offset:
-            return True
-        self._look_what_is_durable()  # a shard is not notified of a flush that nothing waited for
+        if offset > self._durable_offset:
+            self._look_what_is_durable()  # a shard is not notified of a flush that nothing waited for
         return offset <= self._durable_offset
 
     def _look_what_is_durable(self) -> None:
@@ -470,30 +474,26 @@ class Shard(Generic[Record, Note]):
             self._durable_offset = durable_offset
             self.machine.durable(durable_offset)
 
-    def _append(self, outcome: Outcome[Record, Note], context: Context) -> ErrorCode | None:
-        """Append and replay; returns the log's error if the append fails."""
-        records = outcome.records
-        size = DIVISIBLE_RECORDS if outcome.is_divisible else len(records)
-        now_ms, timestamp_ms = context.now_ms, context.timestamp_ms
-        log, machine = self._log, self.machine
-        first = 0
+    def _append(self, records: Sequence[Record], is_awaited: bool, context: Context) -> None:
+        """Append and replay one batch. Raises AppendRefusedError."""
+        machine, timestamp_ms = self.machine, context.timestamp_ms
+        batch = machine.encode(records, timestamp_ms)
+        offset = self._log.append(
+            batch, now_ms=context.now_ms, timestamp_ms=timestamp_ms, is_awaited=is_awaited
+        )
+        self._has_unawaited = not is_awaited
+        self._end_offset = machine.replay(records, offset)
+
+    def _append_in_parts(self, records: Sequence[Record], is_awaited: bool, context: Context) -> None:
+        """Append and replay records that are independent of each other, in batches that are accepted."""
+        first, size = 0, DIVISIBLE_RECORDS
         while first < len(records):
-            part = records if size >= len(records) else records[first : first + size]
+            part = records[first : first + size]
             try:
-                offset = log.append(
-                    machine.encode(part, timestamp_ms),
-                    now_ms=now_ms,
-                    timestamp_ms=timestamp_ms,
-                    is_awaited=outcome.is_awaited,
-                )
+                self._append(part, is_awaited, context)
             except AppendRefusedError as refused:
-                if outcome.is_divisible and len(part) > 1 and refused.error_code in TOO_LARGE:
-                    size = len(part) // 2
-                    continue
-                _logger.warning("%s: append of %d records rejected: %s", self.name, len(part), refused)
-                return refused.error_code
-            self._has_unawaited = not outcome.is_awaited
-            machine.replay(part, offset)
-            self._end_offset = log.end_offset
-            first += len(part)
-        return None
+                if len(part) == 1 or refused.error_code not in TOO_LARGE:
+                    raise
+                size = len(part) // 2
+            else:
+                first += len(part)

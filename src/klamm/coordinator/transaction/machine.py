@@ -82,8 +82,8 @@ class TransactionMachine:
     def encode(self, records: Sequence[TransactionRecord], timestamp_ms: int) -> bytes:
         return encode_records(records, timestamp_ms, is_flexible=self.state.version() >= 1)
 
-    def replay(self, records: Sequence[TransactionRecord], offset: int) -> None:
-        replay_all(self.state, records, offset)
+    def replay(self, records: Sequence[TransactionRecord], offset: int) -> int:
+        return replay_all(self.state, records, offset)
 
     def durable(self, offset: int) -> None:
         """What is durable decides only when responses leave, and that is the shard's business."""

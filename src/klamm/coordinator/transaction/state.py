@@ -80,11 +80,12 @@ class TransactionState:
 # --- records -----------------------------------------------------------------------------------------
 
 
-def replay_all(state: TransactionState, records: Sequence[TransactionRecord], offset: int) -> None:
-    """Apply the records of one batch, the first of which is at this offset."""
+def replay_all(state: TransactionState, records: Sequence[TransactionRecord], offset: int) -> int:
+    """Apply the records of one batch, the first of which is at this offset; the offset after the last."""
     for record in records:
         replay(state, record, offset)
         offset += 1
+    return offset
 
 
 def replay(state: TransactionState, record: TransactionRecord, offset: int) -> None:

@@ -80,6 +80,10 @@ class TopicCommits:
     def partitions(self) -> list[int]:
         return [row.partition_index for row in self._rows]
 
+    def partition_bytes(self) -> bytes:
+        """Their numbers as bytes: those of other partitions, or in another order, are different."""
+        return b"".join(row.partition_index.to_bytes(4, "big", signed=True) for row in self._rows)
+
 
 class Replaced:
     """The values of partitions before a commit; other partitions are absent."""

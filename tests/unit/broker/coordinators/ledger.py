@@ -93,8 +93,9 @@ class LedgerMachine:
             [Record(place, timestamp_ms, None, str(each).encode()) for place, each in enumerate(records)]
         )
 
-    def replay(self, records: Sequence[int], offset: int) -> None:
+    def replay(self, records: Sequence[int], offset: int) -> int:
         self.total += sum(records)
+        return offset + len(records)
 
     def durable(self, offset: int) -> None:
         self.durable_offset = offset

@@ -61,7 +61,7 @@ def _snapshot(state: GroupState) -> tuple[Any, ...]:
     for group in state.groups.values():
         tables = [group.memory.offsets, *group.memory.pending.values()]
         memo |= {id(table): table.items() for by_topic in tables for table in by_topic.values()}
-        memo |= {id(replaced): replaced for staged in group.staged for _, replaced in staged.replaced}
+        memo |= {id(staged.replaced): staged.replaced for staged in group.staged}
     return (
         deepcopy(state.groups, memo),
         deepcopy(state.open_transactions),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from klamm.protocol.messages.offset_commit import (
@@ -10,6 +9,7 @@ from klamm.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from klamm.records.core import TopicCommits
 
 MOST_ANSWERS: Final = 1_000
 MOST_PARTITIONS: Final = 64  # of an answer that is kept
@@ -21,13 +21,14 @@ class CommitAnswers:
     __slots__ = ("_made",)
 
     def __init__(self) -> None:
-        self._made: dict[tuple[object, ...], OffsetCommitResponse] = {}
+        self._made: dict[tuple[bytes, str, bytes], OffsetCommitResponse] = {}
 
-    def of(self, topic_id: bytes, topic: str, partitions: Sequence[int]) -> OffsetCommitResponse:
+    def of(self, topic_id: bytes, topic: str, commits: TopicCommits) -> OffsetCommitResponse:
         """The answer to a commit of one topic that is accepted as a whole."""
-        key = (topic_id, topic, *partitions)
+        key = topic_id, topic, commits.partition_bytes()
         answer = self._made.get(key)
         if answer is None:
+            partitions = commits.partitions()
             answers = [OffsetCommitResponsePartition(partition) for partition in partitions]
             answer = OffsetCommitResponse(topics=[OffsetCommitResponseTopic(topic_id, topic, answers)])
             if len(partitions) <= MOST_PARTITIONS:
