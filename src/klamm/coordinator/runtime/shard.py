@@ -389,8 +389,7 @@ class Shard(Generic[Record, Note]):
             except AppendRefusedError as refused:
                 _logger.warning("%s: append of %d records rejected: %s", self.name, len(records), refused)
                 if outcome.if_refused is not None:
-                    refusal = outcome.if_refused(refused.error_code)
-                    self._run(self.machine.decide(refusal, context), context)
+                    self._run(self.machine.decide(outcome.if_refused(refused.error_code), context), context)
                 return
             seen_offset = 0 if outcome.are_replies_early else self._end_offset
         else:
@@ -403,8 +402,10 @@ class Shard(Generic[Record, Note]):
         renewed = outcome.renewed
         if renewed is not None and self._timers.renew(renewed, context.now_ms):
             self._host.wake(context.now_ms + renewed.period_ms)
-        # What was appended after something that is not durable is not durable either.
-        is_durable = not (records and self._held) and self.is_durable(seen_offset)
+        is_durable = seen_offset <= self._durable_offset or (
+            # What was appended after something that is not durable is not durable either.
+            not (records and self._held) and self.is_durable(seen_offset)
+        )
         if is_durable:
             for token, response in outcome.replies:
                 self._host.send(token, response)
