@@ -243,6 +243,10 @@ def test_a_connection_that_is_cut_in_a_round_may_leave_it_durable(
 ) -> None:
     """The server never learns of it: the statement goes on, and what it appended is found."""
     append(connected.logs[0])
+    running = (
+        "SELECT 1 FROM pg_stat_activity WHERE state = 'active' "
+        f"AND pid = {connected.connection.info.backend_pid}"
+    )
     with connected.locked() as lock:
 
         def cut() -> None:
@@ -251,6 +255,8 @@ def test_a_connection_that_is_cut_in_a_round_may_leave_it_durable(
                 wire.shutdown(socket.SHUT_RD)
             wait_until(lambda: connected.is_cut)
             lock.rollback()
+            # A change that comes now could lock the row before the statement is awake: it would be left out.
+            wait_until(lambda: not connected.store.rows(running))
 
         (outcome,) = connected.flush(cut)
     assert isinstance(outcome, LogError)
