@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from interop.differential import admin_steps, cluster_steps, config_steps, data_steps
+from interop.differential import admin_steps, cluster_steps, config_steps, data_steps, txn_steps
 from interop.differential.cluster_sides import BROKERS, SeveralBrokers, SeveralGroupSide, SeveralTxnSide
 from interop.differential.deliberate import AT_A_FOLLOWER, DELETED_AND_MOVED, FEWER_REPLICAS, MIXED_FACTORS
 from interop.differential.group_runner import GroupHistory
@@ -15,12 +15,14 @@ from interop.differential.runner import Difference, History
 from interop.differential.sides import Side
 from interop.differential.txn_runner import TxnHistory
 from interop.differential.txn_world import Asked as AskedOfTransaction
+from interop.differential.txn_world import TxnWorld
 from interop.differential.world import Question, Step, World
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from klamm.protocol.messages.create_partitions import CreatePartitionsRequest
 
 _ASTRAY: Final = 0.25
+NO_BOUNDARIES: Final = 0.0  # where a request goes is read from its fields
 # Requests that every broker serves, about the whole cluster or about itself.
 ANY_BROKER: Final = frozenset(
     {
@@ -88,6 +90,8 @@ def _say(asked: Step | AskedOfGroup | AskedOfTransaction, broker: int | None) ->
 class ClusterHistory(History):
     """Data and administration."""
 
+    boundaries = NO_BOUNDARIES
+
     def __init__(self, ours: SeveralBrokers, kafkas: SeveralBrokers, seed: int) -> None:
         super().__init__(ours, kafkas, seed, weights=CLUSTER)
         self._clusters = (ours, kafkas)
@@ -134,6 +138,8 @@ class ClusterHistory(History):
 class ClusterGroupHistory(GroupHistory):
     """Members of groups whose coordinators are spread over the brokers."""
 
+    boundaries = NO_BOUNDARIES
+
     def __init__(self, ours: SeveralGroupSide, kafkas: SeveralGroupSide, seed: int) -> None:
         super().__init__(ours, kafkas, seed)
         self._clusters = (ours, kafkas)
@@ -148,6 +154,9 @@ class ClusterGroupHistory(GroupHistory):
 
 class ClusterTxnHistory(TxnHistory):
     """Transactions whose coordinators and partitions are spread over the brokers."""
+
+    boundaries = NO_BOUNDARIES
+    makers: ClassVar[dict[Callable[[TxnWorld], AskedOfTransaction], int]] = {**txn_steps.STEPS}
 
     def __init__(self, ours: SeveralTxnSide, kafkas: SeveralTxnSide, seed: int) -> None:
         super().__init__(ours, kafkas, seed)

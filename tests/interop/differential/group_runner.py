@@ -10,11 +10,12 @@ from random import Random
 from typing import Any, Final
 
 from interop.differential import group_steps, offset_steps
+from interop.differential.boundary_steps import at_a_boundary
 from interop.differential.comparing import Plain, differences
 from interop.differential.deliberate import ANOTHER_LEADER, reason
 from interop.differential.group_sides import GroupSide, collect
 from interop.differential.group_world import TOPICS, Asked, Group, GroupWorld, Member
-from interop.differential.runner import Difference
+from interop.differential.runner import AT_A_BOUNDARY, Difference
 from interop.differential.world import World
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -60,6 +61,8 @@ PIPELINED: Final[dict[Callable[[GroupWorld], Asked], int]] = {
 class GroupHistory:
     """Drives the members of a few groups."""
 
+    boundaries = AT_A_BOUNDARY
+
     def __init__(self, ours: GroupSide, kafkas: GroupSide, seed: int) -> None:
         self._sides = (ours, kafkas)
         self._seed = seed
@@ -85,6 +88,15 @@ class GroupHistory:
             (make,) = self.world.random.choices(makers, [STEPS[each] for each in makers])
             asked = make(self.world)
             asked.number = number
+            if (
+                asked.frame_change is None
+                and make is not offset_steps.change_topic
+                and self.world.random.random() < self.boundaries
+            ):
+                asked.request, says = at_a_boundary(
+                    self.world.random, asked.api_key, asked.version, asked.request
+                )
+                asked.says += says
             self.asked[f"{asked.api_key.name} {asked.version}"] += 1
             yield from self._take(asked)
             if make is offset_steps.change_topic:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from interop.differential import admin_steps, cluster_steps, config_steps, data_steps, rare_steps, wire_steps
 from interop.differential.audit import audit
+from interop.differential.boundary_steps import at_a_boundary
 from interop.differential.comparing import Plain, differences, without_correlation
 from interop.differential.deliberate import reason
 from interop.differential.sides import CLOSED, Side
@@ -23,6 +24,7 @@ from klamm.protocol.messages.list_offsets import ListOffsetsPartition, ListOffse
 
 HOUR_MS: Final = 3_600_000
 _SETTLED_WITHIN_S: Final = 5.0
+AT_A_BOUNDARY: Final = 0.25  # the part of the requests that get a field which is
 
 # Which requests come how often.
 DATA: Final[dict[Callable[[World], Step], int]] = {
@@ -88,6 +90,8 @@ def _short(value: Any) -> str:
 class History:
     """Drives both brokers through one random history."""
 
+    boundaries = AT_A_BOUNDARY
+
     def __init__(
         self,
         ours: Side,
@@ -120,7 +124,11 @@ class History:
             return admin_steps.plain_topic(self.world)
         makers = list(self._weights)
         (make,) = self.world.random.choices(makers, [self._weights[each] for each in makers])
-        return make(self.world)
+        step = make(self.world)
+        if step.frame_change is None and step.is_answered and self.world.random.random() < self.boundaries:
+            step.request, says = at_a_boundary(self.world.random, step.api_key, step.version, step.request)
+            step.says += says
+        return step
 
     def _take(self, number: int, step: Step) -> Iterator[Difference]:
         self.asked[f"{step.api_key.name} {step.version}"] += 1

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from interop.differential import rare_txn_steps, txn_steps
 from interop.differential.batches import HOUR_MS
+from interop.differential.boundary_steps import at_a_boundary
 from interop.differential.comparing import Plain, differences
 from interop.differential.deliberate import reason
-from interop.differential.runner import Difference
+from interop.differential.runner import AT_A_BOUNDARY, Difference
 from interop.differential.txn_steps import AUDIT, learn
 from interop.differential.txn_world import GROUPS, TOPICS, Asked, Transaction, TxnSide, TxnWorld
 from klamm.protocol.api import ApiKey
@@ -29,12 +30,14 @@ from klamm.testing import wait_until
 _GROUP, _TRANSACTION = 0, 1
 _ENDING: Final = frozenset({"PrepareCommit", "PrepareAbort"})
 _IDS: Final = 3
-STEPS: Final = {**txn_steps.STEPS, **rare_txn_steps.STEPS}
 _TRANSACTIONAL_ID_NOT_FOUND: Final = 105
 
 
 class TxnHistory:
     """Drives a few transactional ids. Between two steps both brokers finish what they are ending."""
+
+    boundaries = AT_A_BOUNDARY
+    makers: ClassVar[dict[Callable[[TxnWorld], Asked], int]] = {**txn_steps.STEPS, **rare_txn_steps.STEPS}
 
     def __init__(self, ours: TxnSide, kafkas: TxnSide, seed: int) -> None:
         self._sides = (ours, kafkas)
@@ -70,10 +73,16 @@ class TxnHistory:
         for transaction in self.world.transactions:
             first = InitProducerIdRequest(transaction.transactional_id, 600_000)
             yield from self._take(number, Asked(ApiKey.INIT_PRODUCER_ID, 4, first, "the first", transaction))
-        makers = list(STEPS)
+        makers = list(self.makers)
         for number in range(steps):
-            (make,) = self.world.random.choices(makers, [STEPS[each] for each in makers])
-            yield from self._take(number, make(self.world))
+            (make,) = self.world.random.choices(makers, [self.makers[each] for each in makers])
+            asked = make(self.world)
+            if self.world.random.random() < self.boundaries:
+                asked.request, says = at_a_boundary(
+                    self.world.random, asked.api_key, asked.version, asked.request
+                )
+                asked.says += says
+            yield from self._take(number, asked)
         for make in AUDIT:
             yield from self._take(steps, make(self.world))
 
