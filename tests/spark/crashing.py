@@ -46,6 +46,8 @@ AT_BATCH: Final = 1  # the second one: there is something before it
 PER_BATCH: Final = 40
 ROWS: Final = 3 * PER_BATCH
 PARTITIONS: Final = 3
+REACHED_WITHIN: Final = "8m"  # by all queries of a test, which start one after the other
+STOPPED_S: Final = 600  # the first one to stop waits for all others, and then for the kill
 _PREFIX: Final = "stop."
 
 
@@ -77,7 +79,7 @@ class Stop:
             return
         if self.is_suicide:
             os.kill(os.getpid(), signal.SIGKILL)
-        deadline = time.monotonic() + 300
+        deadline = time.monotonic() + STOPPED_S
         while not self.released.exists():
             assert time.monotonic() < deadline, "nobody released this process"
             time.sleep(0.005)

@@ -26,7 +26,7 @@ from interop.processes import ROOT, KlammProcess, LineProcess
 from klamm.testing import wait_until
 from spark.clusters import Cluster
 from spark.crash_cases import Case, cases
-from spark.crashing import PARTITIONS, PLACES, StoppingSource, job
+from spark.crashing import PARTITIONS, PLACES, REACHED_WITHIN, StoppingSource, job
 from spark.readers import committed_values
 
 RUNS_ALL = os.environ.get("KLAMM_ALL_CRASHES") == "1"
@@ -103,7 +103,7 @@ def test_a_killed_jvm_leaves_every_row_to_be_written_once(
         jvm = json.loads(process.read_line(240))["jvm"]
         wait_until(
             lambda: all(case.stop.reached.exists() for case in found) or process.process.poll() is not None,
-            "8m",
+            REACHED_WITHIN,
         )
         assert process.process.poll() is None, process.what_it_said()
         os.kill(jvm, signal.SIGKILL)
