@@ -62,7 +62,7 @@ class Bench:
         self.admin.wait_for_topics([name])
         return name
 
-    def timed(self, what: str, subject: str, rows: int, run: Callable[[], None], *, counts: bool) -> None:
+    def timed(self, what: str, subject: str, rows: int, run: Callable[[], object], *, counts: bool) -> None:
         """Rows a second, by the wall and by the processor."""
         before, compiled, started = tree_cpu_s(self.jvm_pid), compilers_s(self.jvm_pid), time.perf_counter()
         run()

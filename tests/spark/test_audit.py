@@ -24,7 +24,7 @@ import klamm
 from interop.kafka_tools import ApacheKafka, run_kafka_tool
 from interop.processes import KlammProcess
 from klamm.client.admin.model import NewTopic
-from klamm.spark.audit import BASE, DERIVED, Audit
+from klamm.spark.audit import BASE, DERIVED, Audit, queries
 from klamm.spark.audit.figures import figures
 from klamm.spark.audit.parquet import LATEST_COLUMNS
 from klamm.spark.audit.report import write_report
@@ -135,6 +135,16 @@ def evidence(
 def tuples(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
     table = frame.select(*columns).toArrow()
     return list(zip(*(table.column(name).to_pylist() for name in columns), strict=True))
+
+
+def test_the_history_that_is_written_is_that_of_all_commits(evidence: Evidence) -> None:
+    commits = evidence.audit.table("offset_commits")
+    expected = evidence.audit.spark.sql(queries.COMMIT_HISTORY, offset_commits=commits)
+    written = evidence.audit.table("commit_history")
+    assert written.schema.simpleString() == expected.schema.simpleString()
+    found = Counter(tuples(written, *written.columns))
+    assert found == Counter(tuples(expected, *expected.columns))
+    assert found.total() > RECORDS // 2
 
 
 def test_every_commit_is_the_one_that_the_files_hold(evidence: Evidence) -> None:

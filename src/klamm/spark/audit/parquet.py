@@ -21,11 +21,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from klamm.client.ranges import Fetch
-from klamm.spark.decode.rows import table_rows
+from klamm.spark.audit.history import COMMIT_HISTORY, HISTORY_SCHEMA, CommitHistory
+from klamm.spark.decode.outcomes import COMMITTED, NAMES, NONE
+from klamm.spark.decode.rows import Commits, LastCommits, table_rows
 from klamm.spark.decode.tables import (
     COMMITS,
     CONSUMER_OFFSETS,
-    LAST_COMMITS,
     OTHER_TABLES,
     OTHERS,
     table_schema,
@@ -39,6 +40,7 @@ LATEST_OFFSETS: Final = "latest_offsets"
 LATEST_COLUMNS: Final = ("group_id", "topic", "partition", "committed_offset", "commit_ts", "metadata")
 # Rows of a table that one row group of a file has, at least; fewer in the last one.
 GROUP_ROWS: Final = 1 << 18
+COUNTING: Final = pa.array([NAMES[NONE], NAMES[COMMITTED]])
 PLACE: Final = ("log_partition", "log_offset", "log_timestamp")
 
 
@@ -51,6 +53,7 @@ def schemas(format_name: str) -> dict[str, StructType]:
         COMMITS: commits,
         **{name: table_schema(format_name, name) for name in OTHER_TABLES},
         LATEST_OFFSETS: StructType([commits[name] for name in LATEST_COLUMNS]),
+        COMMIT_HISTORY: HISTORY_SCHEMA,
     }
 
 
@@ -175,32 +178,42 @@ class _Named:
 
 
 class _OffsetTables(_Named):
-    """All tables of `__consumer_offsets`, from three decodes of each fetch."""
+    """All tables of `__consumer_offsets`, from two decodes of each fetch."""
 
     def __init__(self, wanted: OffsetRange, check_crcs: bool) -> None:
-        super().__init__(CONSUMER_OFFSETS, wanted, check_crcs, (COMMITS, OTHERS, LAST_COMMITS))
+        super().__init__(CONSUMER_OFFSETS, wanted, check_crcs, (COMMITS, OTHERS))
         self._tombstones = to_arrow_schema(table_schema(CONSUMER_OFFSETS, "tombstones"), timezone="UTC")
+        self._history = CommitHistory()
+        self._last = LastCommits()
 
     def rows(self, fetch: Fetch) -> Iterator[tuple[str, Any]]:
         for name, batch in super().rows(fetch):
             yield from self._derived(name, batch)
+        for batch in self._history.rows(self._makers[COMMITS].first_undecided):
+            yield COMMIT_HISTORY, batch
 
     def rest(self) -> Iterator[tuple[str, Any]]:
         for name, batch in super().rest():
             yield from self._derived(name, batch)
+        for batch in self._history.rest():
+            yield COMMIT_HISTORY, batch
+        for batch in self._last.rest():
+            there = batch.filter(pc.invert(batch.column("is_tombstone")))
+            yield LATEST_OFFSETS, there.select(LATEST_COLUMNS)
 
     def _derived(self, name: str, batch: Any) -> Iterator[tuple[str, Any]]:
         if name == OTHERS:
             for table in OTHER_TABLES:
                 yield from _exploded(batch, table)
-        elif name == LAST_COMMITS:
-            there = batch.filter(pc.invert(batch.column("is_tombstone")))
-            yield LATEST_OFFSETS, there.select(LATEST_COLUMNS)
-        else:
-            yield name, batch
-            removed = batch.filter(batch.column("is_tombstone"))
-            if removed.num_rows:
-                yield "tombstones", self._commit_tombstones(removed)
+            return
+        yield name, batch
+        counts = pc.is_in(batch.column("txn"), COUNTING)
+        counting = batch if pc.all(counts).as_py() else batch.filter(counts)
+        self._history.add(counting)
+        self._last.add(_as_commits(counting))
+        removed = batch.filter(batch.column("is_tombstone"))
+        if removed.num_rows:
+            yield "tombstones", self._commit_tombstones(removed)
 
     def _commit_tombstones(self, removed: Any) -> Any:
         made = {
@@ -209,6 +222,16 @@ class _OffsetTables(_Named):
         }
         columns = [made[name] if name in made else removed.column(name) for name in self._tombstones.names]
         return pa.RecordBatch.from_arrays(columns, schema=self._tombstones)
+
+
+def _as_commits(rows: Any) -> Commits:
+    return Commits(
+        rows.select((*LATEST_COLUMNS, "is_tombstone")),
+        rows.column("group_id"),
+        rows.column("topic"),
+        rows.column("partition").to_numpy(),
+        rows.column("log_offset").to_numpy(),
+    )
 
 
 def _exploded(batch: Any, table: str) -> Iterator[tuple[str, Any]]:

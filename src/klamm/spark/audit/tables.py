@@ -132,14 +132,16 @@ class Audit:
 
         `progress` is called with the name of each table before it is written.
         """
-        written: set[str] = set()
-        for format_name in TOPICS:
-            written |= self._write_decoded(format_name, folder, progress)
+        written = self.write_decoded(folder, progress=progress)
         for name in (*BASE, "events", *DERIVED):
             if name not in written:
                 progress(name)
                 self.table(name).write.mode("overwrite").parquet(str(folder / name))
                 self._keep_written(name, folder, self.table(name).schema)
+
+    def write_decoded(self, folder: Path, *, progress: Callable[[str], None] = lambda _: None) -> set[str]:
+        """Write what one pass over each log gives, `latest_offsets` and `commit_history` too; their names."""
+        return {name for each in TOPICS for name in self._write_decoded(each, folder, progress)}
 
     def _write_decoded(self, format_name: str, folder: Path, progress: Callable[[str], None]) -> set[str]:
         """Write what is decoded from one log, in one pass; the names of these tables."""

@@ -50,6 +50,11 @@ class OutcomeFollower:
             elif header.record_count:
                 yield from self._held_or_known(buffer, position, header)
 
+    @property
+    def first_undecided(self) -> int | None:
+        """The first offset that waits for a marker; None when none does."""
+        return min((batches[0].region.base_offset for batches in self._open.values()), default=None)
+
     def rest(self) -> Iterator[DecidedBatch]:
         """What is left at the end of the range: transactions without a marker."""
         for batches in self._open.values():

@@ -42,6 +42,11 @@ class TableRows(ABC):
         """The rows of transactions that are open at the end of the range."""
         yield from self._grouped(self._follower.rest())
 
+    @property
+    def first_undecided(self) -> int | None:
+        """The first offset of a transaction that is open so far; None when there is none."""
+        return self._follower.first_undecided
+
     def _grouped(self, outcomes: Iterator[DecidedBatch]) -> Iterator[Any]:
         held: list[DecidedBatch] = []
         records = size = 0
@@ -129,29 +134,45 @@ class LastCommitRows(OffsetCommitRows):
 
     def __init__(self, schema: StructType, wanted: OffsetRange, *, check_crcs: bool) -> None:
         super().__init__(schema, wanted, check_crcs=check_crcs)
-        self._kept: list[_Commits] = []
-        self._kept_rows = self._compacted_rows = 0
+        self._last = LastCommits()
 
     def _sliced(self, held: list[DecidedBatch]) -> Iterator[Any]:
         counting = [outcome for outcome in held if outcome.txn in (NONE, COMMITTED)]
         found = decode_offset_commits([outcome.region for outcome in counting], *self._bounds())
         rows = found.row_count
-        commits = _Commits(
-            self._batch(found, counting),
-            binary_array(pa.string(), rows, found.group),
-            binary_array(pa.string(), rows, found.topic),
-            np.frombuffer(found.partition, np.int32),
-            np.frombuffer(found.log_offset, np.int64),
-        ).last()
-        self._kept.append(commits)
-        self._kept_rows += commits.batch.num_rows
-        if self._kept_rows > 2 * self._compacted_rows + _TARGET_RECORDS:
-            self._compact()
+        self._last.add(
+            Commits(
+                self._batch(found, counting),
+                binary_array(pa.string(), rows, found.group),
+                binary_array(pa.string(), rows, found.topic),
+                np.frombuffer(found.partition, np.int32),
+                np.frombuffer(found.log_offset, np.int64),
+            )
+        )
         return iter(())
 
     def rest(self) -> Iterator[Any]:
         """All rows: a commit is the last one when no other can follow."""
         yield from super().rest()
+        yield from self._last.rest()
+
+
+class LastCommits:
+    """Keeps the last of all commits that it is given, key by key."""
+
+    def __init__(self) -> None:
+        self._kept: list[Commits] = []
+        self._kept_rows = self._compacted_rows = 0
+
+    def add(self, commits: Commits) -> None:
+        """Commits that count, in any order."""
+        self._kept.append(commits.last())
+        self._kept_rows += self._kept[-1].batch.num_rows
+        if self._kept_rows > 2 * self._compacted_rows + _TARGET_RECORDS:
+            self._compact()
+
+    def rest(self) -> Iterator[Any]:
+        """The rows that are left."""
         self._compact()
         for commits in self._kept:
             for start in range(0, commits.batch.num_rows, MAX_ROWS):
@@ -164,7 +185,7 @@ class LastCommitRows(OffsetCommitRows):
             self._kept_rows = self._compacted_rows = self._kept[0].batch.num_rows
 
 
-class _Commits(NamedTuple):
+class Commits(NamedTuple):
     """Rows of commits, with their keys and places, whichever columns the rows have."""
 
     batch: Any
@@ -173,7 +194,7 @@ class _Commits(NamedTuple):
     partition: Any
     log_offset: Any
 
-    def last(self) -> _Commits:
+    def last(self) -> Commits:
         """The rows with the highest log offset of their group, topic and partition, in log order."""
         rows = self.batch.num_rows
         if rows == 0:
@@ -186,7 +207,7 @@ class _Commits(NamedTuple):
         last = table.group_by(["name", "partition"], use_threads=False).aggregate([("row", "max")])
         chosen = order[np.sort(last.column("row_max").to_numpy())]
         picked = pa.array(chosen)
-        return _Commits(
+        return Commits(
             self.batch.take(picked),
             self.group.take(picked),
             self.topic.take(picked),
@@ -195,12 +216,12 @@ class _Commits(NamedTuple):
         )
 
 
-def _joined(parts: Sequence[_Commits]) -> _Commits:
+def _joined(parts: Sequence[Commits]) -> Commits:
     parts = [part for part in parts if part.batch.num_rows] or parts[:1]
     (batch,) = pa.Table.from_batches([part.batch for part in parts]).combine_chunks().to_batches() or [
         parts[0].batch
     ]
-    return _Commits(
+    return Commits(
         batch,
         pa.concat_arrays([part.group for part in parts]),
         pa.concat_arrays([part.topic for part in parts]),
@@ -220,17 +241,23 @@ class RecordRows(TableRows):
         self._wants_broken_commits = format_name == CONSUMER_OFFSETS and table in ("undecoded", OTHERS)
 
     def _decoded(self, held: list[DecidedBatch]) -> Any:
+        regions = [outcome.region for outcome in held]
+        broken = np.empty(0, np.int64)
+        if self._wants_broken_commits:
+            commits = decode_offset_commits(regions, *self._bounds())
+            broken = np.frombuffer(commits.broken, np.int64)
+            if commits.row_count == sum(region.record_count for region in regions):
+                return pa.RecordBatch.from_pylist([], self.schema)  # as most of the log: nothing but commits
         wants = Want.KEY | Want.VALUE | Want.OFFSET | Want.TIMESTAMP
-        columns = decode_columns([outcome.region for outcome in held], wants, *self._bounds())
+        columns = decode_columns(regions, wants, *self._bounds())
         assert columns.key is not None
         assert columns.value is not None
         assert columns.offset is not None
         assert columns.timestamp_ms is not None
         offset = np.frombuffer(columns.offset, np.int64)
         mask = self._chosen(key_versions(columns.key, columns.row_count), _is_null(columns.value, columns))
-        if self._wants_broken_commits:
-            commits = decode_offset_commits([outcome.region for outcome in held], *self._bounds())
-            mask |= np.isin(offset, np.frombuffer(commits.broken, np.int64))
+        if len(broken):
+            mask |= np.isin(offset, broken)
         picked = np.flatnonzero(mask)
         keys = binary_array(pa.binary(), columns.row_count, columns.key).take(pa.array(picked)).to_pylist()
         values = (

@@ -18,6 +18,7 @@ from klamm.spark.audit.parquet import LATEST_COLUMNS, schemas
 from klamm.spark.decode.tables import CONSUMER_OFFSETS, TRANSACTION_STATE
 from klamm.spark.options.options import SourceOptions, source_options
 from klamm.spark.read.splitting import OffsetRange
+from unit.spark.audit.histories import history_of
 from unit.spark.decode.logs import COMMIT, GROUP_KEY, KEY, a_group, log_of, rows_in
 from unit.spark.decode.test_consumer_tables import CONSUMER_GROUP
 from unit.spark.decode.test_decode import EMPTY_V0, ONGOING_V0, TRANSACTION_KEY
@@ -66,10 +67,12 @@ def test_all_tables_of_committed_offsets_come_from_one_pass(
     monkeypatch.setattr(parquet, "GROUP_ROWS", group_rows)
     found = written(monkeypatch, tmp_path, CONSUMER_OFFSETS, OFFSETS)
     latest = found.pop("latest_offsets")
+    history = found.pop("commit_history")
+    assert history == history_of(rows_in(OFFSETS, "offset_commits"))
     commits = rows_in(OFFSETS, "offset_commits")
     committed = next(row for row in commits if row["txn"] == "committed")
     assert latest == [{name: committed[name] for name in LATEST_COLUMNS}]
-    assert set(found) == set(schemas(CONSUMER_OFFSETS)) - {"latest_offsets"}
+    assert set(found) == set(schemas(CONSUMER_OFFSETS)) - {"latest_offsets", "commit_history"}
     for table, rows in found.items():
         by_place = sorted(rows, key=lambda row: row["log_offset"])
         assert by_place == sorted(rows_in(OFFSETS, table), key=lambda row: row["log_offset"]), table
