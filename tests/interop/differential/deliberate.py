@@ -135,6 +135,15 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
     ),
     Deliberate(
         area=GROUPS,
+        case="The initial rebalance delay is below 10 ms, and clients that got a member id have not joined "
+        "with it yet",
+        klamm="the first join phase ends when they have, after 10 ms without a new member at the latest",
+        kafka="it ends after the delay",
+        why="A client joins again as soon as it has its id. Otherwise members that start together rebalance "
+        "twice.",
+    ),
+    Deliberate(
+        area=GROUPS,
         case="A group that no member has joined completely yet",
         klamm="writes no record when it is created, and no tombstone when it goes",
         kafka="writes both",
