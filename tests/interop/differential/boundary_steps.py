@@ -50,8 +50,7 @@ _KEPT_IN: Final = {
     # Unknown names Kafka takes, other kinds of resources only Kafka has, other operations are its error -1.
     ApiKey.INCREMENTAL_ALTER_CONFIGS: {"resource_type", "resource_name", "name", "config_operation"},
     ApiKey.DESCRIBE_CONFIGS: {"resource_type", "resource_name"},
-    # A time may find a marker, which has the broker's own. To a replica, Kafka shows what is not committed.
-    ApiKey.LIST_OFFSETS: {"timestamp", "replica_id"},
+    ApiKey.LIST_OFFSETS: {"timestamp"},  # a time may find a marker, which has the broker's own
     ApiKey.LIST_TRANSACTIONS: {"transactional_id_pattern", "producer_id_filters"},  # those of other histories
     ApiKey.TXN_OFFSET_COMMIT: {"partitions"},  # without any, an unknown topic is in Kafka's answer
 }

@@ -23,6 +23,7 @@ from klamm.protocol.messages.list_offsets import (
 )
 from klamm.storage.log import LogError, PartitionLog, TimestampedOffset
 
+CONSUMER: Final = -1  # its replica id
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
@@ -65,6 +66,8 @@ def _answer(services: Services, request: ListOffsetsRequest) -> ListOffsetsRespo
         (topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions
     )
     known = _special_timestamps(request)
+    # Kafka heeds the isolation level of consumers only: a debugging client (-2) sees open transactions.
+    read_committed = request.isolation_level == 1 and request.replica_id == CONSUMER
     found: dict[str, list[ListOffsetsPartitionResponse]] = {}  # also of a topic that is named twice
     for topic in request.topics:
         for asked in topic.partitions:
@@ -77,7 +80,7 @@ def _answer(services: Services, request: ListOffsetsRequest) -> ListOffsetsRespo
             elif asked.timestamp < 0 and asked.timestamp not in known:
                 offset = _refused(asked, ErrorCode.unsupported_version)
             else:
-                offset = _look_up(services, topic.name, asked, request.isolation_level == 1)
+                offset = _look_up(services, topic.name, asked, read_committed)
             found.setdefault(topic.name, []).append(offset)
     return ListOffsetsResponse(
         topics=[ListOffsetsTopicResponse(name, partitions) for name, partitions in found.items()]

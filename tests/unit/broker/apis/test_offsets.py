@@ -74,9 +74,10 @@ def list_offset(
     topic: str = "t",
     leader_epoch: int = -1,
     isolation_level: int = 0,
+    replica_id: int = -1,
 ) -> ListOffsetsPartitionResponse:
     asked = ListOffsetsPartition(0, leader_epoch, timestamp)
-    request = ListOffsetsRequest(-1, isolation_level, [ListOffsetsTopic(topic, [asked])])
+    request = ListOffsetsRequest(replica_id, isolation_level, [ListOffsetsTopic(topic, [asked])])
     response = client.ask(ApiKey.LIST_OFFSETS, version, request)
     answer = response.topics[0].partitions[0]
     assert isinstance(answer, ListOffsetsPartitionResponse)
@@ -177,6 +178,8 @@ def test_an_open_transaction_bounds_what_read_committed_finds(jar: Jar, client: 
     assert found(list_offset(client, 15)) == (0, 1, 20)
     assert found(list_offset(client, 15, isolation_level=1)) == (0, -1, -1)
     assert found(list_offset(client, -3, isolation_level=1)) == (0, -1, -1)
+    # Only of a consumer, which has the replica id -1.
+    assert found(list_offset(client, -1, isolation_level=1, replica_id=-2)) == (0, 2, -1)
 
 
 @pytest.mark.parametrize(("timestamp", "version"), [(-3, 6), (-4, 7), (-5, 8), (-6, 10), (-7, 11), (-7, 1)])
