@@ -36,6 +36,8 @@ class FaultyConnection(Connection):
 
     __slots__ = ("_faults", "_faulty", "_has_acted", "_is_mute")
 
+    _overrides_write = True
+
     def __init__(
         self, faults: Faults, has_acted: Callable[[], None], *arguments: Any, **options: Any
     ) -> None:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from klamm.broker.net.answer import Answer, AwaitedResponse, UnprovenResponse
 from klamm.broker.net.context import (
@@ -53,6 +53,8 @@ class Connection(asyncio.Protocol):
         "_services", "_share", "_takes_no_more", "_transport", "_unanswered", "_undecided",
         "active_at_ms", "client_ip", "peer",
     )  # fmt: skip
+
+    _overrides_write: ClassVar = False  # whether every response must go through the `_write` of a subclass
 
     def __init__(
         self,
@@ -361,7 +363,8 @@ class Connection(asyncio.Protocol):
         """Write the responses that are complete, up to the first one that is not."""
         unanswered, services = self._unanswered, self._services
         is_plain = (
-            services.serve_window is None
+            not self._overrides_write
+            and services.serve_window is None
             and services.meter is None
             and services.quotas is None
             and not self._is_lost
