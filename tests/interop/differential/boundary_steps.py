@@ -52,7 +52,6 @@ _KEPT_IN: Final = {
     ApiKey.DESCRIBE_CONFIGS: {"resource_type", "resource_name"},
     ApiKey.LIST_OFFSETS: {"timestamp"},  # a time may find a marker, which has the broker's own
     ApiKey.LIST_TRANSACTIONS: {"transactional_id_pattern", "producer_id_filters"},  # those of other histories
-    ApiKey.TXN_OFFSET_COMMIT: {"partitions"},  # without any, an unknown topic is in Kafka's answer
 }
 # Those that Kafka leaves without an answer when something is named twice, those that change the cluster for
 # the histories that follow, and those whose answers others wait for.

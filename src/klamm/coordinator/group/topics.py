@@ -118,7 +118,7 @@ def screen_txn_commit(
         there = [each for each in topic.partitions if 0 <= each.partition_index < count]
         if there:
             accepted.append(TxnOffsetCommitRequestTopic(topic.name, there))
-        if len(there) < len(topic.partitions):
+        if known is None or len(there) < len(topic.partitions):
             answers = [
                 TxnOffsetCommitResponsePartition(each.partition_index, ErrorCode.unknown_topic_or_partition)
                 for each in topic.partitions

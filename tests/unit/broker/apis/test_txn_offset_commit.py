@@ -167,6 +167,15 @@ def test_a_commit_that_cannot_be_is_refused_before_it_adds_the_group_to_a_transa
     assert coordinator.asked == []
 
 
+@pytest.mark.parametrize(("topic", "named"), [("nope", ["nope"]), ("t", [])])
+def test_without_partitions_only_an_unknown_topic_is_in_the_answer(
+    client: JarClient, coordinator: SmallCoordinator, topic: str, named: list[str]
+) -> None:
+    request = a_commit().but(topics=[TxnOffsetCommitRequestTopic(topic, [])])
+    response = client.ask(ApiKey.TXN_OFFSET_COMMIT, 5, request)
+    assert [(each.name, each.partitions) for each in response.topics] == [(name, []) for name in named]
+
+
 @pytest.mark.parametrize(
     ("version", "marker_epoch"),
     [(4, 0), (5, 1)],  # the marker of a v2 transaction has the next epoch
