@@ -35,9 +35,15 @@ def start(environment: dict[str, str], *arguments: str) -> subprocess.Popen[str]
 
 def running(session: int, folder: Path) -> list[str]:
     """Processes of a session, and others that were started on something in a folder."""
-    listed = subprocess.run(["ps", "-eo", "sid=,args="], capture_output=True, text=True, check=True).stdout
-    lines = [line.split(None, 1) for line in listed.splitlines()]
-    return [args for sid, args in lines if int(sid) == session or str(folder) in args]
+    columns = ["ps", "-eo", "sid=,stat=,args="]
+    listed = subprocess.run(columns, capture_output=True, text=True, check=True).stdout
+    lines = [line.split(None, 2) for line in listed.splitlines()]
+    # A zombie has ended: the init process has not collected it yet.
+    return [
+        args
+        for sid, status, args in lines
+        if (int(sid) == session or str(folder) in args) and not status.startswith("Z")
+    ]
 
 
 def test_the_demo_counts_every_order_twice_over(environment: dict[str, str], tmp_path: Path) -> None:
