@@ -239,6 +239,22 @@ def test_closing_inside_a_transaction_aborts_it(own: Own, topic: str, version: i
     assert committed(own, [partition], 1) == [b"0"]
 
 
+def test_closing_at_once_leaves_the_transaction_to_the_next_producer(
+    own: Own, topic: str, version: int
+) -> None:
+    own.create_topic(topic)
+    producer = transactional(own, topic)
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(topic, b"lost").result(PATIENCE_S)
+    producer.close(0)
+    (described,) = own.admin.describe_transactions([topic]).unwrap().values()
+    assert described.state == "Ongoing"
+    transactional(own, topic).init_transactions()
+    (described,) = own.admin.describe_transactions([topic]).unwrap().values()
+    assert described.state in ("CompleteAbort", "PrepareAbort", "Empty")
+
+
 def test_what_a_killed_producer_left_open_is_aborted_by_the_next(
     own: Own, topic: str, workers: Workers
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,42 @@ def test_a_crash_before_the_decision_leaves_nothing(world: World, place: str) ->
         first.commit(first.tasks(plan, 0), at=killed_at(place))
     Driver(world).batch(0)
     assert world.committed() == world.expected(0)
+
+
+def failing_rows(world: World) -> Iterator[Any]:
+    """Rows of a task that has written some when its next ones cannot be made."""
+    yield from world.rows(0, 0, 1) * 2_000
+    raise ZeroDivisionError("made to fail")
+
+
+def test_a_batch_of_which_no_task_reports_anything_leaves_nothing_open(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    first = Driver(world)
+    plan = first.plan()
+    with pytest.raises(ZeroDivisionError):
+        first.write(plan, 0, 0, failing_rows(world))
+    assert sum(world.cluster.ends(world.topic).values()) > 0
+    first.abort([None])
+    listed = world.cluster.admin.list_transactions(states=["Ongoing"])
+    assert not [item for item in listed if item.transactional_id.startswith(world.transactional_id)]
+    assert world.committed() == Counter()
+    Driver(world).batch(0)
+    assert world.committed() == world.expected(0)
+
+
+def test_an_older_query_does_not_abort_the_batch_of_a_newer_one(
+    shared_world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    old = Driver(shared_world, query="old", checkpointLocation=str(tmp_path / "old"))
+    old.plan()
+    new = Driver(shared_world, query="new", checkpointLocation=str(tmp_path / "new"))
+    messages = new.tasks(new.plan(), 0)
+    old.abort([None, None])
+    new.commit(messages)
+    assert shared_world.committed() == shared_world.expected(0)
 
 
 def test_a_commit_that_fails_before_the_decision_is_aborted(world: World) -> None:

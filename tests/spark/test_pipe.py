@@ -11,8 +11,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from klamm.spark.pipe.failures import BAD_BATCH, BAD_RECORD, FAILED, MISUSED, JobFailedError
 from klamm.spark.pipe.job import Job, job_of
-from klamm.spark.pipe.running import BAD_RECORD, FAILED, MISUSED, JobFailedError, run
+from klamm.spark.pipe.running import run
 from spark.clusters import Cluster
 
 
@@ -57,7 +58,7 @@ class Pipe:
         tree["sink"] = {"topic": self.target, **tables.get("sink", {})}
         return job_of(tree, name=f"{self.origin}-job")
 
-    def run(self, job: Job, *, restarts: int = 0) -> None:
+    def run(self, job: Job, *, restarts: int | None = None) -> None:
         run(
             self.spark,
             job,
@@ -142,6 +143,9 @@ def test_what_cannot_work_ends_the_job_with_its_own_code(
     with pytest.raises(JobFailedError) as wrong:
         pipe.run(pipe.job(source=JSON, transform={"sql": "SELECT nothing FROM input"}))
     assert wrong.value.exit_code == MISUSED
+    with pytest.raises(JobFailedError, match=r"product strin, cents long for source\.schema") as unread:
+        pipe.run(pipe.job(source={**JSON, "schema": "product strin, cents long"}))
+    assert unread.value.exit_code == MISUSED
     with pytest.raises(JobFailedError) as gone:
         pipe.run(pipe.job(sink={"topic": "no-such-topic-at-all"}))
     assert gone.value.exit_code == FAILED
@@ -152,15 +156,42 @@ def failing(frame: DataFrame) -> DataFrame:
     return frame.select(f.expr("assert_true(cents < 0, 'made to fail')").alias("value"), "product")
 
 
-def test_a_transform_that_raises_is_tried_again_and_given_up(
+def test_a_transform_that_refuses_a_value_ends_the_job_at_once(
     spark: SparkSession, klamm_cluster: Cluster, names: Iterator[str], tmp_path: Path
 ) -> None:
     pipe = Pipe(spark, klamm_cluster, names, tmp_path)
     pipe.cluster.fill(pipe.origin, ORDERS)
     job = pipe.job(source=JSON, transform={"function": "spark.test_pipe:failing"})
-    with pytest.raises(JobFailedError, match="made to fail") as failed:
-        pipe.run(job, restarts=1)
-    assert failed.value.exit_code == FAILED
-    assert len(pipe.lines) == 1
-    assert "starting again in 1 s" in pipe.lines[0]
+    with pytest.raises(JobFailedError, match=r"^\[USER_RAISED_EXCEPTION\] made to fail$") as failed:
+        pipe.run(job)
+    assert failed.value.exit_code == BAD_BATCH
+    assert pipe.lines == []
     assert pipe.written() == []
+
+
+def raising(frame: DataFrame) -> DataFrame:
+    def refused(cents: int) -> int:
+        if cents > 15:
+            raise ValueError("made to fail")
+        return cents
+
+    return frame.select("product", f.udf(refused, "long", useArrow=False)("cents").alias("cents"))
+
+
+def test_a_transform_that_raises_is_tried_three_times_and_leaves_nothing_open(pipe: Pipe) -> None:
+    pipe.cluster.fill(pipe.origin, ORDERS)
+    job = pipe.job(source=JSON, transform={"function": "spark.test_pipe:raising"})
+    with pytest.raises(
+        JobFailedError, match=r"failed 3 times: ValueError: made to fail \(in refused"
+    ) as failed:
+        pipe.run(job)
+    assert failed.value.exit_code == BAD_BATCH
+    assert len(pipe.lines) == 2
+    assert "ValueError: made to fail" in pipe.lines[0]
+    assert "starting again in 1 s" in pipe.lines[0]
+    assert pipe.written() == []  # waits until nothing is open
+    assert not [
+        item
+        for item in pipe.cluster.admin.list_transactions(states=["Ongoing"])
+        if item.transactional_id == job.name
+    ]

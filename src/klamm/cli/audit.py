@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from tempfile import TemporaryDirectory
+from typing import Annotated
 
 import typer
 
@@ -20,7 +22,7 @@ def audit(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the tables and the report.")
     ] = Path("klamm-audit"),
-    report_only: Annotated[bool, typer.Option("--report-only", help="Write no Parquet.")] = False,
+    report_only: Annotated[bool, typer.Option("--report-only", help="Keep no Parquet.")] = False,
     master: Annotated[
         str | None, typer.Option("--master", metavar="URL", help="Spark master; local[*] by default.")
     ] = None,
@@ -64,48 +66,37 @@ def _run(
     stuck_after: float,
     settings: dict[str, str],
 ) -> int:
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
 
+    from klamm.spark.audit.figures import figures  # noqa: PLC0415 - an extra
+    from klamm.spark.audit.report import write_report  # noqa: PLC0415
+    from klamm.spark.audit.tables import Audit  # noqa: PLC0415
+    from klamm.spark.setup.output import filtered_errors  # noqa: PLC0415
     from klamm.spark.setup.sessions import session  # noqa: PLC0415
 
-    columns = (TextColumn("{task.description:<44}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, transient=True) as bar:
+    columns = (TextColumn("{task.description:<24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, transient=True) as bar, ExitStack() as stack:
         task = bar.add_task("starting Spark", total=None)
-        spark = session("klamm audit", master=master, quick=True, log_level="OFF", conf=_SETTINGS)
-        try:
-            return _audit(spark, bootstrap, output, report_only, stuck_after, settings, bar, task)
-        finally:
-            spark.stop()
+        with filtered_errors():
+            spark = session("klamm audit", master=master, quick=True, log_level="OFF", conf=_SETTINGS)
+        stack.callback(spark.stop)
+        audit = Audit(spark, bootstrap, client=settings, stuck_ms=round(stuck_after * 1000))
+        total = audit.record_count + audit.event_count
+        bar.update(task, description="reading the logs", total=total)
+        output.mkdir(parents=True, exist_ok=True)
+        folder = output
+        if report_only:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix=".tables-", dir=output)))
+        audit.write(folder, progress=lambda done: bar.update(task, completed=done))
+        bar.update(task, description="writing the report", completed=total)
+        write_report(figures(audit), output / "report.html")
+        return audit.record_count
 
 
 _SETTINGS = {"spark.sql.session.timeZone": "UTC", "spark.driver.memory": "2g"}
-
-
-def _audit(
-    spark: Any,
-    bootstrap: str,
-    output: Path,
-    report_only: bool,
-    stuck_after: float,
-    settings: dict[str, str],
-    bar: Any,
-    task: Any,
-) -> int:
-    from klamm.spark.audit.figures import figures  # noqa: PLC0415
-    from klamm.spark.audit.report import write_report  # noqa: PLC0415
-    from klamm.spark.audit.tables import BASE, CACHED, DERIVED, Audit  # noqa: PLC0415
-
-    audit = Audit(spark, bootstrap, client=settings, stuck_ms=round(stuck_after * 1000))
-    output.mkdir(parents=True, exist_ok=True)
-    bar.update(task, total=len(CACHED) + 1 if report_only else len(BASE) + len(DERIVED) + 2)
-
-    def show(name: str) -> None:
-        bar.update(task, advance=1, description=f"{name} ({audit.record_count:,} records)")
-
-    if report_only:
-        audit.cache(progress=show)
-    else:
-        audit.write(output, progress=show)
-    show("report")
-    write_report(figures(audit), output / "report.html")
-    return audit.record_count

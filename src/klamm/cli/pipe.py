@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,12 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from klamm.cli.cluster import DEFAULT_BOOTSTRAP, Bootstrap, clear_errors
-from klamm.cli.failures import MISUSED, fail
+from klamm.cli.cluster import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, Bootstrap, Timeout, clear_errors
+from klamm.cli.failures import FAILED, MISUSED, fail
+from klamm.cli.pipe_lines import batch_line, explained, found
 
 if TYPE_CHECKING:
     from klamm.spark.pipe.job import Job
 
+CONTACT_S = 60.0  # how long a run waits for the cluster before it starts Spark
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 File = Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job's file.")]
@@ -26,7 +29,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object per batch.
 Restarts = Annotated[
     int | None,
     typer.Option(
-        "--restarts", metavar="N", min=0, help="Give up after N failures in a row; never by default."
+        "--restarts",
+        metavar="N",
+        min=0,
+        help="Give up after N failures in a row, whatever the cause. By default a cluster that is away is "
+        "waited for without end, and a batch that fails three times for another cause ends the job.",
     ),
 ]
 
@@ -73,7 +80,8 @@ def pipe(
     \b
     Exit codes: 0 ended or stopped, 1 failed, 2 bad job, 3 fenced by another run of the job,
     4 records to read were deleted, 5 a record does not fit the schema and there is no dead-letter topic,
-    6 rows of a decided batch are missing (txn.mode=per-task).
+    6 rows of a decided batch are missing (txn.mode=per-task), 7 a batch fails whenever it is run: the
+    transform raises, or stored records are damaged.
     """
     if context.invoked_subcommand is not None:
         return
@@ -90,10 +98,8 @@ def pipe(
         "sink": _given(topic=target, key=key, mode=mode),
         **_given(checkpoint=checkpoint),
     }
-    from klamm.spark.pipe.job import job_of  # noqa: PLC0415 - an extra
-
     with clear_errors():
-        job = job_of(tables, name=chosen)
+        job = _jobs().job_of(tables, name=chosen)
     _run(job, master, restarts, as_json)
 
 
@@ -103,85 +109,83 @@ def _given(**values: Any) -> dict[str, Any]:
 
 @app.command()
 def run(path: File, master: Master = None, restarts: Restarts = None, as_json: AsJson = False) -> None:
-    """Run a job until it ends or is stopped; after a failure that may pass, start again in 1 to 60 s."""
+    """Run a job until it ends or is stopped; after a failure that may pass, start again in 1 to 60 s.
+
+    `klamm pipe --help` has the exit codes.
+    """
     _run(_loaded(path), master, restarts, as_json)
 
 
 @app.command()
-def check(path: File) -> None:
-    """Check a job's file and print what would run. Starts no Spark and sends no request."""
+def check(
+    path: File,
+    offline: Annotated[bool, typer.Option("--offline", help="Check the file only.")] = False,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Check a job's file and its cluster, and print what would run. Starts no Spark, changes nothing.
+
+    Shows partitions of the topics, the progress of earlier runs, how much there is to read, and what a run
+    would create. Exit code 1 if the cluster does not answer or the job could not run, 2 if the file is wrong.
+    """
     job = _loaded(path)
     for line in explained(job):
         typer.echo(line)
+    if offline:
+        return
+    from klamm.spark.pipe.survey import survey  # noqa: PLC0415 - an extra
+
+    with clear_errors():
+        seen = survey(job, timeout_s=timeout)
+    for line in found(job, seen):
+        typer.echo(line)
+    if seen.problems:
+        raise typer.Exit(FAILED)
 
 
 def _loaded(path: Path) -> Job:
-    from klamm.spark.pipe.job import load_job  # noqa: PLC0415 - an extra
-
     with clear_errors():
-        return load_job(path)
+        job: Job = _jobs().load_job(path)
+    return job
 
 
-def explained(job: Job) -> list[str]:
-    """What a job does, line by line."""
-    value = (
-        "as they are" if job.source_format == "raw" else f"as {job.source_format} with columns {job.schema}"
-    )
-    lines = [
-        f"job          {job.name}",
-        f"cluster      {job.bootstrap}",
-        f"reads        {', '.join(job.topics)} from {job.start}, committed records only, values {value}",
-    ]
-    if job.sql is not None:
-        lines.append(f"transforms   by SQL: {' '.join(job.sql.split())}")
-    elif job.function is not None:
-        lines.append(f"transforms   by Python: {job.function}")
-    else:
-        lines.append("transforms   nothing")
-    key = f", key from column {job.key}" if job.key else ""
-    lines.append(f"writes       {job.target} ({job.sink_format}{key}), output mode {job.mode}")
-    if job.dead_letters:
-        lines.append(f"dead letters {job.dead_letters}, in the same transaction")
-    elif job.source_format != "raw":
-        lines.append("dead letters none: a value that does not fit the schema ends the job with exit code 5")
-    if job.is_exactly_once:
-        lines.append(
-            f"delivery     exactly once: transactional id {job.name}, group {job.name} in the transaction"
-        )
-    else:
-        lines.append(f"delivery     at least once: group {job.name} follows the progress")
-    lines.append(f"checkpoint   {job.checkpoint}")
-    lines.append(f"trigger      {job.trigger}")
-    return lines
-
-
-def line(batch: Mapping[str, Any]) -> str:
-    """A batch as a line for people."""
-    state = ""
-    if batch["state_rows"]:
-        state = f"  {batch['state_rows']:,} rows of state, {batch['state_bytes'] / 1024:,.0f} KiB"
-    return (
-        f"batch {batch['batch']:<6} {batch['rows']:>9,} rows  {batch['rows_per_second']:>11,.0f} rows/s  "
-        f"lag {batch['lag']:,}  {batch['ms']:,} ms{state}"
-    )
+def _jobs() -> Any:
+    """The module of jobs; without Spark, the command ends with what to install."""
+    try:
+        from klamm.spark.pipe import job  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        fail(f"klamm pipe needs Spark ({error}): pip install 'klamm[spark]'")
+    return job
 
 
 def _run(job: Job, master: str | None, restarts: int | None, as_json: bool) -> None:
-    from klamm.spark.pipe.running import JobFailedError  # noqa: PLC0415 - an extra
+    from klamm.spark.pipe.failures import JobFailedError  # noqa: PLC0415 - an extra
     from klamm.spark.pipe.running import run as run_job  # noqa: PLC0415
+    from klamm.spark.pipe.survey import missing_topics  # noqa: PLC0415
     from klamm.spark.setup.java import SparkSetupError  # noqa: PLC0415
+    from klamm.spark.setup.output import filtered_errors  # noqa: PLC0415
     from klamm.spark.setup.sessions import session  # noqa: PLC0415
 
     def report(batch: Mapping[str, Any]) -> None:
-        typer.echo(json.dumps(batch) if as_json else line(batch))
+        typer.echo(json.dumps(batch) if as_json else batch_line(batch))
 
     def say(text: str) -> None:
         typer.echo(f"klamm: {text}", err=True)
 
+    # Before Spark starts, which takes its time.
+    with clear_errors():
+        missing = missing_topics(job, timeout_s=CONTACT_S)
+    if missing:
+        fail("; ".join(missing))
+    say(f"starting Spark on {master or 'this machine'}")
+    # Spark repeats as JSON what the command says in a line.
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        logging.getLogger(name).disabled = True
     try:
-        spark = session(job.name, master=master, log_level="OFF", conf=job.spark)
+        with filtered_errors():
+            spark = session(job.name, master=master, log_level="OFF", conf=job.spark)
     except SparkSetupError as error:
         fail(error)
+    say(f"Spark {spark.version} runs: reading {', '.join(job.topics)}, writing {job.target}")
     try:
         run_job(spark, job, say=say, report=report, restarts=restarts)
     except JobFailedError as error:

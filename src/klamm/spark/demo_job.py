@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -52,9 +53,10 @@ def run(bootstrap: str, source: str, target: str, *, group: str, checkpoint: str
                 _say("the query failed and starts again from its checkpoint")
         _say("Spark audits the groups")
         audit = Audit(spark, bootstrap)
-        audit.cache()
         Path(report).parent.mkdir(parents=True, exist_ok=True)
-        write_report(figures(audit), Path(report))
+        with tempfile.TemporaryDirectory(prefix="klamm-audit-") as tables:
+            audit.write(Path(tables))
+            write_report(figures(audit), Path(report))
         _say("the report is written")
     finally:
         spark.stop()

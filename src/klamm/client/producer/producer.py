@@ -389,7 +389,7 @@ class Producer(TransactionMethods):
         """Deliver what is left, for at most `timeout` seconds, and stop; safe to call twice.
 
         Raises DeliveryError, with the producer closed, if records were not delivered and neither a future nor
-        a callback has reported that. An open transaction is aborted.
+        a callback has reported that. An open transaction is aborted, unless `timeout` is 0.
         """
         failed = self.finish(timeout)
         if failed is not None:

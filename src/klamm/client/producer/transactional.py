@@ -163,6 +163,8 @@ class TransactionMethods:
             return
         if calls.manager.state not in (ProducerPhase.IN_TRANSACTION, ProducerPhase.ABORTABLE_ERROR):
             return
+        if timeout is not None and timeout <= 0:
+            return  # as in Java: nothing is sent any more, and the coordinator aborts it in time
         try:
             calls.ended()
             calls.wait(calls.abort(), timeout)

@@ -3,6 +3,7 @@
 `Audit` gives the tables as DataFrames; `klamm audit` writes them as Parquet with a report.
 """
 
-from klamm.spark.audit.tables import BASE, DERIVED, Audit
+from klamm.spark.audit.schemas import BASE, DERIVED
+from klamm.spark.audit.tables import Audit
 
 __all__ = ["BASE", "DERIVED", "Audit"]

@@ -1,4 +1,4 @@
-"""Decoded tables as Parquet in one pass over a log: each task reads its ranges once, and writes files itself.
+"""The tables of an audit as Parquet: each task reads its ranges once, and writes files itself.
 
 Rows never pass through Spark's JVM, which spends ten times as long on a row as decoding and writing it takes.
 """
@@ -7,95 +7,111 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
-from klamm.client.ranges import Fetch
-from klamm.spark.audit.history import COMMIT_HISTORY, HISTORY_SCHEMA, CommitHistory
-from klamm.spark.decode.outcomes import COMMITTED, NAMES, NONE
-from klamm.spark.decode.rows import Commits, LastCommits, table_rows
-from klamm.spark.decode.tables import (
-    COMMITS,
-    CONSUMER_OFFSETS,
-    OTHER_TABLES,
-    OTHERS,
-    table_schema,
-)
-from klamm.spark.options.options import SourceOptions, source_options
-from klamm.spark.read.batch_reader import BatchReader
-from klamm.spark.read.reading import Rows, read_with
-from klamm.spark.read.splitting import OffsetRange
+from klamm.errors import KlammError
+from klamm.spark.audit.one_pass import AuditTask, audit_rows
+from klamm.spark.audit.schemas import SOURCES, TABLES, schema_of
 
-LATEST_OFFSETS: Final = "latest_offsets"
-LATEST_COLUMNS: Final = ("group_id", "topic", "partition", "committed_offset", "commit_ts", "metadata")
 # Rows of a table that one row group of a file has, at least; fewer in the last one.
 GROUP_ROWS: Final = 1 << 18
-COUNTING: Final = pa.array([NAMES[NONE], NAMES[COMMITTED]])
-PLACE: Final = ("log_partition", "log_offset", "log_timestamp")
+COUNTS: Final = ".progress"  # a folder for the time of a pass
+COUNTED_OFFSETS: Final = 10_000
+WATCH_S: Final = 0.2
+# Numbers that grow by little from row to row.
+_GROWING: Final = ("log_offset",)
+PlannedPass = tuple[AuditTask, Sequence[InputPartition]]
 
 
-def schemas(format_name: str) -> dict[str, StructType]:
-    """The tables that one pass over a log gives."""
-    if format_name != CONSUMER_OFFSETS:
-        return {name: table_schema(format_name, name) for name in ("transactions", "undecoded")}
-    commits = table_schema(format_name, COMMITS)
-    return {
-        COMMITS: commits,
-        **{name: table_schema(format_name, name) for name in OTHER_TABLES},
-        LATEST_OFFSETS: StructType([commits[name] for name in LATEST_COLUMNS]),
-        COMMIT_HISTORY: HISTORY_SCHEMA,
-    }
-
-
-def write_tables(spark: SparkSession, options: Mapping[str, str], folders: Mapping[str, Path]) -> None:
-    """Write the tables of a log, each into its folder; what is there already is removed."""
-    given = source_options(dict(options), is_streaming=False)
-    assert given.decode is not None
-    format_name = given.decode.format_name
-    for folder in folders.values():
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-    reader = BatchReader(given, table_schema(format_name, given.decode.table))
-    tasks = list(enumerate(reader.partitions()))
-    if tasks:
-        work = partial(_write_task, given, {name: str(folder) for name, folder in folders.items()})
-        spark.sparkContext.parallelize(tasks, len(tasks)).foreach(work)
-    for name, folder in folders.items():
-        if not any(folder.iterdir()):
-            # A reader of Parquet needs a file to know the columns.
-            schema = to_arrow_schema(schemas(format_name)[name], timezone="UTC")
-            pq.write_table(schema.empty_table(), folder / "part-00000.parquet")
-        (folder / "_SUCCESS").touch()
-
-
-def _write_task(
-    options: SourceOptions, folders: Mapping[str, str], numbered: tuple[int, InputPartition]
+def write_tables(
+    spark: SparkSession, passes: Iterable[PlannedPass], folder: Path, progress: Callable[[int], None]
 ) -> None:
-    """One task: as many files as it has tables with rows. Tried again, it replaces them."""
-    number, task = numbered
-    assert options.decode is not None
-    format_name = options.decode.format_name
-    files = {
-        name: _File(Path(folder), number, schema)
-        for name, schema in schemas(format_name).items()
-        if (folder := folders.get(name)) is not None
-    }
+    """Write all tables below a folder that all machines share; what is there already is removed."""
+    for name in TABLES:
+        shutil.rmtree(folder / name, ignore_errors=True)
+        (folder / name).mkdir(parents=True)
+    work = [(task, ranges) for task, planned in passes for ranges in planned]
+    counts = folder / COUNTS
+    counts.mkdir(exist_ok=True)
     try:
-        for name, batch in read_with(options, partial(_tables, format_name), task):
-            if name in files:
-                files[name].add(batch)
+        if work:
+            numbered = list(enumerate(work))
+            rdd = spark.sparkContext.parallelize(numbered, len(numbered))
+            with _watched(counts, progress):
+                written = rdd.flatMap(partial(_write_task, str(folder))).collect()
+            _check_seen(folder, written)
+    finally:
+        shutil.rmtree(counts, ignore_errors=True)
+    for name in TABLES:
+        if not any((folder / name).iterdir()):
+            # A reader of Parquet needs a file to know the columns.
+            schema = to_arrow_schema(schema_of(name), timezone="UTC")
+            pq.write_table(schema.empty_table(), folder / name / "part-00000.parquet")
+        (folder / name / "_SUCCESS").touch()
+
+
+def _check_seen(folder: Path, written: Iterable[str]) -> None:
+    for name in written:
+        if not (folder / name).exists():
+            raise KlammError(
+                f"{folder / name} was written by a worker, and is not here: choose a folder that all "
+                "machines share"
+            )
+
+
+@contextmanager
+def _watched(counts: Path, progress: Callable[[int], None]) -> Iterator[None]:
+    """Report what tasks have read, as long as they run."""
+    is_over = threading.Event()
+
+    def watch() -> None:
+        while not is_over.wait(WATCH_S):
+            progress(sum(path.stat().st_size for path in counts.iterdir()) * COUNTED_OFFSETS)
+
+    watcher = threading.Thread(target=watch, name="audit-progress", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        watcher.join()
+
+
+class _Counter:
+    """Counts the offsets of a task where the driver sees it: a byte in a file for so many of them."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._left = 0
+
+    def __call__(self, offsets: int) -> None:
+        done, self._left = divmod(self._left + offsets, COUNTED_OFFSETS)
+        if done:
+            with self._path.open("ab") as file:
+                file.write(bytes(done))
+
+
+def _write_task(folder: str, numbered: tuple[int, tuple[AuditTask, InputPartition]]) -> Iterator[str]:
+    """One task: as many files as it has tables with rows. Tried again, it replaces them."""
+    number, (task, ranges) = numbered
+    files = {name: _File(Path(folder), name, number) for name in TABLES if SOURCES[name] == task.source}
+    counter = _Counter(Path(folder, COUNTS, str(number)))
+    try:
+        for name, batch in audit_rows(task, ranges, tick=counter):
+            files[name].add(batch)
         for file in files.values():
-            file.finish()
+            yield from file.finish()
     finally:
         for file in files.values():
             file.discard()
@@ -104,10 +120,11 @@ def _write_task(
 class _File:
     """A file that exists only once it is complete."""
 
-    def __init__(self, folder: Path, number: int, schema: StructType) -> None:
-        self._path = folder / f"part-{number:05}.parquet"
-        self._unfinished = folder / f".{self._path.name}.{os.getpid()}"
-        self._schema = to_arrow_schema(schema, timezone="UTC")
+    def __init__(self, folder: Path, name: str, number: int) -> None:
+        self._name = f"{name}/part-{number:05}.parquet"
+        self._path = folder / self._name
+        self._unfinished = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        self._schema = to_arrow_schema(schema_of(name), timezone="UTC")
         self._held: list[Any] = []
         self._held_rows = 0
         self._writer: Any = None
@@ -120,18 +137,33 @@ class _File:
 
     def _write(self) -> None:
         if self._held_rows:
+            table = pa.Table.from_batches(self._held).unify_dictionaries()  # or each batch has its own page
             if self._writer is None:
-                self._unfinished.parent.mkdir(parents=True, exist_ok=True)
-                self._writer = pq.ParquetWriter(self._unfinished, self._schema)
-            self._writer.write_table(pa.Table.from_batches(self._held, self._schema))
+                self._writer = self._opened(table.schema)
+            self._writer.write_table(table)
         self._held, self._held_rows = [], 0
 
-    def finish(self) -> None:
+    def _opened(self, schema: Any) -> Any:
+        self._unfinished.parent.mkdir(parents=True, exist_ok=True)
+        growing = {name: "DELTA_BINARY_PACKED" for name in _GROWING if name in schema.names}
+        return pq.ParquetWriter(
+            self._unfinished,
+            schema,
+            use_dictionary=[name for name in schema.names if name not in growing],
+            column_encoding=growing or None,
+            # Of columns that queries filter by; the others are not worth the time.
+            write_statistics=[field.name for field in schema if _is_filtered(field.type)],
+            store_schema=False,  # a column that is encoded here is a plain one to its readers
+        )
+
+    def finish(self) -> Iterator[str]:
+        """Complete the file; its name, if there is one."""
         self._write()
         if self._writer is not None:
             self._writer.close()
             self._writer = None
             self._unfinished.replace(self._path)
+            yield self._name
 
     def discard(self) -> None:
         """Remove what was not finished."""
@@ -140,107 +172,5 @@ class _File:
             self._unfinished.unlink(missing_ok=True)
 
 
-def _tables(format_name: str, wanted: OffsetRange, check_crcs: bool) -> Rows:
-    return (
-        _OffsetTables(wanted, check_crcs)
-        if format_name == CONSUMER_OFFSETS
-        else _Named(format_name, wanted, check_crcs, ("transactions", "undecoded"))
-    )
-
-
-class _Named:
-    """Rows of several tables of one range, each batch with the name of its table."""
-
-    def __init__(
-        self, format_name: str, wanted: OffsetRange, check_crcs: bool, tables: tuple[str, ...]
-    ) -> None:
-        # Checksums are checked by the first one, which sees each fetch whole before the others do.
-        self._makers = {
-            name: table_rows(
-                table_schema(format_name, name),
-                wanted,
-                check_crcs=check_crcs and name == tables[0],
-                format_name=format_name,
-                table=name,
-            )
-            for name in tables
-        }
-
-    def rows(self, fetch: Fetch) -> Iterator[tuple[str, Any]]:
-        for name, maker in self._makers.items():
-            for batch in maker.rows(fetch):
-                yield name, batch
-
-    def rest(self) -> Iterator[tuple[str, Any]]:
-        for name, maker in self._makers.items():
-            for batch in maker.rest():
-                yield name, batch
-
-
-class _OffsetTables(_Named):
-    """All tables of `__consumer_offsets`, from two decodes of each fetch."""
-
-    def __init__(self, wanted: OffsetRange, check_crcs: bool) -> None:
-        super().__init__(CONSUMER_OFFSETS, wanted, check_crcs, (COMMITS, OTHERS))
-        self._tombstones = to_arrow_schema(table_schema(CONSUMER_OFFSETS, "tombstones"), timezone="UTC")
-        self._history = CommitHistory()
-        self._last = LastCommits()
-
-    def rows(self, fetch: Fetch) -> Iterator[tuple[str, Any]]:
-        for name, batch in super().rows(fetch):
-            yield from self._derived(name, batch)
-        for batch in self._history.rows(self._makers[COMMITS].first_undecided):
-            yield COMMIT_HISTORY, batch
-
-    def rest(self) -> Iterator[tuple[str, Any]]:
-        for name, batch in super().rest():
-            yield from self._derived(name, batch)
-        for batch in self._history.rest():
-            yield COMMIT_HISTORY, batch
-        for batch in self._last.rest():
-            there = batch.filter(pc.invert(batch.column("is_tombstone")))
-            yield LATEST_OFFSETS, there.select(LATEST_COLUMNS)
-
-    def _derived(self, name: str, batch: Any) -> Iterator[tuple[str, Any]]:
-        if name == OTHERS:
-            for table in OTHER_TABLES:
-                yield from _exploded(batch, table)
-            return
-        yield name, batch
-        counts = pc.is_in(batch.column("txn"), COUNTING)
-        counting = batch if pc.all(counts).as_py() else batch.filter(counts)
-        self._history.add(counting)
-        self._last.add(_as_commits(counting))
-        removed = batch.filter(batch.column("is_tombstone"))
-        if removed.num_rows:
-            yield "tombstones", self._commit_tombstones(removed)
-
-    def _commit_tombstones(self, removed: Any) -> Any:
-        made = {
-            "record_type": pa.repeat("offset_commit", removed.num_rows),
-            "member_id": pa.nulls(removed.num_rows, pa.string()),
-        }
-        columns = [made[name] if name in made else removed.column(name) for name in self._tombstones.names]
-        return pa.RecordBatch.from_arrays(columns, schema=self._tombstones)
-
-
-def _as_commits(rows: Any) -> Commits:
-    return Commits(
-        rows.select((*LATEST_COLUMNS, "is_tombstone")),
-        rows.column("group_id"),
-        rows.column("topic"),
-        rows.column("partition").to_numpy(),
-        rows.column("log_offset").to_numpy(),
-    )
-
-
-def _exploded(batch: Any, table: str) -> Iterator[tuple[str, Any]]:
-    """The rows of one of the tables that `other_records` has as arrays."""
-    arrays = batch.column(table)
-    structs = pc.list_flatten(arrays)
-    if not len(structs):
-        return
-    parents = pc.list_parent_indices(arrays)
-    columns = [batch.column(name).take(parents) for name in PLACE] + structs.flatten()
-    names = [*PLACE, *(field.name for field in structs.type)]
-    yield table, pa.RecordBatch.from_arrays(columns, names=names)
+def _is_filtered(kind: Any) -> bool:
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_string(kind) or pa.types.is_dictionary(kind))

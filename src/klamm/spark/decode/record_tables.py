@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from klamm.spark.decode.records import (
     OFFSET_KEYS,
     TRANSACTION_KEY,
     TYPES,
+    Registration,
     as_structs,
     decode_group,
     decode_transaction,
@@ -35,6 +37,15 @@ from klamm.spark.decode.tables import CONSUMER_OFFSETS, OTHER_TABLES, OTHERS, TR
 
 NO_VERSION: Final = -(1 << 30)  # no 16-bit number: a key without a version
 Row = dict[str, Any]
+NamedRow = tuple[str, Row]
+CONSUMER_TABLES: Final = {
+    GROUP: "consumer_groups",
+    TARGET_EPOCH: "consumer_groups",
+    MEMBER: "consumer_members",
+    TARGET: "consumer_assignments",
+    CURRENT: "consumer_assignments",
+    REGEX: "consumer_regexes",
+}
 # Key versions and null values of many records -> which of them a table is made of.
 Choice = Callable[[Any, Any], Any]
 
@@ -50,14 +61,69 @@ def _instant(time_ms: int) -> int | None:
     return None if time_ms < 0 else time_ms * 1000
 
 
-def _registrations(record: Found) -> Iterator[Row]:
-    assert record.key is not None
+def offset_rows(record: Found) -> list[NamedRow]:
+    """All rows of a record of `__consumer_offsets`, each with its table, but for `offset_commits`.
+
+    Of the records of commits only tombstones and those that cannot be read make a row here.
+    """
+    key = record.key
+    if key is None or len(key) < 2:
+        return [_undecoded(None, "no key version", record)]
+    version = _version(key)
     try:
-        group_id = group_key(record.key)
-        found = None if record.value is None else decode_group(record.value)
-    except DecodeError:
-        return  # in table `undecoded`
-    yield {
+        if version in OFFSET_KEYS:
+            group_id, topic, partition = offset_key(key)
+            found = [_undecoded(version, "unreadable offset commit", record)]
+            if record.value is None:
+                found.append(_tombstone(version, group_id, topic=topic, partition=partition))
+            return found
+        if version == GROUP_KEY:
+            group_id = group_key(key)
+            return _group_rows(group_id, None if record.value is None else decode_group(record.value))
+        if version in DECODED:
+            row = consumer_row(version, key, record.value)
+            found = [(CONSUMER_TABLES[version], row)]
+            if record.value is None:
+                found.append(_tombstone(version, *member_key(key, version)))
+            return found
+    except DecodeError as error:
+        return [_undecoded(version, f"unreadable {TYPES[version]}: {error}", record)]
+    found = [_undecoded(version, TYPES.get(version, "unknown key version"), record)]
+    if record.value is None and version in TYPES:
+        with suppress(DecodeError):  # it is in table `undecoded`, as every record of this type
+            found.append(_tombstone(version, *member_key(key, version)))
+    return found
+
+
+def _undecoded(version: int | None, reason: str, record: Found) -> NamedRow:
+    return "undecoded", {
+        "key_version": version,
+        "reason": reason,
+        "key": record.key,
+        "value": record.value,
+    }
+
+
+def _tombstone(
+    version: int,
+    group_id: str,
+    member_id: str | None = None,
+    *,
+    topic: str | None = None,
+    partition: int | None = None,
+) -> NamedRow:
+    return "tombstones", {
+        "record_type": TYPES[version],
+        "key_version": version,
+        "group_id": group_id,
+        "topic": topic,
+        "partition": partition,
+        "member_id": member_id,
+    }
+
+
+def _group_rows(group_id: str, found: Registration | None) -> list[NamedRow]:
+    row: Row = {
         "group_id": group_id,
         "protocol_type": found and found.protocol_type,
         "generation": found and found.generation,
@@ -68,102 +134,49 @@ def _registrations(record: Found) -> Iterator[Row]:
         "value_version": found and found.value_version,
         "is_tombstone": found is None,
     }
+    if found is None:
+        return [("group_registrations", row), _tombstone(GROUP_KEY, group_id)]
+    members = [
+        (
+            "group_members",
+            {
+                "group_id": group_id,
+                "generation": found.generation,
+                "member_id": member.member_id,
+                "instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "rebalance_timeout_ms": member.rebalance_timeout_ms,
+                "session_timeout_ms": member.session_timeout_ms,
+                "is_leader": member.member_id == found.leader,
+                "subscribed_topics": member.subscribed_topics,
+                "owned": as_structs(member.owned),
+                "assigned": as_structs(member.assigned),
+            },
+        )
+        for member in found.members
+    ]
+    return [("group_registrations", row), *members]
 
 
-def _members(record: Found) -> Iterator[Row]:
-    assert record.key is not None
-    if record.value is None:
-        return
-    try:
-        group_id, found = group_key(record.key), decode_group(record.value)
-    except DecodeError:
-        return
-    for member in found.members:
-        yield {
-            "group_id": group_id,
-            "generation": found.generation,
-            "member_id": member.member_id,
-            "instance_id": member.instance_id,
-            "client_id": member.client_id,
-            "client_host": member.client_host,
-            "rebalance_timeout_ms": member.rebalance_timeout_ms,
-            "session_timeout_ms": member.session_timeout_ms,
-            "is_leader": member.member_id == found.leader,
-            "subscribed_topics": member.subscribed_topics,
-            "owned": as_structs(member.owned),
-            "assigned": as_structs(member.assigned),
-        }
-
-
-def _consumer_rows(record: Found) -> Iterator[Row]:
-    assert record.key is not None
-    try:
-        yield consumer_row(_version(record.key), record.key, record.value)
-    except DecodeError:
-        return
+def _rows_of(table: str) -> Callable[[Found], Iterator[Row]]:
+    """The rows of a record for one table."""
+    return lambda record: (row for name, row in offset_rows(record) if name == table)
 
 
 def _others(record: Found) -> Iterator[Row]:
     key = record.key
-    version = None if key is None or len(key) < 2 else _version(key)
-    rows: Row = {"key_version": version}
-    for table in OTHER_TABLES:
-        chosen, extract = EXTRACTORS[CONSUMER_OFFSETS, table]
-        is_meant = table == "undecoded" or chosen(
-            np.array([NO_VERSION if version is None else version]), np.array([record.value is None])
-        ).item(0)
-        rows[table] = (list(extract(record)) if is_meant else None) or None
+    rows: Row = {"key_version": None if key is None or len(key) < 2 else _version(key)}
+    rows |= dict.fromkeys(OTHER_TABLES)
+    for name, row in offset_rows(record):
+        if rows[name] is None:
+            rows[name] = []
+        rows[name].append(row)
     yield rows
 
 
 def _version(key: bytes) -> int:
     return int.from_bytes(key[:2], signed=True)
-
-
-def _tombstones(record: Found) -> Iterator[Row]:
-    assert record.key is not None
-    version = _version(record.key)
-    row: Row = {"record_type": TYPES.get(version), "key_version": version, "topic": None, "partition": None}
-    try:
-        if version in OFFSET_KEYS:
-            group_id, topic, partition = offset_key(record.key)
-            yield row | {"group_id": group_id, "topic": topic, "partition": partition, "member_id": None}
-        elif version in TYPES:
-            group_id, member_id = member_key(record.key, version)
-            yield row | {"group_id": group_id, "member_id": member_id}
-    except DecodeError:
-        return
-
-
-def _undecoded(record: Found) -> Iterator[Row]:
-    reason = _reason(record)
-    if reason is not None:
-        key = record.key
-        version = None if key is None or len(key) < 2 else _version(key)
-        yield {"key_version": version, "reason": reason, "key": key, "value": record.value}
-
-
-def _reason(record: Found) -> str | None:
-    """Why a record of `__consumer_offsets` is in no other table; None when it is in one."""
-    key = record.key
-    if key is None or len(key) < 2:
-        return "no key version"
-    version = _version(key)
-    try:
-        if version in OFFSET_KEYS:
-            offset_key(key)
-            return "unreadable offset commit"  # the good ones were filtered out before
-        if version == GROUP_KEY:
-            group_key(key)
-            if record.value is not None:
-                decode_group(record.value)
-            return None
-        if version in DECODED:
-            consumer_row(version, key, record.value)
-            return None
-    except DecodeError as error:
-        return f"unreadable {TYPES[version]}: {error}"
-    return TYPES.get(version, "unknown key version")
 
 
 def _transactions(record: Found) -> Iterator[Row]:
@@ -212,7 +225,7 @@ def _of(*versions: int) -> Choice:
     return lambda keys, _: np.isin(keys, versions)
 
 
-def _no_commits(keys: Any, _is_null: Any) -> Any:
+def no_commits(keys: Any, _is_null: Any) -> Any:
     return (keys < 0) | (keys > 1)
 
 
@@ -221,15 +234,18 @@ def _every(keys: Any, _is_null: Any) -> Any:
 
 
 EXTRACTORS: Final[Mapping[tuple[str, str], tuple[Choice, Callable[[Found], Iterator[Row]]]]] = {
-    (CONSUMER_OFFSETS, "group_registrations"): (_of(GROUP_KEY), _registrations),
-    (CONSUMER_OFFSETS, "group_members"): (_of(GROUP_KEY), _members),
-    (CONSUMER_OFFSETS, "consumer_groups"): (_of(GROUP, TARGET_EPOCH), _consumer_rows),
-    (CONSUMER_OFFSETS, "consumer_members"): (_of(MEMBER), _consumer_rows),
-    (CONSUMER_OFFSETS, "consumer_assignments"): (_of(TARGET, CURRENT), _consumer_rows),
-    (CONSUMER_OFFSETS, "consumer_regexes"): (_of(REGEX), _consumer_rows),
-    (CONSUMER_OFFSETS, "tombstones"): (lambda keys, is_null: is_null & (keys != NO_VERSION), _tombstones),
-    (CONSUMER_OFFSETS, "undecoded"): (_no_commits, _undecoded),
-    (CONSUMER_OFFSETS, OTHERS): (_no_commits, _others),
+    (CONSUMER_OFFSETS, "group_registrations"): (_of(GROUP_KEY), _rows_of("group_registrations")),
+    (CONSUMER_OFFSETS, "group_members"): (_of(GROUP_KEY), _rows_of("group_members")),
+    (CONSUMER_OFFSETS, "consumer_groups"): (_of(GROUP, TARGET_EPOCH), _rows_of("consumer_groups")),
+    (CONSUMER_OFFSETS, "consumer_members"): (_of(MEMBER), _rows_of("consumer_members")),
+    (CONSUMER_OFFSETS, "consumer_assignments"): (_of(TARGET, CURRENT), _rows_of("consumer_assignments")),
+    (CONSUMER_OFFSETS, "consumer_regexes"): (_of(REGEX), _rows_of("consumer_regexes")),
+    (CONSUMER_OFFSETS, "tombstones"): (
+        lambda keys, is_null: is_null & (keys != NO_VERSION),
+        _rows_of("tombstones"),
+    ),
+    (CONSUMER_OFFSETS, "undecoded"): (no_commits, _rows_of("undecoded")),
+    (CONSUMER_OFFSETS, OTHERS): (no_commits, _others),
     (TRANSACTION_STATE, "transactions"): (_of(TRANSACTION_KEY), _transactions),
     (TRANSACTION_STATE, "undecoded"): (_every, _undecoded_transactions),
 }

@@ -12,10 +12,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from klamm.client.ranges import Fetch
-from klamm.records.arrow import BinaryColumn, OffsetCommits, Want
+from klamm.records.arrow import BinaryColumn, OffsetCommits, Region, Want
 from klamm.records.core import decode_columns, decode_offset_commits
 from klamm.spark.decode.outcomes import COMMITTED, NAMES, NONE, DecidedBatch, OutcomeFollower
-from klamm.spark.decode.record_tables import EXTRACTORS, NO_VERSION, Found
+from klamm.spark.decode.record_tables import EXTRACTORS, NO_VERSION, Choice, Found, Row
 from klamm.spark.decode.tables import COMMITS, CONSUMER_OFFSETS, LAST_COMMITS, OTHERS
 from klamm.spark.read.rows import MAX_ROWS, binary_array
 from klamm.spark.read.splitting import OffsetRange
@@ -248,32 +248,57 @@ class RecordRows(TableRows):
             broken = np.frombuffer(commits.broken, np.int64)
             if commits.row_count == sum(region.record_count for region in regions):
                 return pa.RecordBatch.from_pylist([], self.schema)  # as most of the log: nothing but commits
-        wants = Want.KEY | Want.VALUE | Want.OFFSET | Want.TIMESTAMP
-        columns = decode_columns(regions, wants, *self._bounds())
-        assert columns.key is not None
-        assert columns.value is not None
-        assert columns.offset is not None
-        assert columns.timestamp_ms is not None
-        offset = np.frombuffer(columns.offset, np.int64)
-        mask = self._chosen(key_versions(columns.key, columns.row_count), _is_null(columns.value, columns))
-        if len(broken):
-            mask |= np.isin(offset, broken)
-        picked = np.flatnonzero(mask)
-        keys = binary_array(pa.binary(), columns.row_count, columns.key).take(pa.array(picked)).to_pylist()
-        values = (
-            binary_array(pa.binary(), columns.row_count, columns.value).take(pa.array(picked)).to_pylist()
-        )
-        offsets = offset[picked].tolist()
-        times = (np.frombuffer(columns.timestamp_ms, np.int64)[picked] * 1000).tolist()
-        partition = self._wanted.partition.partition
-        rows: list[dict[str, Any]] = []
-        for key, value, place, time in zip(keys, values, offsets, times, strict=True):
-            where = {"log_partition": partition, "log_offset": place, "log_timestamp": time}
-            rows += [where | row for row in self._extract(Found(key, value))]
-        return pa.RecordBatch.from_arrays(
-            [pa.array([row[field.name] for row in rows], field.type) for field in self.schema],
-            schema=self.schema,
-        )
+        rows: list[Row] = []
+        for place, record in picked_records(regions, *self._bounds(), self._chosen, broken):
+            where = place_of(self._wanted, place)
+            rows += [where | row for row in self._extract(record)]
+        return batch_of(rows, self.schema)
+
+
+class LogPlace(NamedTuple):
+    """Where a record is in its partition, and its time in microseconds."""
+
+    log_offset: int
+    time_us: int
+
+
+def place_of(wanted: OffsetRange, place: LogPlace) -> Row:
+    """The columns that every table starts with."""
+    return {
+        "log_partition": wanted.partition.partition,
+        "log_offset": place.log_offset,
+        "log_timestamp": place.time_us,
+    }
+
+
+def batch_of(rows: Sequence[Row], schema: Any) -> Any:
+    """Rows as an Arrow batch."""
+    arrays = [pa.array([row[field.name] for row in rows], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def picked_records(
+    regions: Sequence[Region], first_offset: int, until_offset: int, chosen: Choice, broken: Any
+) -> Iterator[tuple[LogPlace, Found]]:
+    """The records that are chosen by the versions of their keys, and those at the offsets in `broken`."""
+    wants = Want.KEY | Want.VALUE | Want.OFFSET | Want.TIMESTAMP
+    columns = decode_columns(regions, wants, first_offset, until_offset)
+    assert columns.key is not None
+    assert columns.value is not None
+    assert columns.offset is not None
+    assert columns.timestamp_ms is not None
+    offset = np.frombuffer(columns.offset, np.int64)
+    mask = chosen(key_versions(columns.key, columns.row_count), _is_null(columns.value, columns))
+    if len(broken):
+        mask |= np.isin(offset, broken)
+    picked = np.flatnonzero(mask)
+    rows = pa.array(picked)
+    keys = binary_array(pa.binary(), columns.row_count, columns.key).take(rows).to_pylist()
+    values = binary_array(pa.binary(), columns.row_count, columns.value).take(rows).to_pylist()
+    offsets = offset[picked].tolist()
+    times = (np.frombuffer(columns.timestamp_ms, np.int64)[picked] * 1000).tolist()
+    for place, key, value in zip(map(LogPlace, offsets, times), keys, values, strict=True):
+        yield place, Found(key, value)
 
 
 def table_rows(

@@ -10,6 +10,7 @@ from pyspark.sql.types import (
     BinaryType,
     BooleanType,
     DataType,
+    DoubleType,
     IntegerType,
     LongType,
     StringType,
@@ -39,6 +40,7 @@ _TYPES: Final[Mapping[str, DataType]] = {
     "string": StringType(),
     "binary": BinaryType(),
     "boolean": BooleanType(),
+    "double": DoubleType(),
     "timestamp": TimestampType(),
     "strings": ArrayType(StringType()),
     "partitions": _PARTITIONS,
@@ -104,16 +106,17 @@ OTHER_TABLES: Final = tuple(
 
 def table_schema(format_name: str, table: str) -> StructType:
     """All columns of a table; every one starts with the record's place in the log."""
-    fields = [*_fields(_WHERE), *_fields(COLUMNS[format_name][table])]
+    fields = [*fields_of(_WHERE), *fields_of(COLUMNS[format_name][table])]
     if table == OTHERS:
         fields += [
-            StructField(name, ArrayType(StructType(_fields(COLUMNS[format_name][name]))))
+            StructField(name, ArrayType(StructType(fields_of(COLUMNS[format_name][name]))))
             for name in OTHER_TABLES
         ]
     return StructType(fields)
 
 
-def _fields(text: str) -> list[StructField]:
+def fields_of(text: str) -> list[StructField]:
+    """Columns from `name type, ...`."""
     # Spark's own parser of such texts runs in Java, which the process of a data source does not have.
     return [StructField(name, _TYPES[kind]) for name, kind in (item.split() for item in text.split(", "))]
 

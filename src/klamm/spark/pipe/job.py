@@ -10,8 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from pyspark.errors import PySparkException
+
 from klamm.config import ConfigError
 
+NO_SESSION: Final = "SESSION_OR_CONTEXT_NOT_EXISTS"
 FORMATS: Final = ("raw", "json", "csv")
 DELIVERIES: Final = ("exactly-once", "at-least-once")
 _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -114,7 +117,16 @@ def check(job: Job) -> None:
     if job.dead_letters is not None and job.source_format == "raw":
         raise ConfigError("source.dead_letters", "source.dead_letters needs source.format json or csv")
     if job.function is not None:
-        transform_function(job.function)
+        _check_function(job.function)
+
+
+def _check_function(text: str) -> None:
+    try:
+        transform_function(text)
+    except PySparkException as error:
+        # Types and columns that a module makes when it is imported need a session: it is imported again then.
+        if error.getCondition() != NO_SESSION:
+            raise
 
 
 def transform_function(text: str) -> Callable[[Any], Any]:
@@ -124,13 +136,20 @@ def transform_function(text: str) -> Callable[[Any], Any]:
     if not colon or not module_name or not name:
         raise ConfigError("transform.function", f"invalid value {text} for transform.function: {example}")
     try:
-        found = getattr(importlib.import_module(module_name), name)
+        module = importlib.import_module(module_name)
     except ImportError as error:
         raise ConfigError(
             "transform.function", f"cannot import {module_name} ({error}): is its folder in PYTHONPATH?"
         ) from None
-    except AttributeError:
-        raise ConfigError("transform.function", f"module {module_name} has no function {name}") from None
+    except PySparkException:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            "transform.function", f"importing {module_name} raised {type(error).__name__}: {error}"
+        ) from error
+    found = getattr(module, name, None)
+    if found is None:
+        raise ConfigError("transform.function", f"module {module_name} has no function {name}")
     if not callable(found):
         raise ConfigError("transform.function", f"{text} is not a function")
     function: Callable[[Any], Any] = found

@@ -11,7 +11,9 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from klamm.client.admin.admin import Admin
+from klamm.client.config import ADMIN
 from klamm.config import ConfigError
+from klamm.spark.options.options import for_client, sink_options
 from klamm.spark.pipe.job import Job, transform_function
 from klamm.spark.write.partitioning import by_partition, takes_turns, with_partition
 
@@ -21,8 +23,8 @@ _DEAD: Final = "_dead"
 _META: Final = ("key", "topic", "partition", "offset", "timestamp")
 
 
-def source(spark: SparkSession, job: Job) -> DataFrame:
-    """The rows of the job's topics, unchanged."""
+def reading(job: Job) -> dict[str, str]:
+    """The options of the source."""
     options = {
         "kafka.bootstrap.servers": job.bootstrap,
         "subscribe": ",".join(job.topics),
@@ -33,7 +35,12 @@ def source(spark: SparkSession, job: Job) -> DataFrame:
     }
     if job.max_per_batch is not None:
         options["maxOffsetsPerTrigger"] = str(job.max_per_batch)
-    return spark.readStream.format("klamm").options(**{**options, **job.source_options}).load()
+    return {**options, **job.source_options}
+
+
+def source(spark: SparkSession, job: Job) -> DataFrame:
+    """The rows of the job's topics, unchanged."""
+    return spark.readStream.format("klamm").options(**reading(job)).load()
 
 
 def parsed(job: Job, raw: DataFrame) -> DataFrame:
@@ -43,6 +50,7 @@ def parsed(job: Job, raw: DataFrame) -> DataFrame:
     """
     if job.source_format == "raw":
         return raw
+    fields = [field.name for field in schema_of(job).fields]
     text = f.col("value").cast("string")
     wide = f"{job.schema}, {_CORRUPT} string"
     settings = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
@@ -51,7 +59,6 @@ def parsed(job: Job, raw: DataFrame) -> DataFrame:
     found: Any = read(text, wide, settings)
     rows = raw.select(*columns, f.col("value").alias("_value"), found.alias("_parsed"))
     corrupt = f.col(f"_parsed.{_CORRUPT}").isNotNull() | f.col("_parsed").isNull()
-    fields = [field.name for field in schema_of(job).fields]
     return rows.select(
         *(f.col(f"_parsed.`{name}`").alias(name) for name in fields),
         *(f.col(f"_{name}") for name in _META),
@@ -158,7 +165,7 @@ def started(spark: SparkSession, job: Job) -> Any:
     frame = output(spark, job, counts)
     if _is_shuffled(job, spark):
         frame = by_partition(frame, max(counts.values()), tasks=job.parallelism)
-    writer = frame.writeStream.format("klamm").outputMode(job.mode).options(**sink(job))
+    writer = frame.writeStream.format("klamm").outputMode(job.mode).options(**writing(job))
     if job.trigger == "once":
         writer = writer.trigger(availableNow=True)
     elif job.trigger != "continuous":
@@ -166,7 +173,7 @@ def started(spark: SparkSession, job: Job) -> Any:
     return writer.queryName(job.name).start()
 
 
-def sink(job: Job) -> dict[str, str]:
+def writing(job: Job) -> dict[str, str]:
     """The options of the sink."""
     options = {"kafka.bootstrap.servers": job.bootstrap, "checkpointLocation": job.checkpoint}
     if job.is_exactly_once:
@@ -177,6 +184,6 @@ def sink(job: Job) -> dict[str, str]:
 def partition_counts(job: Job) -> dict[str, int]:
     """The partitions of the topics that the job writes to. Raises KlammError when one does not exist."""
     names = sorted({job.target, *([job.dead_letters] if job.dead_letters else [])})
-    with Admin({"bootstrap.servers": job.bootstrap}) as admin:
+    with Admin(for_client(sink_options(writing(job)).client, ADMIN)) as admin:
         described = admin.describe_topics(names).unwrap()
     return {name: len(described[name].partitions) for name in names}

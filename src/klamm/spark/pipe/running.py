@@ -1,17 +1,27 @@
-"""Runs a job: start, monitor, restart after transient failures, report the result."""
+"""Runs a job: start, monitor, restart after failures that may pass, report the result."""
 
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import AnalysisException, PySparkException
 
+from klamm.clock import Clock, SystemClock
 from klamm.config import ConfigError
-from klamm.errors import BrokerError
+from klamm.errors import BrokerError, KlammError
+from klamm.protocol.errors import ErrorCode
+from klamm.spark.pipe.failures import (
+    BAD_BATCH,
+    FAILED,
+    MISUSED,
+    JobFailedError,
+    cause_of,
+    final_code,
+    is_outage,
+)
 from klamm.spark.pipe.job import Job
 from klamm.spark.pipe.query import started
 
@@ -21,34 +31,14 @@ if TYPE_CHECKING:
 FIRST_BACKOFF_S: Final = 1.0
 MAX_BACKOFF_S: Final = 60.0
 WATCH_S: Final = 0.2
-
-OK: Final = 0
-FAILED: Final = 1
-MISUSED: Final = 2
-FENCED: Final = 3  # another run of the job has taken over
-DATA_LOST: Final = 4  # offsets to be read were deleted
-BAD_RECORD: Final = 5  # a record does not fit the schema, and there is no topic for dead letters
-ROWS_LOST: Final = 6  # a decided batch lacks rows that cannot be written again (txn.mode=per-task)
-
-# Error of a failed query -> exit code. Any other error is retried.
-_FINAL: Final[Mapping[str, int]] = {
-    "SinkFencedError": FENCED,
-    "DataLossError": DATA_LOST,
-    "LostRowsError": ROWS_LOST,
-    "ManyWritersError": FAILED,
-    "UnknownTopicError": FAILED,
-    "ConfigError": MISUSED,
-}
-# With its place: the text alone is in the plan that Spark prints with every failure.
-_BAD_RECORD: Final = re.compile(r"the record does not fit source\.schema: \S+-\d+ offset \d+")
-
-
-class JobFailedError(Exception):
-    """The job ended with an error; `exit_code` is its class."""
-
-    def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
+# How often one batch is tried, unless the cluster is away: what fails each time is in the data or the code.
+TRIES_OF_A_BATCH: Final = 3
+# After so much time without a batch it is said what the query does, then at longer intervals.
+SILENT_MS: Final = 10_000
+MAX_SILENT_MS: Final = 60_000
+# What Spark says when there is nothing to do; the source waits for records while it gets offsets.
+_IDLE: Final = ("waiting for data", "getting offsets")
+_BETWEEN_TRIGGERS: Final = "waiting for next trigger"
 
 
 def run(
@@ -58,43 +48,50 @@ def run(
     say: Callable[[str], None],
     report: Callable[[Mapping[str, Any]], None],
     sleep: Callable[[float], None] = time.sleep,
+    clock: Clock | None = None,
     restarts: int | None = None,
 ) -> None:
     """Run until the job ends. Raises JobFailedError when starting it again would not help.
 
-    `report` gets the progress of every batch. `restarts` is how often a failed query is started again in a
-    row; None is without end. A batch that succeeds starts the count again.
+    `report` gets the progress of every batch. A query that failed because the cluster did not answer is
+    started again without end; one that failed otherwise, until the same batch has failed TRIES_OF_A_BATCH
+    times. `restarts` is how often a query is started again in a row instead, whatever the cause.
     """
-    failures = 0
+    failures = tries = 0
     while True:
-        seen = _Progress(report)
+        seen = _Progress(job, say, report, clock or SystemClock())
+        failed: Exception
         try:
             _follow(started(spark, job), seen, sleep)
             return
         except ConfigError as error:
             raise JobFailedError(str(error), MISUSED) from error
-        except BrokerError as error:
-            raise JobFailedError(str(error), FAILED) from error
+        except KlammError as error:
+            if not error.retriable or _is_unknown_topic(error):
+                raise JobFailedError(str(error), FAILED) from error
+            cause, is_away, failed = str(error), True, error
         except PySparkException as error:
             text = str(error)
+            cause = cause_of(text)
             exit_code = final_code(text, is_analysis=isinstance(error, AnalysisException))
             if exit_code is not None:
-                raise JobFailedError(cause_of(text), exit_code) from error
-            failures = 1 if seen.count else failures + 1
-            if restarts is not None and failures > restarts:
-                raise JobFailedError(cause_of(text), FAILED) from error
-            pause_s = min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 2 ** (failures - 1))
-            say(f"{cause_of(text)}; starting again in {pause_s:g} s")
-            sleep(pause_s)
+                raise JobFailedError(cause, exit_code) from error
+            is_away, failed = is_outage(text), error
+        if seen.count:
+            failures = tries = 0
+        failures += 1
+        tries += not is_away
+        if restarts is not None and failures > restarts:
+            raise JobFailedError(cause, FAILED) from failed
+        if restarts is None and tries >= TRIES_OF_A_BATCH:
+            raise JobFailedError(f"the batch failed {tries} times: {cause}", BAD_BATCH) from failed
+        pause_s = min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(failures - 1, 10))
+        say(f"{cause}; starting again in {pause_s:g} s")
+        sleep(pause_s)
 
 
-def final_code(text: str, *, is_analysis: bool = False) -> int | None:
-    """The exit code of a failure that starting again does not mend; None for one that may pass."""
-    if is_analysis:
-        return MISUSED
-    if _BAD_RECORD.search(text):
-        return BAD_RECORD
-    return next((exit_code for word, exit_code in _FINAL.items() if word in text), None)
+def _is_unknown_topic(error: KlammError) -> bool:
+    return isinstance(error, BrokerError) and error.error_code == ErrorCode.unknown_topic_or_partition
 
 
 def _follow(query: Any, seen: _Progress, sleep: Callable[[float], None]) -> None:
@@ -109,19 +106,50 @@ def _follow(query: Any, seen: _Progress, sleep: Callable[[float], None]) -> None
 
 
 class _Progress:
-    """Reports each batch once."""
+    """Reports each batch once, and what the query does when no batch ends for a while."""
 
-    def __init__(self, report: Callable[[Mapping[str, Any]], None]) -> None:
+    def __init__(
+        self,
+        job: Job,
+        say: Callable[[str], None],
+        report: Callable[[Mapping[str, Any]], None],
+        clock: Clock,
+    ) -> None:
+        self._job = job
+        self._say = say
         self._report = report
+        self._clock = clock
         self._last = -1
+        self._since_ms = clock.now_ms()
+        self._silent_ms = SILENT_MS
+        self._said_idle = False
         self.count = 0
 
     def look(self, query: Any) -> None:
-        for progress in query.recentProgress:
-            if progress["batchId"] > self._last and progress["numInputRows"]:
-                self._last = progress["batchId"]
-                self.count += 1
-                self._report(summary(progress))
+        last = query.lastProgress
+        if last is not None and last["batchId"] > self._last:
+            for progress in query.recentProgress:
+                if progress["batchId"] > self._last and progress["numInputRows"]:
+                    self._last = progress["batchId"]
+                    self.count += 1
+                    self._since_ms, self._silent_ms = self._clock.now_ms(), SILENT_MS
+                    self._report(summary(progress))
+        self._break_silence(query)
+
+    def _break_silence(self, query: Any) -> None:
+        passed_ms = self._clock.now_ms() - self._since_ms
+        if passed_ms < self._silent_ms:
+            return
+        doing = query.status["message"]
+        is_idle = doing.lower().startswith(_IDLE)
+        if is_idle or doing.lower().startswith(_BETWEEN_TRIGGERS):
+            self._since_ms, self._silent_ms = self._clock.now_ms(), SILENT_MS
+            if is_idle and not self._said_idle:
+                self._said_idle = True
+                self._say(f"waiting for records in {', '.join(self._job.topics)}")
+            return
+        self._silent_ms = passed_ms + min(passed_ms, MAX_SILENT_MS)
+        self._say(f"no batch has ended for {passed_ms / 1000:.0f} s; Spark says: {doing}")
 
 
 def summary(progress: Any) -> dict[str, Any]:
@@ -154,16 +182,3 @@ def _positions(offset: Any) -> dict[tuple[str, str], int]:
         if not topic.startswith("$") and isinstance(partitions, dict)
         for number, value in partitions.items()
     }
-
-
-def cause_of(text: str) -> str:
-    """The line of a failure that names its cause: the last Python error, else the first line."""
-    bad_record = _BAD_RECORD.search(text)
-    if bad_record is not None:
-        return f"{bad_record[0]}; set source.dead_letters to keep such records"
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("klamm.") and "Error: " in line]
-    if errors:
-        return errors[-1].partition("Error: ")[2]
-    named = [line for line in lines if "Error: " in line and not line.startswith(("File", "["))]
-    return named[-1] if named else (lines[0] if lines else "unknown failure")

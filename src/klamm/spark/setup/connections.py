@@ -69,11 +69,14 @@ def admin(settings: Mapping[str, str]) -> Admin:
     return found
 
 
-def discard_producer(settings: Mapping[str, str]) -> None:
-    """Drop a failed producer: the next one starts without its state."""
+def discard_producer(settings: Mapping[str, str], *, abort_s: float = 0) -> None:
+    """Drop a failed producer: the next one starts without its state.
+
+    Its open transaction is aborted within `abort_s`; with 0 it stays open.
+    """
     found = _producers.pop(_key(settings), None)
     if found is not None:
-        found.close(0)
+        found.close(abort_s)
 
 
 def close_all() -> None:

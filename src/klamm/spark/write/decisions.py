@@ -21,7 +21,7 @@ from klamm.spark.read.positions import Positions, from_json
 from klamm.spark.setup.connections import admin
 
 GROUP_SUFFIX: Final = ".sink"
-_MARK: Final = "v1;"  # then the query; the offset is the number of the batch
+MARK: Final = "v1;"  # then the query; the offset is the number of the batch
 _SLOT_MARK: Final = "p1;"  # then the batch, `;` and the query; the offset is that of a record
 
 
@@ -49,7 +49,7 @@ def sink_group(transactional_id: str) -> str:
 
 def encode_decision(key: BatchKey) -> tuple[int, str]:
     """A decision encoded as offset and metadata."""
-    return key.batch_id, f"{_MARK}{key.query_id}"
+    return key.batch_id, f"{MARK}{key.query_id}"
 
 
 def encode_slot_decision(key: BatchKey) -> str:
@@ -61,8 +61,8 @@ def decode_decisions(committed: Mapping[TopicPartition, CommittedOffset]) -> tup
     """The decisions in the offsets of a sink's group; a sink that changed its topic has more than one."""
     found = []
     for item in committed.values():
-        if item.metadata.startswith(_MARK):
-            found.append(Decision(item.metadata.removeprefix(_MARK), item.offset))
+        if item.metadata.startswith(MARK):
+            found.append(Decision(item.metadata.removeprefix(MARK), item.offset))
         elif item.metadata.startswith(_SLOT_MARK):
             batch_id, _, query_id = item.metadata.removeprefix(_SLOT_MARK).partition(";")
             found.append(Decision(query_id, int(batch_id)))
@@ -90,7 +90,7 @@ def source_offsets(checkpoint: str, batch_id: int) -> Positions:
 
     Raises ConfigError when the log is in a format that is not known.
     """
-    lines = _text(f"{checkpoint.rstrip('/')}/offsets/{batch_id}").splitlines()
+    lines = text_of(f"{checkpoint.rstrip('/')}/offsets/{batch_id}").splitlines()
     if not lines or lines[0] != "v1":
         raise ConfigError(
             "checkpointLocation",
@@ -99,13 +99,13 @@ def source_offsets(checkpoint: str, batch_id: int) -> Positions:
         )
     found: Positions = {}
     for line in lines[2:]:
-        written = _topics(line)
+        written = topics_of(line)
         if written is not None:
             found |= from_json(written)
     return found
 
 
-def _topics(line: str) -> dict[str, Any] | None:
+def topics_of(line: str) -> dict[str, Any] | None:
     """The offsets of a source that reads topics; None for another kind of source."""
     try:
         written = json.loads(line)
@@ -119,22 +119,22 @@ def _topics(line: str) -> dict[str, Any] | None:
 def running_batch(checkpoint: str) -> BatchKey | None:
     """The query that a checkpoint belongs to, and its last planned batch; None if neither can be read."""
     try:
-        query_id = json.loads(_text(f"{checkpoint.rstrip('/')}/metadata"))["id"]
-        system, path = _opened(f"{checkpoint.rstrip('/')}/offsets")
+        query_id = json.loads(text_of(f"{checkpoint.rstrip('/')}/metadata"))["id"]
+        system, path = opened(f"{checkpoint.rstrip('/')}/offsets")
         names = [item.base_name for item in system.get_file_info(pafs.FileSelector(path))]
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
         return None  # of another kind, or on a file system that Python cannot read
     return BatchKey(str(query_id), max((int(name) for name in names if name.isdigit()), default=0))
 
 
-def _text(location: str) -> str:
-    system, path = _opened(location)
+def text_of(location: str) -> str:
+    system, path = opened(location)
     with system.open_input_stream(path) as stream:
         content: bytes = stream.read()
     return content.decode()
 
 
-def _opened(location: str) -> tuple[Any, str]:
+def opened(location: str) -> tuple[Any, str]:
     if location.startswith("file:"):
         location = "/" + location.removeprefix("file:").lstrip("/")
     elif "://" not in location:

@@ -284,8 +284,11 @@ def _check_alive(
             )
 
 
-def abort(options: SinkOptions, messages: Messages) -> None:
-    """Drop what the tasks wrote, unless it was decided. Never fences: a newer query may be at work."""
+def abort(options: SinkOptions, messages: Messages, _planned: Plan | None = None) -> None:
+    """Drop what the tasks wrote, unless it was decided. Never fences: a newer query may be at work.
+
+    A task that fails has aborted what it wrote.
+    """
     assert options.transactional_id is not None
     written = [message for message in messages if isinstance(message, SlotWritten)]
     if not written:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql.datasource import WriterCommitMessage
 
@@ -31,6 +31,7 @@ from klamm.spark.write.decisions import (
     sink_group,
     source_offsets,
 )
+from klamm.spark.write.noted import note, noted
 from klamm.spark.write.steps import (
     MANY_WRITERS,
     Hook,
@@ -46,6 +47,9 @@ from klamm.spark.write.turns import Span, TakingTurns, TurnFiles
 from klamm.spark.write.writing import write_batches
 
 log = logging.getLogger(__name__)
+
+# How long a failed batch waits for its abort: the next plan aborts what is left.
+ABORT_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,7 @@ def plan(options: SinkOptions) -> BatchPlan:
         mine.init_transactions()
         mine.begin_transaction()
         transaction = mine.hand_over_transaction()
+        note(options, transaction)
         return BatchPlan(transaction, fetch_decisions(options.client, options.transactional_id))
 
 
@@ -180,15 +185,22 @@ def _carrier(
     return TopicPartition(min(topics), 0) if topics else None
 
 
-def abort(options: SinkOptions, messages: Messages) -> None:
-    """Drop what the tasks wrote, unless it was decided. Never fences: a newer query may be at work."""
+def abort(options: SinkOptions, messages: Messages, planned: BatchPlan | None = None) -> None:
+    """Drop what the tasks wrote, unless it was decided. Never fences: a newer query may be at work.
+
+    Without a plan, and without a task that reports its transaction, it is the one that was noted.
+    """
     shared = [message for message in messages if isinstance(message, Shared)]
-    if not shared:
-        return  # no task reported its transaction: the next plan aborts it
+    if shared:
+        transaction: OpenTransaction | None = _common(shared)
+    else:
+        transaction = noted(options) if planned is None else planned.transaction
+    if transaction is None:
+        return  # the next plan aborts it
     try:
         with producing(options, "end") as mine:
-            mine.resume_transaction(_common(shared))
-            mine.abort_transaction(options.transaction_timeout_s)
+            mine.resume_transaction(transaction)
+            mine.abort_transaction(min(ABORT_S, options.transaction_timeout_s))
     except KlammError as error:
         # Fenced, or committed after all, which the coordinator does not undo: the next plan finds out.
         log.warning("aborting the transaction of %s failed: %s", options.transactional_id, error)

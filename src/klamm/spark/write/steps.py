@@ -21,6 +21,7 @@ MANY_WRITERS: Final = (
     "two executors wrote to one partition: let each partition have one task, with "
     "klamm.spark.by_partition(df, PARTITIONS) before writing"
 )
+OWN_ABORT_S: Final = 5.0  # how long a task that fails waits for the abort of its own transaction
 SETTLING_S: Final = 2.0  # how long the markers of a transaction are waited for
 Hook = Callable[[str], None]
 Messages = Sequence[WriterCommitMessage | None]
@@ -51,7 +52,7 @@ class SinkProtocol(Protocol):
         self, options: SinkOptions, planned: Any, task: Task, rows: Iterator[Any]
     ) -> WriterCommitMessage: ...
     def commit(self, options: SinkOptions, messages: Messages, *, at: Hook = ...) -> None: ...
-    def abort(self, options: SinkOptions, messages: Messages) -> None: ...
+    def abort(self, options: SinkOptions, messages: Messages, planned: Any = ..., /) -> None: ...
 
 
 def nowhere(_place: str) -> None:
@@ -103,7 +104,8 @@ def producing(
     """The producer for one step. Errors are translated for a query; a failed producer is dropped.
 
     Each step has its own producer, because Spark plans, writes and commits in different processes.
-    `is_kept` is for the next batch: the same process will then use the same transactional id.
+    `is_kept` is for the next batch: the same process will then use the same transactional id. One that is not
+    kept is alone in its transaction, and aborts it when it fails; what several share, the driver aborts.
     """
     settings = {**options.client, "client.id": f"{options.client.get('client.id', 'klamm-spark')}-{role}"}
     if transactional_id is not None:
@@ -111,7 +113,7 @@ def producing(
     try:
         yield producer(settings)
     except BaseException as error:
-        discard_producer(settings)
+        discard_producer(settings, abort_s=0 if is_kept else OWN_ABORT_S)
         code = error.error_code if isinstance(error, BrokerError) else None
         if isinstance(error, ProducerFencedError) or code in FENCED:
             raise fenced(options, error) from error

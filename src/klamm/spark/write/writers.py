@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
@@ -23,6 +22,7 @@ from klamm.spark.setup.connections import producer
 from klamm.spark.setup.freezing import freeze_once
 from klamm.spark.write import per_task, shared
 from klamm.spark.write.decisions import BatchKey
+from klamm.spark.write.noted import local_folder
 from klamm.spark.write.steps import SinkProtocol, Task
 from klamm.spark.write.turns import CAN_SHARE
 from klamm.spark.write.writing import Written, write_batches
@@ -107,8 +107,8 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         protocol_of(self.options).commit(self.options, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        log.warning("batch %d failed and is aborted", batchId)
-        protocol_of(self.options).abort(self.options, messages)
+        log.info("batch %d failed and is aborted", batchId)
+        protocol_of(self.options).abort(self.options, messages, self.plan)
 
 
 def current_task() -> Task:
@@ -124,9 +124,8 @@ def current_task() -> Task:
 
 
 def shared_folder() -> Path | None:
-    """A folder that the tasks of this executor share, and no others; Spark removes it in the end."""
-    folders = os.environ.get("SPARK_LOCAL_DIRS")
-    return Path(folders.split(",")[0]) / "klamm" if folders and CAN_SHARE else None
+    """A folder in which the tasks of this executor can take turns."""
+    return local_folder() if CAN_SHARE else None
 
 
 class ExactlyOnceBatchWriter(DataSourceArrowWriter):
@@ -153,5 +152,5 @@ class ExactlyOnceBatchWriter(DataSourceArrowWriter):
         protocol_of(self.options).commit(self.options, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        log.warning("the write failed and is aborted")
-        protocol_of(self.options).abort(self.options, messages)
+        log.info("the write failed and is aborted")
+        protocol_of(self.options).abort(self.options, messages, self.plan)

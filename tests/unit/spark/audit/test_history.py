@@ -8,15 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klamm.client.ranges import Fetch
-from klamm.protocol.types import TopicPartition
-from klamm.records.batch import iter_headers
 from klamm.records.markers import ControlType
 from klamm.spark.audit import history
-from klamm.spark.audit.history import COMMIT_HISTORY
-from klamm.spark.audit.parquet import _OffsetTables
-from klamm.spark.read.splitting import OffsetRange
+from klamm.spark.audit.schemas import COMMIT_HISTORY, LATEST_COLUMNS, LATEST_OFFSETS
 from unit.spark.audit.histories import Row, history_of
+from unit.spark.audit.passes import in_one_pass
 from unit.spark.decode.logs import log_of, rows_in
 
 Step = tuple[str, int, int, int, str]
@@ -37,15 +33,17 @@ def by_key(rows: list[Row]) -> dict[tuple[str, int], list[Row]]:
     return found
 
 
-def in_fetches(log: bytes) -> list[Row]:
-    """The history of a log that comes batch by batch."""
-    rows = _OffsetTables(OffsetRange(TopicPartition("__log", 4), 0, 1 << 40), True)
-    found: list[tuple[str, Any]] = []
-    for position, header in iter_headers(log):
-        batch = log[position : position + header.size_bytes]
-        found += rows.rows(Fetch(batch, header.base_offset, header.next_offset, ()))
-    found += rows.rest()
-    return [row for name, batch in found if name == COMMIT_HISTORY for row in batch.to_pylist()]
+def in_fetches(log: bytes, table: str = COMMIT_HISTORY) -> list[Row]:
+    """A table of a log that comes batch by batch."""
+    return in_one_pass(log).get(table, [])
+
+
+def latest_of(rows: list[Row]) -> list[Row]:
+    last: dict[tuple[str, int], Row] = {}
+    for row in sorted(rows, key=lambda each: each["log_offset"]):
+        if row["txn"] in ("none", "committed"):
+            last[row["topic"], row["partition"]] = row
+    return [{name: row[name] for name in LATEST_COLUMNS} for row in last.values() if not row["is_tombstone"]]
 
 
 @pytest.mark.parametrize("held_rows", [1, 3, 1 << 18])
@@ -79,7 +77,9 @@ def test_commits_that_come_in_many_fetches_have_the_history_of_the_whole_log(
     log = log_of(*parts)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(history, "HELD_ROWS", held_rows)
-        assert by_key(in_fetches(log)) == by_key(history_of(rows_in(log, "offset_commits")))
+        commits = rows_in(log, "offset_commits")
+        assert by_key(in_fetches(log)) == by_key(history_of(commits))
+        assert by_key(in_fetches(log, LATEST_OFFSETS)) == by_key(latest_of(commits))
 
 
 def test_a_commit_waits_for_a_transaction_that_is_open_before_it(monkeypatch: pytest.MonkeyPatch) -> None:

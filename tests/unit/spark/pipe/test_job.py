@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from klamm.cli.pipe import app, line
+from klamm.cli.pipe import app
+from klamm.cli.pipe_lines import batch_line
 from klamm.config import ConfigError
+from klamm.spark.pipe.failures import MISUSED
 from klamm.spark.pipe.job import job_of, load_job
 from klamm.spark.pipe.query import transformed
-from klamm.spark.pipe.running import BAD_RECORD, DATA_LOST, FENCED, MISUSED, cause_of, final_code, summary
+from klamm.spark.pipe.running import summary
 
 FILE = """
 bootstrap = "broker:9092"
@@ -85,13 +87,13 @@ def test_a_wrong_file_says_what_to_write(changes: dict[str, Any], message: str) 
 def test_check_explains_and_starts_nothing(tmp_path: Path) -> None:
     path = tmp_path / "revenue.toml"
     path.write_text(FILE)
-    result = CliRunner().invoke(app, ["check", str(path)])
+    result = CliRunner().invoke(app, ["check", "--offline", str(path)])
     assert result.exit_code == 0, result.output
     assert "reads        orders from earliest" in result.output
     assert "dead letters orders-dead, in the same transaction" in result.output
     assert "exactly once: transactional id revenue" in result.output
     path.write_text("delivery = ")
-    refused = CliRunner().invoke(app, ["check", str(path)])
+    refused = CliRunner().invoke(app, ["check", "--offline", str(path)])
     assert refused.exit_code == 2
     assert "is not TOML" in refused.output
 
@@ -109,6 +111,34 @@ def test_a_job_file_with_a_wrong_key_ends_with_exit_code_2_before_spark_starts(
 
 def raising(_rows: Any) -> Any:
     raise ZeroDivisionError("by nothing")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("import no_such_module_at_all", "cannot import broken_transform"),
+        ("1 / 0", "importing broken_transform raised ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, message: str
+) -> None:
+    (tmp_path / "broken_transform.py").write_text(content)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError) as refused:
+        job_of({**SMALLEST, "transform": {"function": "broken_transform:f"}}, name="j")
+    assert message in str(refused.value)
+
+
+def test_a_module_that_needs_a_session_is_imported_when_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "with_udf.py").write_text(
+        'from pyspark.sql import functions as f\n@f.udf("long")\ndef same(value):\n    return value\n'
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    job = job_of({**SMALLEST, "transform": {"function": "with_udf:f"}}, name="j")
+    assert job.function == "with_udf:f"
 
 
 def test_a_function_that_raises_is_named_with_its_error() -> None:
@@ -133,29 +163,5 @@ def test_a_batch_becomes_a_line() -> None:
         "stateOperators": [{"numRowsTotal": 12, "memoryUsedBytes": 30_000}],
         "durationMs": {"triggerExecution": 500},
     }
-    shown = " ".join(line(summary(progress)).split())
+    shown = " ".join(batch_line(summary(progress)).split())
     assert shown == "batch 7 1,200 rows 2,400 rows/s lag 30 500 ms 12 rows of state, 29 KiB"
-
-
-def test_the_cause_of_a_failure_is_one_line() -> None:
-    text = (
-        "[STREAM_FAILED] Query terminated with exception: Traceback (most recent call last):\n"
-        '  File "x.py", line 1, in f\n'
-        "klamm.spark.write.shared.SinkFencedError: transactionalId x is used by a newer query\n SQLSTATE: 3"
-    )
-    assert cause_of(text) == "transactionalId x is used by a newer query"
-
-
-@pytest.mark.parametrize(
-    ("text", "exit_code"),
-    [
-        ("klamm.spark.write.shared.SinkFencedError: fenced", FENCED),
-        ("klamm.spark.read.loss.DataLossError: offsets 3 to 5 are not in the log", DATA_LOST),
-        ("[USER_RAISED_EXCEPTION] the record does not fit source.schema: orders-0 offset 12", BAD_RECORD),
-        ("klamm.errors.KlammTimeoutError\n+- concat(the record does not fit source.schema: , x)", None),
-        ("the broker is away", None),
-    ],
-)
-def test_a_failure_is_final_or_may_pass(text: str, exit_code: int | None) -> None:
-    assert final_code(text) == exit_code
-    assert final_code(text, is_analysis=True) == MISUSED

@@ -1,15 +1,16 @@
-"""The derived tables as SQL over the base tables. Order inside a log is `log_offset`, never a time."""
+"""The derived tables as SQL over the base tables: what the audit makes in one pass must be the same.
+
+Order inside a log is `log_offset`, never a time.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
-COMMIT_TOMBSTONES: Final = """
-SELECT log_partition, log_offset, log_timestamp, 'offset_commit' AS record_type, key_version, group_id, topic,
-       partition, CAST(NULL AS string) AS member_id
-FROM {offset_commits}
-WHERE is_tombstone
-"""
+from pyspark.sql import DataFrame, SparkSession
+
+from klamm.spark.audit import Audit
 
 LATEST_OFFSETS: Final = """
 SELECT group_id, topic, partition, last.committed_offset, last.commit_ts, last.metadata
@@ -21,13 +22,6 @@ FROM (
   GROUP BY group_id, topic, partition
 )
 WHERE NOT last.is_tombstone
-"""
-
-# All commits of a group are in one partition of the log, which one task reads.
-LATEST_OF_LAST: Final = """
-SELECT group_id, topic, partition, committed_offset, commit_ts, metadata
-FROM {last_commits}
-WHERE NOT is_tombstone
 """
 
 COMMIT_HISTORY: Final = """
@@ -52,7 +46,7 @@ FROM {group_members} LATERAL VIEW explode(assigned) AS item
 STEPS: Final = """
 WITH members AS (
   SELECT log_partition, log_offset,
-         collect_set(coalesce(instance_id, member_id)) AS ids,
+         array_sort(collect_set(coalesce(instance_id, member_id))) AS ids,
          array_sort(collect_set(array_join(array_sort(subscribed_topics), ','))) AS subscriptions
   FROM {group_members}
   GROUP BY log_partition, log_offset
@@ -307,3 +301,35 @@ SELECT coalesce(r.group_id, l.group_id) AS group_id, r.last.group_type,
 FROM (SELECT * FROM registered WHERE NOT last.is_tombstone) AS r
   FULL OUTER JOIN lags AS l USING (group_id) LEFT JOIN moves AS m USING (group_id)
 """
+
+# Name -> its query, and the tables that the query needs.
+QUERIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "latest_offsets": (LATEST_OFFSETS, ("offset_commits",)),
+    "commit_history": (COMMIT_HISTORY, ("offset_commits",)),
+    "assignments": (ASSIGNMENTS, ("group_members",)),
+    "steps": (STEPS, ("group_members", "group_registrations")),
+    "consumer_steps": (CONSUMER_STEPS, ("consumer_members", "consumer_groups")),
+    "rebalances": (REBALANCES, ("steps", "consumer_steps", "events")),
+    "stickiness": (STICKINESS, ("rebalances", "group_members")),
+    "lag": (LAG, ("latest_offsets", "end_offsets")),
+    "transaction_spans": (TRANSACTION_SPANS, ("transactions",)),
+    "groups": (GROUPS, ("group_registrations", "consumer_steps", "lag", "commit_history")),
+}
+
+
+def by_sql(spark: SparkSession, audit: Audit, name: str) -> DataFrame:
+    """A table of an audit that was written, as SQL makes it of the tables of its records."""
+    if name == "end_offsets":
+        return audit.table("lag").select("topic", "partition", "log_end_offset").distinct()
+    if name not in QUERIES:
+        return audit.table(name)
+    query, tables = QUERIES[name]
+    numbers = {
+        "as_of": f"timestamp_millis({int(audit.as_of.timestamp() * 1000)})",
+        "retention_ms": str(audit.retention_ms),
+        "stuck_ms": str(audit.stuck_ms),
+    }
+    for word, text in numbers.items():
+        query = query.replace(f"{{{word}}}", text)
+    given: dict[str, Any] = {table: by_sql(spark, audit, table) for table in tables}
+    return spark.sql(query, **given)

@@ -1,0 +1,199 @@
+"""`klamm pipe check`: what a job finds on its cluster, and what keeps it from running."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import klamm
+from klamm.cli.pipe import app
+from klamm.protocol.types import TopicPartition
+from klamm.spark.pipe.job import Job, job_of
+from klamm.spark.pipe.survey import missing_topics, survey
+from unit.spark.world import World
+
+PATIENCE_S = 30.0
+
+
+class Checked:
+    """A job from one topic to another, and a place for its checkpoint."""
+
+    def __init__(self, world: World, folder: Path) -> None:
+        self.world = world
+        self.origin, self.target = world.topic(2), world.topic(3)
+        self.checkpoint = folder / "checkpoint"
+        self.name = f"{self.origin}-job"
+
+    def job(self, source: dict[str, Any] | None = None, **tables: Any) -> Job:
+        tree = {
+            "name": self.name,
+            "bootstrap": self.world.bootstrap,
+            "checkpoint": str(self.checkpoint),
+            "source": {"topics": self.origin, **(source or {})},
+            "sink": {"topic": self.target},
+            **tables,
+        }
+        return job_of(tree, name=self.name)
+
+    def ran_to(self, batch_id: int, *ends: int, is_done: bool = True) -> None:
+        """What Spark writes into a checkpoint."""
+        (self.checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
+        (self.checkpoint / "commits").mkdir(exist_ok=True)
+        (self.checkpoint / "metadata").write_text('{"id":"q1"}')
+        offsets = {self.origin: {str(number): end for number, end in enumerate(ends)}}
+        initial = {"$initial": {self.origin: {"0": 0, "1": 0}}} if batch_id == 0 else {}
+        text = f"v1\n{{}}\n{json.dumps({**initial, **offsets})}"
+        (self.checkpoint / "offsets" / str(batch_id)).write_text(text)
+        if is_done:
+            (self.checkpoint / "commits" / str(batch_id)).write_text("v1\n{}")
+
+    def at(self, *offsets: int) -> dict[TopicPartition, int]:
+        return {TopicPartition(self.origin, number): offset for number, offset in enumerate(offsets)}
+
+
+@pytest.fixture
+def checked(world: World, tmp_path: Path) -> Checked:
+    return Checked(world, tmp_path)
+
+
+def test_a_job_that_has_not_run(checked: Checked) -> None:
+    checked.world.fill(checked.origin, [b"x"] * 5)
+    found = survey(checked.job(), timeout_s=PATIENCE_S)
+    assert found.broker_count == 1
+    assert found.partition_counts == {checked.origin: 2, checked.target: 3}
+    assert found.checkpoint is None
+    assert found.start == checked.at(0, 0)
+    assert found.unread_count == 5
+    assert found.committed == {}
+    assert found.creates == (
+        f"checkpoint {checked.checkpoint}",
+        f"transactional id {checked.name}",
+        f"group {checked.name}",
+        f"group {checked.name}.sink",
+    )
+    assert (found.warnings, found.problems) == ((), ())
+
+
+def test_a_job_that_continues(checked: Checked) -> None:
+    checked.world.fill(checked.origin, [b"x"] * 5)
+    checked.ran_to(0, 2, 0)
+    checked.ran_to(1, 3, 0)
+    checked.world.admin.alter_group_offsets(checked.name, checked.at(3, 0)).unwrap()
+    found = survey(checked.job(delivery="at-least-once"), timeout_s=PATIENCE_S)
+    assert found.checkpoint is not None
+    assert (found.checkpoint.batch_id, found.checkpoint.is_done) == (1, True)
+    assert found.start == checked.at(3, 0)
+    assert found.unread_count == 2
+    assert found.committed == checked.at(3, 0)
+    assert found.creates == ()
+    assert (found.warnings, found.problems) == ((), ())
+
+
+@pytest.mark.parametrize(("batch_id", "start"), [(0, (0, 0)), (1, (2, 0))])
+def test_a_batch_that_was_begun_is_run_again(checked: Checked, batch_id: int, start: tuple[int, int]) -> None:
+    checked.world.fill(checked.origin, [b"x"] * 5)
+    checked.ran_to(0, 2, 0, is_done=batch_id > 0)
+    if batch_id:
+        checked.ran_to(1, 4, 0, is_done=False)
+    found = survey(checked.job(), timeout_s=PATIENCE_S)
+    assert found.checkpoint is not None
+    assert not found.checkpoint.is_done
+    assert found.start == checked.at(*start)
+
+
+def test_topics_that_do_not_exist_are_named(checked: Checked) -> None:
+    json_source = {"format": "json", "schema": "a long", "dead_letters": "no-such-letters"}
+    job = checked.job(json_source, sink={"topic": "no-such-topic"})
+    found = survey(job, timeout_s=PATIENCE_S)
+    assert [text.partition(":")[0] for text in found.problems] == [
+        "topic no-such-topic does not exist",
+        "topic no-such-letters does not exist",
+    ]
+    assert missing_topics(job, timeout_s=PATIENCE_S) == list(found.problems)
+    assert not {"no-such-topic", "no-such-letters"} & set(checked.world.admin.list_topics())
+
+
+def test_offsets_that_are_gone_are_named(checked: Checked) -> None:
+    checked.world.fill(checked.origin, [b"x"] * 5)
+    checked.ran_to(0, 1, 7)
+    checked.world.admin.delete_records({TopicPartition(checked.origin, 0): 3})
+    found = survey(checked.job(), timeout_s=PATIENCE_S)
+    first, second = found.problems
+    assert first.startswith(
+        f"{checked.origin}-0: the checkpoint continues at offset 1, and the log has offsets 3"
+    )
+    assert second.startswith(f"{checked.origin}-1: the checkpoint continues at offset 7")
+    lossy = survey(checked.job({"options": {"failOnDataLoss": False}}), timeout_s=PATIENCE_S)
+    assert (lossy.warnings, lossy.problems) == (found.problems, ())
+
+
+def test_a_lost_checkpoint_is_noticed_by_the_offsets_of_the_group(checked: Checked) -> None:
+    checked.world.admin.alter_group_offsets(checked.name, checked.at(3, 0)).unwrap()
+    (warning,) = survey(checked.job(), timeout_s=PATIENCE_S).warnings
+    assert "there is no checkpoint" in warning
+    assert 'source.start = "group" continues there' in warning
+    assert survey(checked.job({"start": "group"}), timeout_s=PATIENCE_S).warnings == ()
+
+
+def test_a_run_that_is_active_is_noticed(checked: Checked) -> None:
+    with klamm.Producer(bootstrap_servers=checked.world.bootstrap, transactional_id=checked.name) as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send(checked.target, b"x").result(PATIENCE_S)
+            (warning,) = survey(checked.job(), timeout_s=PATIENCE_S).warnings
+    assert f"transactional id {checked.name} has an open transaction" in warning
+
+
+def test_a_group_that_consumers_use_is_a_problem(checked: Checked) -> None:
+    with klamm.Consumer(bootstrap_servers=checked.world.bootstrap, group_id=checked.name) as consumer:
+        consumer.subscribe([checked.origin])
+        while not consumer.assignment():
+            consumer.poll(0.05)
+        (problem,) = survey(checked.job(), timeout_s=PATIENCE_S).problems
+    assert problem.startswith(f"group {checked.name} has 1 member(s)")
+
+
+def written(checked: Checked, folder: Path, **changes: str) -> Path:
+    path = folder / "job.toml"
+    names = {"bootstrap": checked.world.bootstrap, "target": checked.target, **changes}
+    path.write_text(
+        f'bootstrap = "{names["bootstrap"]}"\ncheckpoint = "{checked.checkpoint}"\n'
+        f'[source]\ntopics = ["{checked.origin}"]\n[sink]\ntopic = "{names["target"]}"\n'
+    )
+    return path
+
+
+def test_the_command_prints_what_it_finds(checked: Checked, tmp_path: Path) -> None:
+    checked.world.fill(checked.origin, [b"x"] * 1_200)
+    seen = CliRunner().invoke(app, ["check", str(written(checked, tmp_path))])
+    assert seen.exit_code == 0, seen.output
+    for text in (
+        f"topic        {checked.origin}: 2 partitions",
+        f"topic        {checked.target}: 3 partitions",
+        "progress     none: there is no checkpoint",
+        "group        job has committed nothing",
+        "would read   1,200 offsets now",
+        f"would create checkpoint {checked.checkpoint}, transactional id job, group job, group job.sink",
+    ):
+        assert text in seen.output
+
+
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_a_topic_that_is_missing_ends_the_command_with_1(
+    checked: Checked, tmp_path: Path, command: str
+) -> None:
+    seen = CliRunner().invoke(app, [command, str(written(checked, tmp_path, target="no-such-topic"))])
+    assert seen.exit_code == 1
+    assert "topic no-such-topic does not exist: create it first" in seen.output
+
+
+def test_a_cluster_that_does_not_answer_ends_the_check_in_time(checked: Checked, tmp_path: Path) -> None:
+    path = written(checked, tmp_path, bootstrap="127.0.0.1:1")
+    seen = CliRunner().invoke(app, ["check", "--timeout", "0.5", str(path)])
+    assert seen.exit_code == 1
+    assert "no bootstrap server can be reached: 127.0.0.1:1" in seen.output
+    assert CliRunner().invoke(app, ["check", "--offline", str(path)]).exit_code == 0
