@@ -39,13 +39,13 @@ class Deadline:
         self._core = core
         self._policy = policy
         self._what = what
-        self._due_at_ms = core.now_ms + policy.timeout_ms
+        self.due_at_ms = core.now_ms + policy.timeout_ms
         self._attempt = 0
         self.last_error: KlammError | None = None
 
     def remaining_ms(self) -> int:
         """What is left; raises when nothing is."""
-        left_ms = self._due_at_ms - self._core.now_ms
+        left_ms = self.due_at_ms - self._core.now_ms
         if left_ms <= 0:
             # The item may have failed because there was no metadata: name that cause too.
             causes = [error for error in (self.last_error, self._core.metadata.error) if error is not None]

@@ -22,35 +22,54 @@ T = TypeVar("T")
 class Promise(Generic[T]):
     """A future value; settled once, later settlements are ignored."""
 
-    __slots__ = ("_callbacks", "_error", "_value", "is_done")
+    __slots__ = ("_callback", "_error", "_others", "_value", "is_done")
 
     def __init__(self) -> None:
         self.is_done = False
         self._value: T | None = None
         self._error: BaseException | None = None
-        self._callbacks: list[Callable[[Promise[T]], None]] = []
+        self._callback: Callable[[Promise[T]], None] | None = None  # the first, and mostly the only one
+        self._others: list[Callable[[Promise[T]], None]] | None = None
 
     def resolve(self, value: T) -> None:
-        self._settle(value, None)
+        if not self.is_done:
+            self.is_done = True
+            self._value = value
+            if self._callback is not None:
+                self._call_back(self._callback)
+
+    def finish(self, value: Any, error: BaseException | None) -> None:
+        """Settle with what a call ended with."""
+        if error is None:
+            self.resolve(value)
+        else:
+            self.fail(error)
 
     def fail(self, error: BaseException) -> None:
-        self._settle(None, error)
+        if not self.is_done:
+            self.is_done = True
+            self._error = error
+            if self._callback is not None:
+                self._call_back(self._callback)
 
-    def _settle(self, value: T | None, error: BaseException | None) -> None:
-        if self.is_done:
-            return
-        self.is_done = True
-        self._value, self._error = value, error
-        callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback(self)
+    def _call_back(self, first: Callable[[Promise[T]], None]) -> None:
+        others = self._others
+        self._callback = self._others = None
+        first(self)
+        if others is not None:
+            for callback in others:
+                callback(self)
 
     def when_done(self, callback: Callable[[Promise[T]], None]) -> None:
         """Call back when settled, at once if it is."""
         if self.is_done:
             callback(self)
+        elif self._callback is None:
+            self._callback = callback
+        elif self._others is None:
+            self._others = [callback]
         else:
-            self._callbacks.append(callback)
+            self._others.append(callback)
 
     def result(self) -> T:
         """The value, or the error raised; only of a settled promise."""
@@ -66,7 +85,31 @@ class Promise(Generic[T]):
     def __await__(self) -> Generator[Promise[Any], None, T]:
         if not self.is_done:
             yield self
-        return self.result()
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[return-value]  # as above
+
+
+class _Task(Generic[T]):
+    """A coroutine that runs. Not a closure: one that names itself is a reference cycle."""
+
+    __slots__ = ("_coroutine", "_outcome")
+
+    def __init__(self, coroutine: Coroutine[Promise[Any], None, T], outcome: Promise[T]) -> None:
+        self._coroutine = coroutine
+        self._outcome = outcome
+
+    def step(self, _settled: Promise[Any] | None = None) -> None:
+        try:
+            awaited = self._coroutine.send(None)
+        except StopIteration as stop:
+            self._outcome.resolve(stop.value)
+        except BaseException as error:
+            self._outcome.fail(error)
+            if not isinstance(error, Exception):
+                raise
+        else:
+            awaited.when_done(self.step)
 
 
 class Tasks:
@@ -85,20 +128,7 @@ class Tasks:
     def spawn(self, coroutine: Coroutine[Promise[Any], None, T]) -> Promise[T]:
         """Run a coroutine up to its first pause, the rest as its promises settle."""
         outcome: Promise[T] = Promise()
-
-        def step(_settled: Promise[Any] | None = None) -> None:
-            try:
-                awaited = coroutine.send(None)
-            except StopIteration as stop:
-                outcome.resolve(stop.value)
-            except BaseException as error:
-                outcome.fail(error)
-                if not isinstance(error, Exception):
-                    raise
-            else:
-                awaited.when_done(step)
-
-        step()
+        _Task(coroutine, outcome).step()
         return outcome
 
     def sleep(self, duration_ms: int) -> Promise[None]:
@@ -155,15 +185,8 @@ class Tasks:
     ) -> Promise[Any]:
         """One request; its response, or the KlammError that ended it."""
         promise: Promise[Any] = Promise()
-
-        def done(response: Any, error: KlammError | None) -> None:
-            if error is not None:
-                promise.fail(error)
-            else:
-                promise.resolve(response)
-
         wait_ms = self._network.config.request_timeout_ms if timeout_ms is None else timeout_ms
-        self._network.call(node, Call(api_key, message, done, wait_ms, max_version))
+        self._network.call(node, Call(api_key, message, promise.finish, wait_ms, max_version))
         return promise
 
     def tick(self, now_ms: int) -> int | None:

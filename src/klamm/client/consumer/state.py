@@ -119,7 +119,7 @@ class SubscriptionState:
 
     @property
     def is_auto(self) -> bool:
-        return self.type in (SubscriptionType.AUTO_TOPICS, SubscriptionType.AUTO_PATTERN)
+        return self.type is SubscriptionType.AUTO_TOPICS or self.type is SubscriptionType.AUTO_PATTERN
 
     def check_type(self, wanted: SubscriptionType) -> None:
         """Topics, patterns and partitions exclude each other; nothing has changed when this raises."""

@@ -39,6 +39,17 @@ def test_the_leader_joins_again_when_partitions_are_added(world: World) -> None:
     assert "metadata changed" in consumer.rebalances()[-1].cause
 
 
+def test_the_leader_joins_again_for_partitions_that_are_added_during_a_join(world: World) -> None:
+    world.cluster.hold(ApiKey.SYNC_GROUP)
+    consumer = world.consumer("t", group_id="g", metadata_max_age_ms=1_000)
+    consumer.poll(1)
+    world.cluster.topics["t"].append(FakeLog())
+    consumer.poll(3)
+    world.cluster.release(ApiKey.SYNC_GROUP)
+    consumer.poll(1)
+    assert consumer.assignment() == set(partitions("t", [0, 1, 2]))
+
+
 def test_a_follower_leaves_that_to_the_leader(world: World) -> None:
     leader = world.consumer("t", group_id="g")
     leader.poll(1)

@@ -9,7 +9,7 @@ from typing import Final
 from klamm.client.calls import Calls
 from klamm.client.consumer.settings import ConsumerSettings
 from klamm.client.runtime import Core
-from klamm.errors import BrokerError, DisconnectedError, KlammError, broker_error
+from klamm.errors import BrokerError, DisconnectedError, KlammError, KlammTimeoutError, broker_error
 from klamm.net.network import Node, backoff_ms
 from klamm.net.tasks import Promise
 from klamm.protocol.api import ApiKey
@@ -33,28 +33,35 @@ class CoordinatorLookup:
         self.on_found: Callable[[], None] = lambda: None
         self.lookup_count = 0
 
-    async def find(self) -> Node:
-        """The coordinator, looked up once if it is unknown; raises when that fails."""
+    async def find(self, due_at_ms: int | None = None) -> Node:
+        """The coordinator, looked up once if it is unknown; raises when that fails, or takes too long."""
         if self.node is not None:
             return self.node
         lookup = self._lookup
         if lookup is None:
             lookup = self._lookup = self._core.tasks.spawn(self._look_up())
             lookup.when_done(self._looked_up)  # which may be at once
-        return await lookup
+        node = await lookup
+        self._check_time(due_at_ms)
+        return node
 
-    async def ensure(self) -> Node:
-        """The coordinator, looked up until it is found; raises errors that a retry cannot fix."""
+    def _check_time(self, due_at_ms: int | None) -> None:
+        if due_at_ms is not None and self._core.now_ms >= due_at_ms:
+            raise KlammTimeoutError(f"coordinator of group {self._settings.group_id} not found in time")
+
+    async def ensure(self, due_at_ms: int | None = None) -> Node:
+        """The coordinator, looked up until it is found or the time is up; raises what a retry cannot fix."""
         attempt = 0
         while True:
             try:
-                return await self.find()
+                return await self.find(due_at_ms)
             except KlammError as error:
                 if not error.retriable:
                     raise
                 log.debug("coordinator of %s: %s", self._settings.group_id, error)
             self._core.metadata.request_update()
             await self.back_off(attempt)
+            self._check_time(due_at_ms)
             attempt += 1
 
     async def back_off(self, attempt: int) -> None:

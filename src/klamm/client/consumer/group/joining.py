@@ -6,6 +6,7 @@ A coroutine on the client's thread. Each JoinGroup, and every callback of a list
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from klamm.client.calls import Calls
@@ -74,14 +75,15 @@ class Joining:
         self._commits = commits
         self._history = history
         self._run_number = 0
-        self._is_running = False
+        self.is_running = False  # a join is under way, or waits for a poll
         self._attempt = 0
         self.joined_topics: frozenset[str] | None = None  # the subscription of the last JoinGroup
+        self.on_joined: Callable[[], None] = lambda: None
 
     def on_poll(self) -> None:
         """Start joining if that is needed and not under way."""
-        if self._membership.needs_rejoin and not self._is_running:
-            self._is_running = True
+        if self._membership.needs_rejoin and not self.is_running:
+            self.is_running = True
             self._run_number += 1
             run = self._core.tasks.spawn(self._join(self._run_number))
             run.when_done(self._ended)
@@ -89,7 +91,7 @@ class Joining:
     def abandon(self) -> None:
         """Stop joining after an unsubscribe. Responses still to come are ignored."""
         self._run_number += 1
-        self._is_running = False
+        self.is_running = False
         self.joined_topics = None
         self._leading.resign()
         self._history.end("abandoned")
@@ -97,7 +99,7 @@ class Joining:
     def _ended(self, run: Promise[None]) -> None:
         if isinstance(run.error, _AbandonedError):
             return
-        self._is_running = False
+        self.is_running = False
         if run.error is not None:
             self._history.end(str(run.error))
             self._inbox.fail(run.error)
@@ -123,8 +125,9 @@ class Joining:
         membership = self._membership
         self._history.begin(membership.rejoin_cause)
         self._history.phase("coordinator")
-        await self._coordinator.ensure()
-        self._check(run)
+        if self._coordinator.node is None:
+            await self._coordinator.ensure()
+            self._check(run)
         if membership.needs_prepare:
             await self._refresh_pattern()
             membership.needs_prepare = False
@@ -132,8 +135,10 @@ class Joining:
         else:
             await self._inbox.ask(_nothing)
         self._check(run)
-        node = await self._coordinator.ensure()
-        self._check(run)
+        node = self._coordinator.node
+        if node is None:
+            node = await self._coordinator.ensure()
+            self._check(run)
         response = await self._join_group(node)
         self._check(run)
         assignment = await self._sync_group(node, response, run)
@@ -233,10 +238,14 @@ class Joining:
 
     def _join_refused(self, response: JoinGroupResponse, sent: Generation, node: Node) -> None:
         membership, code = self._membership, response.error_code
-        error = broker_error(code, f"joining group {self._settings.group_id}")
         is_current = membership.generation == sent and membership.state is MemberState.PREPARING
         if is_current:
             membership.state = MemberState.UNJOINED
+        if code == ErrorCode.member_id_required:
+            if is_current:
+                membership.generation = Generation(member_id=response.member_id)
+            raise _AgainError(after_a_pause=False)
+        error = broker_error(code, f"joining group {self._settings.group_id}")
         match code:
             case ErrorCode.coordinator_load_in_progress:
                 raise _AgainError(after_a_pause=True)
@@ -246,10 +255,6 @@ class Joining:
             case ErrorCode.unknown_member_id:
                 if is_current:
                     membership.reset(str(error), keeps_id=False)
-                raise _AgainError(after_a_pause=False)
-            case ErrorCode.member_id_required:
-                if is_current:
-                    membership.generation = Generation(member_id=response.member_id)
                 raise _AgainError(after_a_pause=False)
             case ErrorCode.rebalance_in_progress:
                 raise _AgainError(after_a_pause=False)
@@ -271,7 +276,7 @@ class Joining:
         self._leading.assignor(joined.protocol_name)
         assignments = []
         if is_leader:
-            assignments = await self._leading.assign(joined)
+            assignments = await self._leading.assign(joined, node)
             self._check(run)
         request = SyncGroupRequest(
             group_id=settings.group_id or "",
@@ -300,6 +305,7 @@ class Joining:
             named = f"{response.protocol_type!r}, {response.protocol_name!r}"
             self._fail(_other_protocol(f"SyncGroup answered for the protocol {named}"))
         membership.synced()
+        self.on_joined()
         return self._decoded(bytes(response.assignment))
 
     @property

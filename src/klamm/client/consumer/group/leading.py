@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 from klamm.client.assignors.base import Assignor, ClusterView, GroupView, MemberSubscription, PartitionView
 from klamm.client.assignors.checks import assign_and_check
 from klamm.client.calls import Calls
 from klamm.client.consumer.settings import ConsumerSettings
 from klamm.client.runtime import Core
-from klamm.errors import IllegalStateError, KlammError, ProtocolError
+from klamm.errors import IllegalStateError, KlammError, ProtocolError, broker_error
 from klamm.net.cluster import Cluster
-from klamm.protocol.consumer_protocol import decode_subscription, encode_assignment
-from klamm.protocol.errors import DecodeError
+from klamm.net.network import Node
+from klamm.protocol.api import ApiKey
+from klamm.protocol.consumer_protocol import decode_assignment, decode_subscription, encode_assignment
+from klamm.protocol.errors import DecodeError, ErrorCode
+from klamm.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from klamm.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from klamm.protocol.messages.sync_group import SyncGroupRequestAssignment
 
 log = logging.getLogger(__name__)
 
-Shape = Mapping[str, object]  # what of each topic triggers a rebalance when it changes
+# What of each topic triggers a rebalance when it changes: the number of its partitions, or their racks.
+Shape = Mapping[str, int | tuple[object, ...]]
+
+_STABLE: Final = "Stable"
 
 
 class Leading:
@@ -31,6 +38,7 @@ class Leading:
         self._calls = calls
         self.topics: frozenset[str] = frozenset()  # of the whole group, while we lead it
         self._shape: Shape | None = None  # as of the assignment
+        self.on_outdated: Callable[[], None] = lambda: None  # the assignment is found to be older than that
 
     @property
     def is_leader(self) -> bool:
@@ -41,7 +49,7 @@ class Leading:
         self.topics = frozenset()
         self._shape = None
 
-    async def assign(self, response: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
+    async def assign(self, response: JoinGroupResponse, node: Node) -> list[SyncGroupRequestAssignment]:
         """Share the partitions among the members; nothing when the coordinator keeps what it has."""
         assignor = self.assignor(response.protocol_name)
         group = group_view(response.members)
@@ -49,6 +57,7 @@ class Leading:
         await self._watch(topics)
         if response.skip_assignment:
             # A static leader rejoined: the assignment stays.
+            self._core.tasks.spawn(self._compare_with_assignment(node))
             return []
         cluster = cluster_view(self._core.metadata.cluster, topics)
         checked = assign_and_check(assignor, self._settings.protocol, cluster, group)
@@ -63,11 +72,11 @@ class Leading:
 
     def assignor(self, name: str | None) -> Assignor:
         """The elected assignor."""
-        found = next((each for each in self._settings.assignors if each.name == name), None)
-        if found is None:
-            known = ", ".join(each.name for each in self._settings.assignors)
-            raise IllegalStateError(f"the group elected the assignor {name!r}; this consumer has {known}")
-        return found
+        for each in self._settings.assignors:
+            if each.name == name:
+                return each
+        known = ", ".join(each.name for each in self._settings.assignors)
+        raise IllegalStateError(f"the group elected the assignor {name!r}; this consumer has {known}")
 
     async def _watch(self, topics: Iterable[str]) -> None:
         self.topics = frozenset(topics)
@@ -83,6 +92,39 @@ class Leading:
                 log.warning("group %s: %s", self._settings.group_id, error)
         self._shape = self._shape_of(metadata.cluster)
 
+    async def _compare_with_assignment(self, node: Node) -> None:
+        """Find partitions that were added between an assignment and the return of its leader.
+
+        Kafka's client does not: they have no owner until something else causes a rebalance.
+        """
+        shape = self._shape
+        try:
+            sizes = await self._assigned_sizes(node)
+        except (KlammError, DecodeError) as error:
+            log.info("group %s: comparing partitions with assignment: %s", self._settings.group_id, error)
+            return
+        if sizes is not None and shape is not None and self._shape is shape:
+            self._shape = {topic: _cut(size, sizes.get(topic, 0)) for topic, size in shape.items()}
+            self.on_outdated()
+
+    async def _assigned_sizes(self, node: Node) -> dict[str, int] | None:
+        """How many partitions each topic had for the assignment, at least; None while there is none."""
+        group_id = self._settings.group_id or ""
+        response: DescribeGroupsResponse = await self._core.tasks.request(
+            node, ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest(groups=[group_id])
+        )
+        sizes: dict[str, int] = {}
+        for group in response.groups:
+            if group.error_code != ErrorCode.none:
+                raise broker_error(group.error_code, f"describing group {group_id}")
+            if group.group_state != _STABLE:
+                return None
+            for member in group.members:
+                if raw := bytes(member.member_assignment):
+                    for topic, number in decode_assignment(raw).partitions:
+                        sizes[topic] = max(sizes.get(topic, 0), number + 1)
+        return sizes
+
     def has_changed(self, cluster: Cluster) -> bool:
         """Whether the group's topics are not any more what the assignment was made for."""
         return self._shape is not None and self._shape_of(cluster) != self._shape
@@ -96,6 +138,10 @@ class Leading:
             topic: tuple(partition.replica_racks for partition in partitions)
             for topic, partitions in view.topics.items()
         }
+
+
+def _cut(size: int | tuple[object, ...], limit: int) -> int | tuple[object, ...]:
+    return min(size, limit) if isinstance(size, int) else size[:limit]
 
 
 def group_view(members: Sequence[JoinGroupResponseMember]) -> GroupView:

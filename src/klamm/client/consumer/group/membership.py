@@ -176,12 +176,13 @@ class ConsumerMembership:
             self._refused(code, sent, node)
 
     def _refused(self, code: int, sent: Generation, node: Node) -> None:
-        error = broker_error(code, f"heartbeat of group {self._settings.group_id}")
         is_current = sent == self.generation and self.state in BEATING
+        if code == ErrorCode.rebalance_in_progress:
+            if is_current and self.state is MemberState.STABLE:
+                self.request_rejoin("the group is rebalancing")
+            return
+        error = broker_error(code, f"heartbeat of group {self._settings.group_id}")
         match code:
-            case ErrorCode.rebalance_in_progress:
-                if is_current and self.state is MemberState.STABLE:
-                    self.request_rejoin("the group is rebalancing")
             case ErrorCode.illegal_generation | ErrorCode.unknown_member_id:
                 if is_current:
                     self.reset(str(error), keeps_id=code == ErrorCode.illegal_generation)

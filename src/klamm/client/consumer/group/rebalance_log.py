@@ -52,8 +52,13 @@ class RebalanceLog:
 
     def phase(self, name: str) -> None:
         """The next phase begins; the one before ends."""
-        self._end_phase()
+        now_ms = self._clock.now_ms()
+        current, ended = self._current, self._phase
+        if ended and current is not None:
+            phases = current.phases
+            phases[ended] = phases.get(ended, 0) + now_ms - self._since_ms
         self._phase = name
+        self._since_ms = now_ms
 
     def lost(self, partitions: Iterable[TopicPartition]) -> None:
         if self._current is not None:
@@ -70,21 +75,13 @@ class RebalanceLog:
 
     def end(self, outcome: str) -> None:
         """It is over, one way or the other."""
-        self._end_phase()
+        self.phase("")
         current, self._current = self._current, None
         if current is not None:
             # Partitions that an eager rebalance revoked and assigned again have not moved.
             gained, lost = set(current.gained), set(current.lost)
             current.gained, current.lost = sorted(gained - lost), sorted(lost - gained)
             current.outcome = outcome
-
-    def _end_phase(self) -> None:
-        now_ms = self._clock.now_ms()
-        if self._current is not None and self._phase:
-            spent_ms = now_ms - self._since_ms
-            self._current.phases[self._phase] = self._current.phases.get(self._phase, 0) + spent_ms
-        self._phase = ""
-        self._since_ms = now_ms
 
     def entries(self) -> list[Rebalance]:
         """The last ones, oldest first."""

@@ -92,17 +92,17 @@ class Commits:
         """Commit, again and again while that may help; raises what it cannot mend, or the time is up."""
         while True:
             try:
-                attempt = self._core.tasks.spawn(self._commit_once_found(offsets))
+                attempt = self._core.tasks.spawn(self._commit_once_found(offsets, deadline.due_at_ms))
                 await self._core.tasks.within(attempt, deadline.remaining_ms(), "committing")
             except KlammError as error:
                 await deadline.pause(error)
             else:
                 return
 
-    async def _commit_once_found(self, offsets: ToCommit) -> None:
+    async def _commit_once_found(self, offsets: ToCommit, due_at_ms: int) -> None:
         if self.store is None:
-            await self._coordinator.ensure()
-        await self.commit_once(offsets)
+            await self._coordinator.ensure(due_at_ms)
+        await self.commit_once(offsets, due_at_ms)
 
     def commit_async(self, to_commit: ToCommit, callback: Callback | None) -> None:
         """Commit once. Repeating it could overtake a later commit, so that is left to the caller."""
@@ -152,7 +152,9 @@ class Commits:
             left_ms = due_at_ms - self._core.now_ms
             try:
                 await self._core.tasks.within(
-                    self._core.tasks.spawn(self.commit_once(offsets)), max(0, left_ms), "committing"
+                    self._core.tasks.spawn(self.commit_once(offsets, due_at_ms)),
+                    max(0, left_ms),
+                    "committing",
                 )
             except KlammError as error:
                 if not error.retriable or self._core.now_ms >= due_at_ms:
@@ -173,8 +175,12 @@ class Commits:
 
     # --- one commit -------------------------------------------------------------------------------------
 
-    async def commit_once(self, wanted: ToCommit) -> None:
-        """One attempt; raises why it failed."""
+    async def commit_once(self, wanted: ToCommit, due_at_ms: int | None = None) -> None:
+        """One attempt; raises why it failed.
+
+        When the coordinator is found too late, nothing is sent: the caller may have committed something else
+        since.
+        """
         to_commit = self._less_deleted(wanted)
         if not to_commit:
             return
@@ -183,7 +189,7 @@ class Commits:
             self._committed(to_commit)
             return
         generation = self._generation()
-        node = await self._coordinator.find()
+        node = await self._coordinator.find(due_at_ms)
         request = self._request(to_commit, generation)
         max_version = 32767 if to_commit.has_all_ids else NAMES_VERSION
         try:

@@ -8,6 +8,7 @@ from klamm.client.calls import Calls, RetryPolicy
 from klamm.client.consumer.fetch.buffer import FetchBuffer
 from klamm.client.consumer.fetch.fetching import Fetching
 from klamm.client.consumer.group.coordinator import CoordinatorLookup
+from klamm.client.consumer.group.generation import MemberState
 from klamm.client.consumer.group.joining import Joining
 from klamm.client.consumer.group.leading import Leading
 from klamm.client.consumer.group.membership import ConsumerMembership
@@ -65,6 +66,7 @@ class Engine:
             self.buffer.drop,
         )
         self.leading = Leading(core, settings, self.calls)
+        self.leading.on_outdated = self._check_assigned_topics
         self.rebalancing = Rebalancing(self.state, settings, self.history)
         self.rebalancing.on_applied = self.auto_commit.restart
         self.joining = Joining(
@@ -80,6 +82,7 @@ class Engine:
             self.commits,
             self.history,
         )
+        self.joining.on_joined = self._joined
         self.poll_depth = 0  # plain: calls in progress that need progress here; they nest
         self.is_waiting = False  # plain: the poller is waiting for us, so it cannot be late
         self.last_poll_ms = core.now_ms  # plain, as above
@@ -162,11 +165,20 @@ class Engine:
         if self.state.type is SubscriptionType.AUTO_PATTERN:
             self._match(cluster)
             self._check_subscription()
-        if self.leading.has_changed(cluster):
-            self.leading.resign()
-            self.membership.request_rejoin("metadata changed: the group's topics have other partitions")
+        self._check_assigned_topics()
         if self.poll_depth:
             self.inbox.signal.set()
+
+    def _joined(self) -> None:
+        """A join is complete. What has changed since it began needs another one."""
+        self._check_subscription()
+        self._check_assigned_topics()
+
+    def _check_assigned_topics(self) -> None:
+        is_joined = self.membership.state is MemberState.STABLE
+        if is_joined and self.leading.has_changed(self.core.metadata.cluster):
+            self.leading.resign()
+            self.membership.request_rejoin("metadata changed: the group's topics have other partitions")
 
     def _raise_refused_topics(self, cluster: Cluster) -> None:
         """A topic that the broker refuses for good is an error of the next poll, once."""

@@ -125,6 +125,29 @@ def test_a_synchronous_commit_gives_up_when_its_time_is_up(world: World) -> None
     assert 2_900 <= world.clock.now_ms() - began_ms <= 3_100
 
 
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_commit_whose_time_is_up_is_not_sent_when_the_coordinator_is_found(
+    world: World, is_answered: bool
+) -> None:
+    consumer = world.consumer(group_id="g", enable_auto_commit=False)
+    consumer.assign([T0])
+    consumer.seek(T0, 0)
+    consumer.poll(1)
+    if is_answered:
+        away = Coordinator("g", error_code=ErrorCode.coordinator_not_available)
+        answer = FindCoordinatorResponse(coordinators=[away])
+        world.cluster.answer_once(ApiKey.FIND_COORDINATOR, *[answer] * 20)
+    else:
+        world.cluster.hold(ApiKey.FIND_COORDINATOR)
+    for offset in (1, 2):
+        with pytest.raises(KlammTimeoutError):
+            consumer.commit({T0: offset}, timeout=2)
+    world.cluster.release(ApiKey.FIND_COORDINATOR)
+    consumer.commit({T0: 3})
+    world.pass_time(120_000)
+    assert [request.topics[0].partitions[0].committed_offset for request in commits(world)] == [3]
+
+
 @pytest.mark.parametrize(
     ("code", "error"),
     [
