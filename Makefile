@@ -10,11 +10,14 @@ SPREAD := -n auto --dist worksteal
 # What three brokers answer differently from one.
 THREE_BROKERS := $(addprefix tests/interop/,test_admin.py test_kcat.py test_own_client_admin.py)
 
-# What the installed package is built from: a change here means installing again.
-BUILD_INPUTS := pyproject.toml $(wildcard setup.py $(addprefix src/klamm/records/*.,pyx pxi h))
+# A change of these means installing again.
+BUILD_INPUTS := pyproject.toml setup.py
+# A change of these means compiling again: the core, and the modules that have a .pxd file beside them.
+DECLARED := $(shell find src -name '*.pxd')
+COMPILED := $(wildcard $(addprefix src/klamm/records/*.,pyx pxi h)) $(DECLARED) $(DECLARED:.pxd=.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs unit pure fuzz packages simulation interop faults spark test-crash bench clean
+.PHONY: help demo test build lint docs unit pure fuzz packages simulation interop faults spark test-crash bench clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /:/' \
@@ -36,6 +39,8 @@ test: $(VENV)/.dev ## Everything that CI runs: lint, docs, unit, pure, fuzz, pac
 	@$(STAGE) faults   $(MAKE) --no-print-directory faults
 	@$(STAGE) spark    $(MAKE) --no-print-directory spark
 
+build: $(VENV)/.built ## Compile what has changed of the compiled modules
+
 lint: $(VENV)/.dev ## Style, types and import contracts
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
@@ -45,53 +50,56 @@ lint: $(VENV)/.dev ## Style, types and import contracts
 docs: $(VENV)/.dev ## The documentation site, in build/site; broken links and missing pages are errors
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-unit: $(VENV)/.dev ## Unit tests
+unit: $(VENV)/.built ## Unit tests
 	@$(PYTEST) $(SPREAD) tests/unit
 
-pure: $(VENV)/.dev ## Tests of records again, with the pure-Python core
+pure: $(VENV)/.built ## Tests of compiled code again, as plain Python; and those that replace parts of compiled classes
 	@KLAMM_PURE=1 $(PYTEST) $(SPREAD) --ignore-glob='*/test_core_*' --ignore-glob='*/test_postgresql_*' tests/unit/records tests/unit/client/producer \
-	  tests/unit/client/consumer tests/unit/client/test_ranges.py tests/unit/storage tests/unit/coordinator tests/unit/spark
+	  tests/unit/client/consumer tests/unit/client/test_ranges.py tests/unit/storage tests/unit/coordinator tests/unit/spark \
+	  tests/unit/broker/net tests/unit/broker/coordinators
+	@KLAMM_PURE=1 $(PYTEST) $(SPREAD) -m plain tests/unit tests/simulation
 
-fuzz: $(VENV)/.dev ## The compiled core on damaged input, under address and undefined-behaviour sanitizers
+fuzz: $(VENV)/.built ## The compiled core on damaged input, under address and undefined-behaviour sanitizers
 	@$(PYTEST) --timeout=300 tests/fuzz
 
 packages: $(VENV)/.dev ## The wheel and the sdist, built and installed with and without a compiler
 	@$(PYTEST) tests/packaging
 
-simulation: $(VENV)/.dev ## The whole broker on virtual time, one seed per run; SEEDS=1000 adds fresh ones to each test
+simulation: $(VENV)/.built ## The whole broker on virtual time, one seed per run; SEEDS=1000 adds fresh ones to each test
 	@$(if $(SEEDS),KLAMM_FRESH_SEEDS=$(SEEDS)) $(PYTEST) $(SPREAD) tests/simulation
 
-interop: $(VENV)/.dev ## Real clients against a running broker
+interop: $(VENV)/.built ## Real clients against a running broker
 	@tools/bring.sh
 	@tools/real_tests.sh interop $(PYTEST) -n 2 --dist loadfile --durations=12 tests/interop
 	@KLAMM_INTEROP_BROKERS=3 tools/real_tests.sh interop-three $(PYTEST) -n 2 --dist loadfile $(THREE_BROKERS)
 
-faults: $(VENV)/.dev ## Real processes: kill -9, torn writes, full disks
+faults: $(VENV)/.built ## Real processes: kill -9, torn writes, full disks
 	@tools/bring.sh
 	@tools/real_tests.sh faults $(PYTEST) -n 2 --dist loadfile --durations=12 --timeout=600 tests/faults
 
-spark: $(VENV)/.dev ## The pipeline end to end: Spark, klamm's broker and Apache Kafka, two files at a time
+spark: $(VENV)/.built ## The pipeline end to end: Spark, klamm's broker and Apache Kafka, two files at a time
 	@tools/bring.sh
 	@tools/fetch_spark_connector.sh
 	@tools/real_tests.sh spark $(PYTEST) -n 2 --dist loadfile --durations=12 --timeout=600 tests/spark
 
-test-crash: $(VENV)/.dev ## Every step of an exactly-once batch: the JVM, a Python process and the broker are killed
+test-crash: $(VENV)/.built ## Every step of an exactly-once batch: the JVM, a Python process and the broker are killed
 	@tools/fetch_kafka.sh
 	@tools/fetch_spark_connector.sh
 	@KLAMM_ALL_CRASHES=1 $(PYTEST) --timeout=900 tests/spark/test_exactly_once_crashes.py tests/spark/test_cluster.py \
 	  tests/spark/test_exactly_once.py tests/spark/test_per_task.py
 
-bench: $(VENV)/.dev .venv-run/.run ## klamm and Apache Kafka on the same load, one after the other
+bench: $(VENV)/.built .venv-run/.run ## klamm and Apache Kafka on the same load, one after the other
 	@tools/bring.sh
 	@PYTHONPATH=src:tests $(BIN)/python -m bench.broker_vs_kafka
 
 clean: ## Remove the virtual environment and everything that was built
 	rm -rf $(VENV) .venv-run build dist *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
-	  .import_linter_cache klamm-data src/klamm/records/_core.c src/klamm/records/_core*.so
+	  .import_linter_cache klamm-data src/klamm/records/_core.c
+	find src -name '*.so' -delete
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Installed as users install it; benchmarks start brokers from it.
-.venv-run/.run: $(BUILD_INPUTS)
+.venv-run/.run: $(BUILD_INPUTS) $(COMPILED)
 	@tools/make_venv.sh $(PYTHON) $(@D) .
 	@touch $@
 
@@ -101,4 +109,8 @@ $(VENV)/.demo: $(BUILD_INPUTS)
 
 $(VENV)/.dev: $(BUILD_INPUTS)
 	@tools/make_venv.sh $(PYTHON) $(VENV) '.[dev]'
-	@touch $(VENV)/.demo $@
+	@touch $(VENV)/.demo $(VENV)/.built $@
+
+$(VENV)/.built: $(VENV)/.dev $(COMPILED)
+	@$(BIN)/python setup.py -q build_ext --inplace
+	@touch $@

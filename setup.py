@@ -1,19 +1,27 @@
-"""Builds the compiled core of the records layer; everything else about the package is in pyproject.toml.
+"""Builds what is compiled; everything else about the package is in pyproject.toml.
 
-Without a C compiler or Cython the package installs all the same, on the core's pure-Python twin.
-In place, for a working tree: `python setup.py build_ext --inplace`.
+Two things are compiled, both with Cython. The core of the records layer is written in it, and has a twin in
+pure Python. The modules of the request path are plain Python: beside each of them a .pxd file declares its
+classes and the types of its hot functions, which the compiler uses and Python ignores.
+
+Without a C compiler or Cython the package installs all the same, and runs as plain Python. In place, for a
+working tree: `python setup.py build_ext --inplace` (`make build`), which compiles what has changed.
 """
 
 from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import BaseError, CCompilerError
 
+SOURCE = Path("src")
 CORE = "src/klamm/records"
 INCLUDED = [
     "_commit_wire.h",
@@ -31,29 +39,113 @@ INCLUDED = [
     "_region.pxi",
     "_walk.pxi",
 ]
+IS_WINDOWS = sys.platform == "win32"
+GENERIC = re.compile(r"class (\w+)\((?:(\w+), )?Generic\[[^\]]*\]\):")
+SUBSCRIPTED = re.compile(r"(class \w+\(\w+)\[[^\]]*\]\):")
+DIRECTIVES = {
+    "language_level": 3,
+    "annotation_typing": False,  # annotations are for mypy: its `int` has no limits
+    "nonecheck": True,
+}
+FAILURES = (BaseError, CCompilerError, OSError)
+
+
+def with_compiled_bases(source: str) -> str:
+    """The source of a module whose classes inherit from nothing but compiled ones, as they must."""
+    lines: list[str] = []
+    has_generic = False
+    for line in source.replace("(asyncio.Protocol):", ":").splitlines():
+        if GENERIC.fullmatch(line):
+            lines.append(GENERIC.sub(r"class \1(\2):", line))
+            has_generic = True
+            continue
+        if has_generic and re.match(r"    (def|@|__slots__)", line):
+            has_generic = False  # behind the docstring
+            lines += ["    @classmethod", "    def __class_getitem__(cls, parameters): return cls", ""]
+        lines.append(SUBSCRIPTED.sub(r"\1):", line))
+    return "\n".join(lines) + "\n"
+
+
+def write_if_changed(path: Path, text: str) -> None:
+    """Keep the time of a file that stays the same: it is not compiled again then."""
+    if not path.exists() or path.read_text() != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
 
 
 class BuildIfPossible(build_ext):
-    """A build that warns where others fail: the twin does everything the core does, only slower."""
+    """A build that warns where others fail: plain Python does all that compiled code does, only slower."""
 
-    def build_extension(self, ext: Extension) -> None:
+    def build_extensions(self) -> None:
+        modules = [each for each in self.extensions if each is not core]
+        is_complete = self._translate(modules)
+        possible = self.extensions if is_complete else [core]
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            are_built = list(pool.map(self._build, possible))
+        if not is_complete or not all(are_built[1:]):
+            # They use each other's classes: all or none.
+            for each in modules:
+                Path(self.get_ext_fullpath(each.name)).unlink(missing_ok=True)
+            self.extensions = [core]
+
+    def _build(self, extension: Extension) -> bool:
         try:
-            super().build_extension(ext)
-        except (BaseError, CCompilerError, OSError) as error:
-            self.warn(f"{ext.name} was not built, its pure-Python twin will do: {error}")
+            self.build_extension(extension)
+        except FAILURES as error:
+            self.warn(f"{extension.name} was not built, it runs as Python: {error}")
+            return False
+        Path(self.get_ext_fullpath(extension.name)).touch()  # it is what its source is, also if that is newer
+        return True
+
+    def _translate(self, modules: list[Extension]) -> bool:
+        """Make C of the modules of the request path; whether that is possible."""
+        made = Path(self.build_temp) / "translated"
+        for module in modules:
+            python = Path(module.sources[0])
+            for path in (python, python.with_suffix(".pxd")):
+                copy = made / path.relative_to(SOURCE)
+                write_if_changed(copy, with_compiled_bases(path.read_text()))
+                for folder in copy.relative_to(made).parents[:-1]:
+                    write_if_changed(made / folder / "__init__.py", "")
+        copies = [
+            Extension(each.name, [str(made / Path(each.sources[0]).relative_to(SOURCE))]) for each in modules
+        ]
+        try:
+            from Cython.Build import cythonize  # noqa: PLC0415 -- may be missing
+
+            translated = cythonize(
+                copies, include_path=[str(made)], quiet=True, compiler_directives=DIRECTIVES
+            )
+        except Exception as error:  # Cython has several kinds, without a common one
+            self.warn(f"the request path was not compiled, it runs as Python: {error}")
+            return False
+        for module, copy in zip(modules, translated, strict=True):
+            module.sources, module.depends = copy.sources, []  # a file that is only touched is not compiled
+        return True
 
 
 core = Extension(
     "klamm.records._core",
     sources=[f"{CORE}/_core.pyx"],
     depends=[f"{CORE}/{name}" for name in INCLUDED],
-    extra_compile_args=[] if sys.platform == "win32" else ["-O3", "-g0"],
+    extra_compile_args=[] if IS_WINDOWS else ["-O3", "-g0"],
     optional=True,
 )
+request_path = [
+    Extension(
+        ".".join(path.relative_to(SOURCE).with_suffix("").parts),
+        sources=[str(path.with_suffix(".py"))],
+        depends=[str(path)],
+        # A bound method of another module's class is compiled to something else, with a warning.
+        extra_compile_args=[] if IS_WINDOWS else ["-O2", "-g0", "-Werror=incompatible-pointer-types"],
+        optional=True,
+    )
+    for path in sorted(SOURCE.rglob("*.pxd"))
+]
 
 # The core fills tuples in place, which is CPython's business alone.
-# KLAMM_BUILD=pure makes a wheel for every platform (py3-none-any), without the core.
+# KLAMM_BUILD=pure makes a wheel for every platform (py3-none-any), without anything compiled.
 is_pure = os.environ.get("KLAMM_BUILD") == "pure" or platform.python_implementation() != "CPython"
-extensions = [] if is_pure else [core]
+extensions = [] if is_pure else [core, *request_path]
 
 setup(ext_modules=extensions, cmdclass={"build_ext": BuildIfPossible})

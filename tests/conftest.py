@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -10,6 +11,29 @@ from hypothesis import settings
 # How long an example takes depends on what else the machine does.
 settings.register_profile("klamm", deadline=None)
 settings.load_profile("klamm")
+
+
+SOURCE = Path(__file__).parents[1] / "src"
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Refuse to test compiled modules that are older than their source."""
+    if os.environ.get("KLAMM_PURE") == "1":
+        return
+    for declared in SOURCE.rglob("*.pxd"):
+        module = declared.with_suffix(".py")
+        changed = max(declared.stat().st_mtime, module.stat().st_mtime)
+        if any(built.stat().st_mtime < changed for built in module.parent.glob(f"{module.stem}.*.so")):
+            pytest.exit(f"{module.relative_to(SOURCE)} has changed: compile it with `make build`", 4)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what only plain Python allows: `make pure` runs it."""
+    if os.environ.get("KLAMM_PURE") == "1" or not any(SOURCE.rglob("shard.*.so")):
+        return
+    left_out = [item for item in items if item.get_closest_marker("plain") is not None]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item.get_closest_marker("plain") is None]
 
 
 @pytest.hookimpl(trylast=True)

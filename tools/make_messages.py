@@ -8,6 +8,7 @@ A message holds the union of the fields of all versions, each with a default, as
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,20 @@ PYTHON_TYPES = {
     "records": "Buffer",
     "uuid": "bytes",
 }
+
+
+# Their classes are compiled: clients send these all the time, or in large numbers at once.
+COMPILED = (
+    ApiKey.ADD_OFFSETS_TO_TXN,
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    ApiKey.END_TXN,
+    ApiKey.HEARTBEAT,
+    ApiKey.JOIN_GROUP,
+    ApiKey.OFFSET_COMMIT,
+    ApiKey.PRODUCE,
+    ApiKey.SYNC_GROUP,
+    ApiKey.TXN_OFFSET_COMMIT,
+)
 
 
 class Union:
@@ -143,6 +158,20 @@ def module_text(api_key: ApiKey) -> str:
     return "\n".join([head, "", "from __future__ import annotations", "", *imports, "", "", body])
 
 
+def declarations(module: str) -> str:
+    """The declarations of the classes of a module, for the compiler."""
+    lines = ["from klamm.protocol.message cimport Message, Request"]
+    for node in ast.parse(module).body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        base = node.bases[0]
+        name = base.value if isinstance(base, ast.Subscript) else base
+        lines += ["", "", f"cdef class {node.name}({ast.unparse(name)}):"]
+        slots = next(each for each in node.body if isinstance(each, ast.Assign))
+        lines += [f"    cdef public object {each}" for each in ast.literal_eval(slots.value)]
+    return "\n".join(lines) + "\n"
+
+
 def message_lines(api_key: ApiKey, direction: Direction) -> dict[str, list[str]]:
     union = Union()
     root = f"{words(api_key)}{direction.capitalize()}"
@@ -240,8 +269,10 @@ def error_codes_text() -> str:
 def texts() -> dict[Path, str]:
     """All that is generated, before it is formatted."""
     modules = {TARGET / f"{api_key.name.lower()}.py": module_text(api_key) for api_key in ApiKey}
+    compiled = {TARGET / f"{api_key.name.lower()}.py" for api_key in COMPILED}
     return {
         **modules,
+        **{path.with_suffix(".pxd"): declarations(modules[path]) for path in compiled},
         TARGET / "__init__.py": versions_text(),
         PROTOCOL / "error_codes.py": error_codes_text(),
     }
@@ -251,7 +282,8 @@ def main() -> None:
     TARGET.mkdir(exist_ok=True)
     for path, text in texts().items():
         path.write_text(text)
-    subprocess.run(["ruff", "format", "-q", *map(str, texts())], check=True)
+    modules = [str(path) for path in texts() if path.suffix == ".py"]
+    subprocess.run(["ruff", "format", "-q", *modules], check=True)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
+
+if os.environ.get("KLAMM_PURE") == "1":
+    from klamm.source_only import import_source_only
+
+    import_source_only(__path__)
 
 from klamm.version import __version__
 

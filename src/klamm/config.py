@@ -46,13 +46,16 @@ class Kind(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """The source of a value; the numbers are DescribeConfigs', a lower one takes precedence."""
+    """The source of a value; the numbers are DescribeConfigs'. Up to 5 a lower one takes precedence."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
 
 
 class ConfigError(ValueError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from functools import lru_cache
 from typing import Final
 
 _UNITS_NS: Final = {
@@ -32,6 +33,7 @@ def nanoseconds(duration: str | timedelta) -> int:
     return found
 
 
+@lru_cache(maxsize=64)
 def _parsed(text: str) -> int:
     stripped = text.strip().lower()
     if stripped.startswith("-"):

@@ -21,7 +21,7 @@ from klamm.testing.requests import a_produce
 from klamm.testing.wire import WireClient
 from postgresql import PostgresServer
 
-Start = Callable[[int], PostgresBrokers]
+Start = Callable[..., PostgresBrokers]
 
 
 class Now:
@@ -107,6 +107,25 @@ def test_a_broker_without_its_database_asks_clients_to_retry_and_comes_back(
     load.end()
     load.check()
     assert "the cluster store is not available, retrying" in cluster.logs()
+
+
+def test_a_broker_that_is_stopped_without_its_database_ends_when_its_time_is_over(
+    start: Start, postgres: PostgresServer
+) -> None:
+    cluster = start(1, {"klamm.shutdown.timeout.ms": "2000"})
+    load = Numbers(cluster.bootstrap)
+    load.wait_for_more()
+    postgres.stop(signal.SIGQUIT)
+    with WireClient(cluster.bootstrap, timeout_s=60) as client:  # records wait for the database
+        assert produced(client, timeout_ms=500).error_code == ErrorCode.request_timed_out
+    cluster.stop(1)
+    assert "klamm.shutdown.timeout.ms=2000" in cluster.logs()
+    assert "Traceback" not in cluster.logs()
+    postgres.start()
+    cluster.start(1)
+    load.wait_for_more()
+    load.end()
+    load.check()
 
 
 def test_a_stalled_database_ends_no_lease(start: Start, postgres: PostgresServer) -> None:

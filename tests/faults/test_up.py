@@ -17,6 +17,7 @@ from klamm import __version__
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from klamm.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from klamm.testing import wait_until
 from klamm.testing.wire import WireClient
 
 COMMAND = (sys.executable, "-m", "klamm")
@@ -149,6 +150,22 @@ def test_a_folder_in_use_is_told(start: Start, tmp_path: Path) -> None:
     code, stderr = refused("up", *arguments)
     assert code == 1
     assert "broker 1 is already running at" in one_line(stderr)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_when_told_while_it_waits_for_an_earlier_process(
+    start: Start, tmp_path: Path, number: signal.Signals
+) -> None:
+    arguments = ("--listen", "127.0.0.1:0", "--data", str(tmp_path / "d"), "--set", "klamm.fence=wait")
+    first = start(*arguments)
+    serving(first)
+    os.kill(first.pid, signal.SIGSTOP)  # it keeps its lock, and does not renew its lease
+    second = start(*arguments)
+    wait_until(lambda: "waiting for the lease of process" in second.what_it_said(), "30s")
+    os.kill(second.pid, number)
+    assert second.process.wait(10) == 0
+    os.kill(first.pid, signal.SIGCONT)
+    assert first.terminate() == 0
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:

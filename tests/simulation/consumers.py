@@ -60,7 +60,7 @@ class Fetcher(Client):
 
     def __init__(self, world: World, name: str) -> None:
         super().__init__(world, name)
-        self.version = self.random.randint(4, 17)
+        self.version = self.random.randint(4, 18)
         self.isolation_level = self.random.choice((0, 1))
         self.positions: dict[Place, int] = {}
         self.read_epochs: dict[Place, int] = {}

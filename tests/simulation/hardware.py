@@ -10,6 +10,7 @@ from random import Random
 from typing import Any, Final, Literal, TypeVar, TypeVarTuple
 
 from klamm.clock import ManualClock
+from klamm.storage.engines.memory import MemoryFile
 from klamm.storage.engines.memory_cluster import MemoryCluster
 from klamm.storage.engines.segments.files import Chunk
 from klamm.storage.engines.simulated_disk import Fault, Operation, PowerLossError, SimulatedFiles
@@ -72,12 +73,12 @@ class Disk(SimulatedFiles):
         else:
             self.kill()
 
-    def _asked(self, operation: Operation, path: str) -> None:
+    def _asked(self, operation: Operation, on: str | MemoryFile) -> None:
         if self.rates.io_error and not self._is_off and self._random.random() < self.rates.io_error:
             self.faults.append(Fault(operation))
         was_off = self._is_off
         try:
-            super()._asked(operation, path)
+            super()._asked(operation, on)
         except PowerLossError:
             if not was_off:
                 self._on_loss()
@@ -146,9 +147,9 @@ class DurableCluster(MemoryCluster):
         self._random = random
 
     @contextmanager
-    def _changing(self) -> Iterator[Any]:
+    def _changing(self, *, is_registration: bool = False) -> Iterator[Any]:
         self._risk()
-        with super()._changing() as content:
+        with super()._changing(is_registration=is_registration) as content:
             yield content
         self._risk()
 

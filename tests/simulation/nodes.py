@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final, Protocol, TypeVar
@@ -38,6 +39,10 @@ class StumbleError(Exception):
     """A fault of ours that was planted where nobody expects one."""
 
 
+def _next_offset(batch: bytes) -> int:
+    return parse_header(batch).next_offset
+
+
 class SharedLog:
     """One partition in a store that several brokers reach; only the newest epoch may write."""
 
@@ -50,7 +55,7 @@ class SharedLog:
 
     @property
     def end_offset(self) -> int:
-        return parse_header(self.batches[-1]).next_offset if self.batches else 0
+        return _next_offset(self.batches[-1]) if self.batches else 0
 
     def take(self, epoch: int, node: Process[Any], partition: int) -> LogAt:
         """Lead from now on. What the one before had not flushed is partly there, partly not."""
@@ -130,9 +135,10 @@ class LogAt:
     def read(self, offset: int, max_bytes: int) -> bytes:
         if self.is_fenced:
             raise LogUnavailableError("another leads")
-        for batch in self._shared.batches:
-            if offset < parse_header(batch).next_offset <= self._shared.durable_offset:
-                return batch
+        batches = self._shared.batches
+        found = bisect_right(batches, offset, key=_next_offset)
+        if found < len(batches) and _next_offset(batches[found]) <= self._shared.durable_offset:
+            return batches[found]
         return b""
 
     def cut_back(self) -> None:

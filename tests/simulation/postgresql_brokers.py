@@ -141,8 +141,8 @@ class SimulatedCluster(PostgresCluster):
         return True
 
     @contextmanager
-    def _changing(self) -> Iterator[PostgresChange]:
-        with super()._changing() as change:
+    def _changing(self, *, is_registration: bool = False) -> Iterator[PostgresChange]:
+        with super()._changing(is_registration=is_registration) as change:
             yield change
         self._database.notices += 1
 

@@ -231,8 +231,10 @@ class Realm:
         return self.cluster.topics()[OFFSETS_TOPIC].partitions[partition].leader_id
 
     async def _politics(self) -> None:
-        while not self.is_calm:
+        while True:
             await asyncio.sleep(self.random.choice((0.2, 1.0, 4.0)))
+            if self.is_calm:
+                return
             partition = self.random.choice(list(self.logs))
             leader_id = self.leader_id(partition)
             what = self.random.choice(("by plan", "unheard of", "crash", "to itself"))
@@ -403,7 +405,8 @@ class Realm:
             wire = cast(Wire, await client.link())
             partition = self.nodes[1].coordinator.partition_for(group)
             wire.node = self.nodes[self.leader_id(partition)]
-            while await committed(client, group) is None:
+            # What was begun before it was calm may move leadership while the answer is on its way.
+            while await committed(client, group) is None or not wire.node.leads(partition):
                 await client.back_off()
                 wire.node = self.nodes[self.leader_id(partition)]
             machine = wire.node.coordinator.shards.by_partition[partition].machine

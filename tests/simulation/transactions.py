@@ -369,6 +369,9 @@ class TransactionRealm:
     def has_partition(self, partition: TopicPartition) -> bool:
         return partition in self.partitions
 
+    def is_internal(self, topic: str) -> bool:
+        return topic.startswith("__")
+
     def offsets_partition(self, group_id: str) -> TopicPartition:
         return TopicPartition("__consumer_offsets", 0)
 

@@ -30,7 +30,7 @@ from klamm.broker.partitions.registry import Partition, PartitionRegistry
 from klamm.broker.partitions.validation import Validation
 from klamm.broker.routes import RouteTable, routes_for
 from klamm.broker.security.permissions import AllowAll
-from klamm.broker.services import Arguments, Result, RunBlocking, Services
+from klamm.broker.services import Arguments, Result, RunBlocking, Services, load_coordinators
 from klamm.broker.upkeep.periodic import SWEEP_MS, Chores, Every
 from klamm.clock import Clock
 from klamm.protocol.errors import ErrorCode
@@ -103,6 +103,7 @@ class Broker:
         self._threads: Threads | None = None
         self._lease_thread: Threads | None = None
         self._early_renewals: Every | None = None
+        self._has_coordinators = False  # their modules are imported, or will be soon
         self._chores: Chores | None = None
         self._services: Services | None = None
         self._server: Server | None = None
@@ -218,6 +219,8 @@ class Broker:
         # for minutes when a response names no controller.
         if self._storage.lease is not None:
             await self._start_membership(self._storage.lease, me)
+            follower.change_watchers.append(lambda _: self._prepare_to_coordinate())
+            self._prepare_to_coordinate()
         for bound in self.listeners:
             await self._server.listen(bound)
         if self.metrics_listener is not None:
@@ -238,8 +241,27 @@ class Broker:
     async def stop(self, *, redirects: bool = True) -> None:
         """Hand partitions over to other brokers, complete requests where possible, and shut down cleanly.
 
-        With `redirects`, clients have some time to learn where their partitions are.
+        With `redirects`, clients have some time to learn where their partitions are. A store that cannot be
+        reached is waited for until `klamm.shutdown.timeout.ms` is over.
         """
+        limit_s = self._config.klamm_shutdown_timeout_ms / 1000
+        limit = asyncio.get_running_loop().call_later(limit_s, self._give_up)
+        try:
+            await self._stop(redirects=redirects)
+        finally:
+            limit.cancel()
+
+    def _give_up(self) -> None:
+        _log.warning(
+            "still shutting down after klamm.shutdown.timeout.ms=%d: requests that wait for storage fail; "
+            "a second signal ends the process at once",
+            self._config.klamm_shutdown_timeout_ms,
+        )
+        self._storage.give_up()
+        if self._membership is not None:
+            self._membership.give_up()
+
+    async def _stop(self, *, redirects: bool) -> None:
         if self._membership is not None:
             await self._membership.drain()
             if redirects:
@@ -359,6 +381,17 @@ class Broker:
         self._membership = self.services.membership = Membership(self.services, lease, me, renew_blocking)
         await self._end_early_renewals()
         await self._membership.start()
+
+    def _prepare_to_coordinate(self) -> None:
+        """Import the coordinators as soon as there is a broker that this one may have to replace.
+
+        A broker without groups starts without them. When it takes partitions over, clients wait, and on a
+        busy machine the import would take longer than everything else.
+        """
+        assert self._membership is not None
+        if self._threads is not None and not self._has_coordinators and not self._membership.is_alone:
+            self._has_coordinators = True
+            self._threads(load_coordinators)
 
     def _advertised(self) -> dict[str, tuple[str, int]]:
         """The advertised listeners; port 0 becomes the port that was bound."""

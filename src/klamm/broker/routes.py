@@ -93,7 +93,7 @@ def forward(coordinator: str, method: str) -> Handler:
 ROUTES: Final[tuple[Route, ...]] = (
     # librdkafka before 2.11.1 looks for version 0 before it compresses with gzip, snappy or lz4.
     Route(ApiKey.PRODUCE, 3, 13, (WRITE_TOPIC, WRITE_TRANSACTIONAL_ID), overlaps=True, advertised_min=0),
-    Route(ApiKey.FETCH, 4, 17, (READ_TOPIC,), streams=True),
+    Route(ApiKey.FETCH, 4, 18, (READ_TOPIC,), streams=True),
     Route(ApiKey.LIST_OFFSETS, 1, 11, (DESCRIBE_TOPIC,)),
     Route(ApiKey.METADATA, 0, 13, (DESCRIBE_TOPIC, CREATE_TOPIC)),
     Route(ApiKey.OFFSET_COMMIT, 2, 10, (READ_GROUP, READ_TOPIC), GROUPS, overlaps=True, repeats=True),
@@ -120,7 +120,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(ApiKey.TXN_OFFSET_COMMIT, 0, 5, (WRITE_TRANSACTIONAL_ID, READ_GROUP, READ_TOPIC), overlaps=True),
     Route(ApiKey.DESCRIBE_CONFIGS, 1, 4, (DESCRIBE_TOPIC_CONFIGS, DESCRIBE_CLUSTER_CONFIGS)),
     Route(ApiKey.ALTER_CONFIGS, 0, 2, (ALTER_TOPIC_CONFIGS, ALTER_CLUSTER_CONFIGS)),
-    Route(ApiKey.DESCRIBE_LOG_DIRS, 1, 4, (DESCRIBE_CLUSTER,)),
+    Route(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, (DESCRIBE_CLUSTER,)),
     Route(ApiKey.CREATE_PARTITIONS, 0, 3, (ALTER_TOPIC,)),
     Route(ApiKey.DELETE_GROUPS, 0, 2, (DELETE_GROUP,), GROUPS),
     Route(ApiKey.ELECT_LEADERS, 0, 2, (ALTER_CLUSTER,)),

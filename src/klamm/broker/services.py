@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -146,3 +147,9 @@ class Services:
             self._groups.stop()
         if self._events is not None:
             self._events.stop()
+
+
+def load_coordinators() -> None:
+    """Import what `Services` imports when it is first needed."""
+    for name in ("groups", "transactions", "events", "remote"):
+        importlib.import_module(f"klamm.broker.coordinators.{name}")

@@ -40,6 +40,8 @@ class Storage:
     place: str = ""  # where it is, if not in the broker's folders
     lease: Lease | None = None  # of this broker's id; None: there are no other brokers
     folders: Sequence[SegmentStore] = ()  # of the logs, which brokers may share
+    # Wait no longer for storage that cannot be reached: what waits for it fails.
+    give_up: Callable[[], None] = lambda: None
 
 
 def open_storage(
@@ -111,7 +113,7 @@ def _postgresql(config: BrokerConfig, url: str, clock: Clock, random: Random) ->
     lease = PostgresLease(
         cluster, config.node_id, rules, renewal_timeout_ms=config.broker_heartbeat_interval_ms
     )
-    return Storage(logs, cluster, place=cluster.address.text, lease=lease)
+    return Storage(logs, cluster, place=cluster.address.text, lease=lease, give_up=logs.give_up)
 
 
 def segment_store(

@@ -33,7 +33,7 @@ def add(
         str | None, typer.Option(metavar="before|after", help="`drop` before or after the work is done.")
     ] = None,
     version: Annotated[int | None, typer.Option(help="Requests of this version of the API.")] = None,
-    topic: Annotated[str | None, typer.Option(help="Requests that name this topic.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Requests that name this topic; its files.")] = None,
     partition: Annotated[int | None, typer.Option(help="And this partition of it.")] = None,
     client_id: Annotated[str | None, typer.Option(help="Requests of this client.")] = None,
     group: Annotated[str | None, typer.Option(help="Requests about this group.")] = None,
@@ -56,13 +56,14 @@ def add(
       lose        do the work, send no answer
       cut         do the work, send half of the answer, close the connection
       hang        read nothing more from the connection until the fault is lifted
-      fill_disk   writes to disk fail; needs --memory
-      fail_fsync  flushes to disk fail; needs --memory
+      fill_disk   writes to disk fail, of all partitions or of those of a topic; needs --memory
+      fail_fsync  flushes to disk fail, in the same way; needs --memory
 
     \b
       klamm ctl faults add fail OffsetCommit --group billing --error NOT_COORDINATOR --times 2
       klamm ctl faults add delay Fetch --topic orders --by 10s
       klamm ctl faults add drop Produce --client-id web --when after --probability 0.1 --seed 7
+      klamm ctl faults add fail_fsync --topic __consumer_offsets --times 1
     """
     given = {
         "fault": kind, "api": api, "error": error, "by": by, "when": when, "version": version, "topic": topic,

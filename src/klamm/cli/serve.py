@@ -28,6 +28,10 @@ _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _KILLED: Final = 1
 
 
+class _StoppedError(Exception):
+    """The broker was told to stop before it had its storage."""
+
+
 def serve(config: BrokerConfig, *, in_memory: bool) -> str | None:
     """Serve until SIGTERM or SIGINT; the error when the broker cannot start."""
     raise_file_limit()
@@ -68,9 +72,22 @@ def _spare_the_collector() -> None:
 
 
 async def _serve(config: BrokerConfig, *, in_memory: bool) -> None:
-    stop = _told_to_stop()
+    is_told = threading.Event()
+    stop = _told_to_stop(is_told)
     clock, random = SystemClock(), SystemRandom()
-    storage = open_storage(config, clock=clock, random=random, sleep=time.sleep, in_memory=in_memory)
+
+    def sleep(duration_s: float) -> None:
+        if is_told.wait(duration_s):
+            raise _StoppedError
+
+    # On a thread: it may wait for an earlier process with this node id, and signals must be heard meanwhile.
+    opening = asyncio.to_thread(
+        open_storage, config, clock=clock, random=random, sleep=sleep, in_memory=in_memory
+    )
+    try:
+        storage = await opening
+    except _StoppedError:
+        return
     broker = Broker(config, clock=clock, random=random, storage=storage, sleep=time.sleep)
     try:
         await broker.start()
@@ -83,11 +100,17 @@ async def _serve(config: BrokerConfig, *, in_memory: bool) -> None:
         await broker.stop()
 
 
-def _told_to_stop() -> asyncio.Event:
+def _told_to_stop(is_told: threading.Event) -> asyncio.Event:
+    """Set with the first signal, as is the event for other threads."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def on_signal(number: int) -> None:
+        _on_signal(is_told, number)
+        stop.set()
+
     for number in _STOP_SIGNALS:
-        loop.add_signal_handler(number, _on_signal, stop, number)
+        loop.add_signal_handler(number, on_signal, number)
     return stop
 
 
@@ -97,7 +120,7 @@ def stop_on_signals(stop: threading.Event) -> None:
         signal.signal(each, lambda number, _frame: _on_signal(stop, number))
 
 
-def _on_signal(stop: asyncio.Event | threading.Event, number: int) -> None:
+def _on_signal(stop: threading.Event, number: int) -> None:
     """The first one stops the broker; a second one ends the process without a clean shutdown."""
     log = logging.getLogger(__name__)
     name = signal.Signals(number).name

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import groupby
-from operator import attrgetter
-from struct import Struct
+from functools import partial
+from itertools import repeat
+from struct import Struct, pack, unpack_from
+from struct import error as StructError  # noqa: N812 - it is one
 from typing import Final
 
 from klamm.protocol.errors import DecodeError
@@ -23,6 +24,7 @@ _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _MIN_STRING_BYTES: Final = 2
 _MIN_TOPIC_BYTES: Final = 6  # an empty name and an empty array
+_partition: Final = partial(tuple.__new__, TopicPartition)  # of a pair, without a call in Python
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,43 +105,51 @@ def _nullable_bytes(raw: bytes | None) -> bytes:
 
 
 def _grouped(partitions: Iterable[TopicPartition]) -> bytes:
-    groups = [
-        (topic, [each.partition for each in group])
-        for topic, group in groupby(sorted(set(partitions)), key=attrgetter("topic"))
-    ]
+    groups: dict[str, list[int]] = {}
+    for topic, number in sorted(set(partitions)):
+        groups.setdefault(topic, []).append(number)
     parts = [_INT32.pack(len(groups))]
-    for topic, numbers in groups:
+    for topic, numbers in groups.items():
         parts.append(_string(topic))
-        parts.append(Struct(f">{len(numbers) + 1}i").pack(len(numbers), *numbers))
+        parts.append(pack(f">{len(numbers) + 1}i", len(numbers), *numbers))
     return b"".join(parts)
 
 
 # --- reading -----------------------------------------------------------------------------------------
+#
+# A leader reads the subscription of each member in each rebalance, so there are few calls here. Each part
+# returns what it has read and where the next one begins. Every length is checked against what is left: by
+# `struct`, which reads nothing behind the end, or explicitly.
 
 
 def decode_subscription(raw: bytes) -> Subscription:
     """Read a subscription of any version; one above ours is read as ours and its tail ignored."""
-    cursor = _Cursor(raw)
-    version = cursor.version()
-    topics = cursor.strings()
-    user_data = cursor.nullable_bytes()
-    owned = cursor.grouped() if version >= 1 else ()
-    generation = cursor.int32() if version >= 2 else NO_GENERATION
-    rack = cursor.nullable_string() if version >= 3 else None
-    return Subscription(
-        topics=topics,
-        user_data=user_data,
-        owned=owned,
-        generation=generation if generation >= 0 else None,
-        rack=rack or None,
-    )
+    owned: tuple[TopicPartition, ...] = ()
+    generation, rack = NO_GENERATION, None
+    try:
+        version = _version(raw)
+        topics, at = _topics_at(raw, _INT16.size)
+        user_data, at = _nullable_bytes_at(raw, at)
+        if version >= 1:
+            owned, at = _partitions_at(raw, at)
+        if version >= 2:
+            (generation,) = _INT32.unpack_from(raw, at)
+        if version >= 3:
+            rack, at = _nullable_string_at(raw, at + _INT32.size)
+    except StructError as error:
+        raise DecodeError(f"subscription of {len(raw)} bytes: {error}") from None
+    return Subscription(topics, user_data, owned, generation if generation >= 0 else None, rack or None)
 
 
 def decode_assignment(raw: bytes) -> Assignment:
     """Read an assignment of any version."""
-    cursor = _Cursor(raw)
-    cursor.version()
-    return Assignment(cursor.grouped(), cursor.nullable_bytes())
+    try:
+        _version(raw)
+        partitions, at = _partitions_at(raw, _INT16.size)
+        user_data, _ = _nullable_bytes_at(raw, at)
+    except StructError as error:
+        raise DecodeError(f"assignment of {len(raw)} bytes: {error}") from None
+    return Assignment(partitions, user_data)
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
@@ -147,12 +157,11 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
 
     Reads only what every version begins with, so a client that is careless about the rest still counts.
     """
-    cursor = _Cursor(metadata)
     try:
-        cursor.version()
-        topics = cursor.strings()
-        cursor.nullable_bytes()
-    except DecodeError:
+        _version(metadata)
+        topics, at = _topics_at(metadata, _INT16.size)
+        _nullable_bytes_at(metadata, at)
+    except (DecodeError, StructError):
         return None
     return frozenset(topics)
 
@@ -161,16 +170,12 @@ def decode_sticky_memory(user_data: bytes | None) -> StickyMemory:
     """Read what a sticky member remembers; what cannot be read is no memory, never an error."""
     if not user_data:
         return NO_MEMORY
-    cursor = _Cursor(user_data)
     try:
-        partitions = cursor.grouped()
-    except DecodeError:
+        partitions, at = _partitions_at(user_data, 0)
+    except (DecodeError, StructError):
         return NO_MEMORY
-    try:
-        generation = cursor.int32()
-    except DecodeError:  # version 0 ends here
-        return StickyMemory(partitions)
-    return StickyMemory(partitions, generation if generation >= 0 else None)
+    generation = decode_generation(user_data[at:])  # not in version 0
+    return StickyMemory(partitions, generation)
 
 
 def decode_generation(user_data: bytes | None) -> int | None:
@@ -181,77 +186,73 @@ def decode_generation(user_data: bytes | None) -> int | None:
     return generation if generation >= 0 else None
 
 
-class _Cursor:
-    """Reads forward through one buffer; every length is checked against what is left."""
+def _version(raw: bytes) -> int:
+    version: int
+    (version,) = _INT16.unpack_from(raw)
+    if version < 0:
+        raise DecodeError(f"consumer protocol version {version} is negative")
+    return version
 
-    __slots__ = ("_left_bytes", "_position", "_raw")
 
-    def __init__(self, raw: bytes) -> None:
-        self._raw = raw
-        self._position = 0
-        self._left_bytes = len(raw)
+def _count_at(raw: bytes, at: int, min_item_bytes: int) -> int:
+    count: int
+    (count,) = _INT32.unpack_from(raw, at)
+    left_bytes = len(raw) - at - _INT32.size
+    if count < 0 or count * min_item_bytes > left_bytes:
+        raise DecodeError(f"{count} items cannot fit into the {left_bytes} bytes left")
+    return count
 
-    def _take(self, size_bytes: int) -> int:
-        if size_bytes > self._left_bytes:
-            raise DecodeError(f"{size_bytes} bytes expected at {self._position}, {self._left_bytes} left")
-        position = self._position
-        self._position += size_bytes
-        self._left_bytes -= size_bytes
-        return position
 
-    def int16(self) -> int:
-        return int(_INT16.unpack_from(self._raw, self._take(2))[0])
+def _nullable_string_at(raw: bytes, at: int) -> tuple[str | None, int]:
+    (length,) = _INT16.unpack_from(raw, at)
+    if length == -1:
+        return None, at + _INT16.size
+    return _string_at(raw, at)
 
-    def int32(self) -> int:
-        return int(_INT32.unpack_from(self._raw, self._take(4))[0])
 
-    def version(self) -> int:
-        version = self.int16()
-        if version < 0:
-            raise DecodeError(f"consumer protocol version {version} is negative")
-        return version
+def _string_at(raw: bytes, at: int) -> tuple[str, int]:
+    (length,) = _INT16.unpack_from(raw, at)
+    start = at + _INT16.size
+    end = start + length
+    if length < 0 or end > len(raw):
+        raise DecodeError(f"a string at {at} has length {length}, {len(raw) - start} bytes are left")
+    try:
+        return str(raw[start:end], "utf-8"), end
+    except UnicodeDecodeError as error:
+        raise DecodeError(f"string at {start} is not UTF-8: {error}") from None
 
-    def count(self, min_item_bytes: int) -> int:
-        count = self.int32()
-        if count < 0 or count * min_item_bytes > self._left_bytes:
-            raise DecodeError(f"{count} items cannot fit into the {self._left_bytes} bytes left")
-        return count
 
-    def nullable_string(self) -> str | None:
-        length = self.int16()
-        if length < 0:
-            if length == -1:
-                return None
-            raise DecodeError(f"string length {length} is negative")
-        position = self._take(length)
-        try:
-            return str(self._raw[position : position + length], "utf-8")
-        except UnicodeDecodeError as error:
-            raise DecodeError(f"string at {position} is not UTF-8: {error}") from None
+def _nullable_bytes_at(raw: bytes, at: int) -> tuple[bytes | None, int]:
+    (length,) = _INT32.unpack_from(raw, at)
+    start = at + _INT32.size
+    if length == -1:
+        return None, start
+    end = start + length
+    if length < 0 or end > len(raw):
+        raise DecodeError(f"bytes at {at} have length {length}, {len(raw) - start} are left")
+    return bytes(raw[start:end]), end
 
-    def string(self) -> str:
-        text = self.nullable_string()
-        if text is None:
-            raise DecodeError("null where a topic name is required")
-        return text
 
-    def strings(self) -> tuple[str, ...]:
-        return tuple([self.string() for _ in range(self.count(_MIN_STRING_BYTES))])
+def _topics_at(raw: bytes, at: int) -> tuple[tuple[str, ...], int]:
+    count = _count_at(raw, at, _MIN_STRING_BYTES)
+    at += _INT32.size
+    topics = []
+    for _ in range(count):
+        topic, at = _string_at(raw, at)
+        topics.append(topic)
+    return tuple(topics), at
 
-    def nullable_bytes(self) -> bytes | None:
-        length = self.int32()
-        if length < 0:
-            if length == -1:
-                return None
-            raise DecodeError(f"bytes length {length} is negative")
-        position = self._take(length)
-        return bytes(self._raw[position : position + length])
 
-    def grouped(self) -> tuple[TopicPartition, ...]:
-        partitions: list[TopicPartition] = []
-        for _ in range(self.count(_MIN_TOPIC_BYTES)):
-            topic = self.string()
-            count = self.count(_INT32.size)
-            numbers = Struct(f">{count}i").unpack_from(self._raw, self._take(count * _INT32.size))
-            partitions.extend([TopicPartition(topic, number) for number in numbers])
-        return tuple(partitions)
+def _partitions_at(raw: bytes, at: int) -> tuple[tuple[TopicPartition, ...], int]:
+    topic_count = _count_at(raw, at, _MIN_TOPIC_BYTES)
+    at += _INT32.size
+    partitions: list[TopicPartition] = []
+    for _ in range(topic_count):
+        topic, at = _string_at(raw, at)
+        (count,) = _INT32.unpack_from(raw, at)
+        at += _INT32.size
+        if count < 0 or at + count * _INT32.size > len(raw):
+            raise DecodeError(f"{count} partitions cannot fit into the {len(raw) - at} bytes left")
+        partitions += map(_partition, zip(repeat(topic), unpack_from(f">{count}i", raw, at)))
+        at += count * _INT32.size
+    return tuple(partitions), at

@@ -21,6 +21,8 @@ _SIZE: Final = Struct(">i")
 class FrameReader:
     """Splits a stream into frames. After a DecodeError the stream cannot be used further."""
 
+    __slots__ = ("_are_requests", "_came", "_head", "_max_bytes", "_parts", "_size", "_smallest")
+
     def __init__(
         self, max_bytes: int, *, smallest: int = SMALLEST_REQUEST, are_requests: bool = True
     ) -> None:

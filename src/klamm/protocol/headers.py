@@ -59,7 +59,7 @@ class RequestHeaders:
         self._client_id = ""
         self._name_end = _START.size
 
-    def read(self, frame: bytes, *, has_tags: bool) -> tuple[int, str, int]:
+    def read(self, frame: bytes, has_tags: bool) -> tuple[int, str, int]:
         """(correlation id, client id, position of the message). Raises DecodeError."""
         if has_tags:
             if frame.startswith(self._tagged_name, _NAME_AT):

@@ -24,7 +24,7 @@ class Message:
     @classmethod
     def defaults(cls) -> dict[str, Any]:
         """All fields, in the order of the constructor, with their defaults."""
-        return dict(zip(cls._names(), cls.__init__.__defaults__ or (), strict=True))
+        return cls().values()
 
     @classmethod
     def _names(cls) -> tuple[str, ...]:
@@ -37,6 +37,10 @@ class Message:
     def but(self, **changes: Any) -> Self:
         """A copy with other values of these fields."""
         return type(self)(**(self.values() | changes))
+
+    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]:
+        """How it is copied and pickled: some classes are compiled, and have no other way."""
+        return type(self), tuple(self.values().values())
 
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:

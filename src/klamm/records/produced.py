@@ -12,6 +12,7 @@ from klamm.protocol.errors import DecodeError, ErrorCode
 from klamm.protocol.types import Buffer
 from klamm.records.batch import (
     LENGTH_AT,
+    LENGTH_OVERHEAD_BYTES,
     MAGIC,
     MAGIC_AT,
     BatchHeader,
@@ -23,6 +24,7 @@ from klamm.records.batch import (
 from klamm.records.compression import Codec
 
 _SMALLEST_LENGTH: Final = 14  # of the oldest format
+_LARGEST_LENGTH: Final = 2**31 - 1 - LENGTH_OVERHEAD_BYTES
 
 
 class ProducedError(ValueError):
@@ -48,9 +50,10 @@ def single_batch(records: Buffer | None, *, zstd_allowed: bool = True) -> BatchH
         raise ProducedError(ErrorCode.corrupt_message, str(error)) from None
     if header.size_bytes > len(records):
         raise ProducedError(ErrorCode.invalid_record, "incomplete batch")
-    codec = header.codec
-    if codec > Codec.ZSTD or (codec == Codec.ZSTD and not zstd_allowed):
-        raise ProducedError(ErrorCode.unsupported_compression_type, f"codec {codec} is not supported here")
+    if header.codec >= Codec.ZSTD and not zstd_allowed:
+        raise ProducedError(
+            ErrorCode.unsupported_compression_type, f"codec {header.codec} is not supported here"
+        )
     if header.size_bytes < len(records):
         raise ProducedError(ErrorCode.invalid_record, "more than one batch for a partition in a request")
     return header
@@ -64,6 +67,14 @@ def is_no_batch(records: Buffer | None) -> bool:
     if int.from_bytes(start[LENGTH_AT : LENGTH_AT + 4], "big", signed=True) < _SMALLEST_LENGTH:
         return True
     return len(start) > MAGIC_AT and start[MAGIC_AT] > MAGIC
+
+
+def has_impossible_length(records: Buffer | None) -> bool:
+    """Whether a batch is said to be so long that its size is no number of 32 bits, on which Kafka fails."""
+    start = bytes(memoryview(records or b"")[: MAGIC_AT + 1])
+    if len(start) <= MAGIC_AT or start[MAGIC_AT] > MAGIC:
+        return False
+    return int.from_bytes(start[LENGTH_AT : LENGTH_AT + 4], "big", signed=True) > _LARGEST_LENGTH
 
 
 def first_header(records: Buffer | None) -> BatchHeader | None:
@@ -83,6 +94,8 @@ def append_error(batch: Buffer, header: BatchHeader, max_message_bytes: int) -> 
         return ErrorCode.message_too_large
     if not crc_is_valid(batch, 0, header):
         return ErrorCode.corrupt_message
+    if header.codec > Codec.ZSTD:
+        return ErrorCode.unsupported_compression_type
     count_is_false = header.record_count <= 0 or header.record_count != header.last_offset_delta + 1
     pid_without_sequence = header.producer_id >= 0 and header.base_sequence < 0
     if count_is_false or header.is_control or pid_without_sequence:

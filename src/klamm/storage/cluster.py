@@ -35,6 +35,8 @@ class ConfigResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    CLIENT_METRICS = 16
+    GROUP = 32
 
 
 class BrokerState(StrEnum):

@@ -205,6 +205,8 @@ class ProducerState:
         if guard is not None and header.attributes & TRANSACTIONAL_BIT:
             self._check_guard(header, guard)
         if entry is None:
+            if header.producer_epoch < NONE:
+                raise _stale_epoch(header.producer_id, header.producer_epoch, NONE)
             # Unknown or expired: any sequence is accepted, unless an earlier one failed or is not confirmed.
             if origin is AppendOrigin.CLIENT:
                 self._check_unconfirmed(header, None)
@@ -212,7 +214,7 @@ class ProducerState:
                     self._check_awaited(header)
             return None
         if header.producer_epoch < entry.epoch:
-            raise _stale_epoch(header.producer_id, header.producer_epoch, entry)
+            raise _stale_epoch(header.producer_id, header.producer_epoch, entry.epoch)
         if origin is AppendOrigin.CLIENT:
             self._check_unconfirmed(header, entry)
             _check_sequence(header, entry)
@@ -268,17 +270,15 @@ class ProducerState:
         for an open transaction of its own epoch is a delayed old one.
         """
         entry = self._entries.get(header.producer_id)
-        if entry is None:
-            return
-        if header.producer_epoch < entry.epoch or (
-            epoch_was_bumped and header.producer_epoch == entry.epoch and entry.txn_first_offset >= 0
-        ):
-            raise _stale_epoch(header.producer_id, header.producer_epoch, entry)
-        if marker.coordinator_epoch < entry.coordinator_epoch:
+        epoch, coordinator_epoch = (NONE, NONE) if entry is None else (entry.epoch, entry.coordinator_epoch)
+        is_open = entry is not None and entry.txn_first_offset >= 0
+        if header.producer_epoch < epoch or (epoch_was_bumped and header.producer_epoch == epoch and is_open):
+            raise _stale_epoch(header.producer_id, header.producer_epoch, epoch)
+        if marker.coordinator_epoch < coordinator_epoch:
             raise LogError(
                 ErrorCode.transaction_coordinator_fenced,
                 f"marker of coordinator epoch {marker.coordinator_epoch} for producer {header.producer_id} "
-                f"is older than the last marker's epoch {entry.coordinator_epoch}",
+                f"is older than the last marker's epoch {coordinator_epoch}",
             )
 
     # -- transactions that the coordinator has yet to confirm
@@ -294,7 +294,7 @@ class ProducerState:
         """
         entry = self.get(producer_id)
         if entry is not None and epoch < entry.epoch:
-            raise _stale_epoch(producer_id, epoch, entry)
+            raise _stale_epoch(producer_id, epoch, entry.epoch)
         verification = self._verifications.get(producer_id)
         if verification is None:
             self._last_guard += 1
@@ -483,8 +483,8 @@ def _check_sequence(header: BatchHeader, entry: ProducerEntry) -> None:
         )
 
 
-def _stale_epoch(producer_id: int, epoch: int, entry: ProducerEntry) -> LogError:
+def _stale_epoch(producer_id: int, epoch: int, current_epoch: int) -> LogError:
     return LogError(
         ErrorCode.invalid_producer_epoch,
-        f"producer {producer_id} has epoch {epoch}, current is {entry.epoch}",
+        f"producer {producer_id} has epoch {epoch}, current is {current_epoch}",
     )

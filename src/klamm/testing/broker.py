@@ -171,6 +171,7 @@ class Broker(embedded.Broker):
             return super()._open_storage(random)
         cluster = self._cluster.join()
         logs = segment_store(self._config, _FOLDER, cluster, self._disk, self._clock)
+        logs.journal.leaves_out = self.faults.separates
         return Storage(logs, cluster, self._disk)
 
     def _make_connection(self) -> MakeConnection:

@@ -6,8 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from klamm.testing.disk_faults import HAS_NO_SELECTORS
-from klamm.testing.faults import Faults, Occurrence, Selectors
+from klamm.testing.faults import Faults, Occurrence, OnDisk, Selectors
 from klamm.testing.ordered_fault import OrderedFault
 
 MAX_FAULTS: Final = 1000  # that are ordered and not lifted
@@ -17,6 +16,7 @@ _SELECTORS: Final = (
     *(name for name in Selectors.__annotations__ if name not in _OCCURRENCE),
     *_OCCURRENCE,
 )
+_ON_DISK: Final = (*(name for name in OnDisk.__annotations__ if name not in _OCCURRENCE), *_OCCURRENCE)
 _Make = Callable[..., OrderedFault]
 
 
@@ -36,8 +36,8 @@ class FaultOrders:
             "lose": (faults.lose, (), _SELECTORS),
             "cut": (faults.cut, (), _SELECTORS),
             "hang": (faults.hang, (), _SELECTORS),
-            "fill_disk": (faults.fill_disk, (), _OCCURRENCE),
-            "fail_fsync": (faults.fail_fsync, (), _OCCURRENCE),
+            "fill_disk": (faults.fill_disk, (), _ON_DISK),
+            "fail_fsync": (faults.fail_fsync, (), _ON_DISK),
         }
 
     def add(self, order: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,8 +53,7 @@ class FaultOrders:
         for name in given:
             if name not in required and name not in optional:
                 known = ", ".join(dict.fromkeys((*required, *optional)))
-                hint = f"; {HAS_NO_SELECTORS}" if optional is _OCCURRENCE and name in _SELECTORS else ""
-                raise ValueError(f"fault {kind!r} has no {name!r}: expected {known}{hint}")
+                raise ValueError(f"fault {kind!r} has no {name!r}: expected {known}")
         if not isinstance(given.get("seed", 0), int):
             raise ValueError(f"invalid seed {given['seed']!r}: expected a whole number")
         with self._lock:

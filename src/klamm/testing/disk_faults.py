@@ -5,19 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
+from klamm.storage.engines.segments.names import parse_partition_directory
 from klamm.storage.engines.simulated_disk import Fault as DiskError
 from klamm.storage.engines.simulated_disk import SimulatedFiles
 from klamm.testing.ordered_fault import OrderedFault
+from klamm.testing.selection import Selection
 
 _NAMES = {"write": "write", "sync": "flush"}
-# Small batches of all partitions are written and flushed together, in one journal: a fault of one topic there
-# would be one of all. What its clients see of a failed disk is an error of requests.
-HAS_NO_SELECTORS: Final = (
-    "partitions share the disk and its flushes; for one topic alone, order "
-    "fail('Produce', topic=..., error='KAFKA_STORAGE_ERROR')"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +24,7 @@ class DiskFaultInjected:
     """
 
     timestamp_ms: int
-    operation: str
+    operation: str  # of one partition, if the fault is for those of a topic
     outcome: str
     key: str = ""  # of no group
     is_warning: bool = True
@@ -48,7 +44,11 @@ class DiskFaultInjected:
 
 
 class DiskFault(OrderedFault):
-    """A fault of the disk, until it has happened often enough, or is lifted. Also a `with` block."""
+    """A fault of the disk, until it has happened often enough, or is lifted. Also a `with` block.
+
+    With a topic it is one of the files of its partitions. These do not share the journal's writes and flushes
+    while the fault is in force: there, a fault of one would be one of all.
+    """
 
     def __init__(
         self,
@@ -57,25 +57,45 @@ class DiskFault(OrderedFault):
         error_number: int,
         tell: Callable[[str, str], None],
         *,
+        topic: str | None = None,
+        partition: int | None = None,
         times: int | None = None,
         probability: float = 1.0,
         seed: int = 0,
     ) -> None:
         super().__init__(times=times, probability=probability, seed=seed)
+        self._selection = Selection(topic=topic, partition=partition)
         self._files = files
         self._tell = tell
         self._operation = _NAMES[operation]
         self._outcome = os.strerror(error_number).lower()
-        self._error = DiskError(operation, error_number=error_number, is_lasting=True, happens=self.happens)
+        self._error = DiskError(
+            operation, error_number=error_number, is_lasting=True, happens=self._happens_at
+        )
         files.faults.append(self._error)
 
     def __repr__(self) -> str:
-        return f"<DiskFault {self._operation}: {self._outcome}, happened {self.count} times>"
+        selected = self._selection.selectors
+        where = f" {selected}" if selected else ""
+        return f"<DiskFault {self._operation}{where}: {self._outcome}, happened {self.count} times>"
 
-    def happens(self) -> bool:
-        is_so = super().happens()
+    def selects(self, topic: str, partition: int) -> bool:
+        """Whether it is for the files of this partition, and not for all."""
+        wanted = self._selection
+        return wanted.topic == topic and wanted.partition in (None, partition) and not self.is_over
+
+    def _happens_at(self, path: str) -> bool:
+        """Whether it happens to an operation on a file."""
+        operation = self._operation
+        if self._selection.topic is not None:
+            directory = path.rpartition("/")[0].rpartition("/")[2]
+            found = parse_partition_directory(directory)
+            if found is None or not self.selects(*found):
+                return False
+            operation = f"{operation} of {directory}"
+        is_so = self.happens()
         if is_so:
-            self._tell(self._operation, self._outcome)
+            self._tell(operation, self._outcome)
         return is_so
 
     def lift(self) -> None:

@@ -16,7 +16,7 @@ from klamm.coordinator.runtime.events import Event
 from klamm.durations import nanoseconds
 from klamm.protocol.errors import ErrorCode
 from klamm.storage.engines.simulated_disk import SimulatedFiles
-from klamm.testing.disk_faults import HAS_NO_SELECTORS, DiskFault, DiskFaultInjected
+from klamm.testing.disk_faults import DiskFault, DiskFaultInjected
 from klamm.testing.ordered_fault import OrderedFault
 from klamm.testing.selection import Selection, api_name, api_named, subject
 
@@ -46,12 +46,17 @@ class Occurrence(TypedDict, total=False):
     seed: int  # of the probability
 
 
-class Selectors(Occurrence, total=False):
+class OnDisk(Occurrence, total=False):
+    """Whose files, and how often."""
+
+    topic: str  # also an internal one, as __consumer_offsets
+    partition: int
+
+
+class Selectors(OnDisk, total=False):
     """Which requests, and how often."""
 
     version: int  # of the API
-    topic: str
-    partition: int
     client_id: str
     group: str
     transactional_id: str
@@ -152,7 +157,7 @@ class Faults:
         self._lock = threading.Lock()
         self._active: tuple[Fault, ...] = ()
         self.injected: list[FaultInjected | DiskFaultInjected] = []  # what happened, in order
-        self._of_disk: list[DiskFault] = []
+        self._of_disk: tuple[DiskFault, ...] = ()
 
     def __iter__(self) -> Iterator[Fault]:
         return iter(self._active)
@@ -193,13 +198,17 @@ class Faults:
 
     # --- of the disk -------------------------------------------------------------------------------------
 
-    def fill_disk(self, **how: Unpack[Occurrence]) -> DiskFault:
+    def fill_disk(self, **which: Unpack[OnDisk]) -> DiskFault:
         """Writes fail with "no space left on device": all until it is lifted, or as often as ordered."""
-        return self._add_to_disk("write", ENOSPC, how)
+        return self._add_to_disk("write", ENOSPC, which)
 
-    def fail_fsync(self, **how: Unpack[Occurrence]) -> DiskFault:
+    def fail_fsync(self, **which: Unpack[OnDisk]) -> DiskFault:
         """Flushes to disk fail: all until it is lifted, or as often as ordered (`times=1`)."""
-        return self._add_to_disk("sync", EIO, how)
+        return self._add_to_disk("sync", EIO, which)
+
+    def separates(self, topic: str, partition: int) -> bool:
+        """Whether a partition is written and flushed apart from others, because a fault is for its files."""
+        return any(fault.selects(topic, partition) for fault in self._of_disk)
 
     # --- all ---------------------------------------------------------------------------------------------
 
@@ -207,9 +216,10 @@ class Faults:
         """End all faults."""
         for fault in self._active:
             fault.lift()
-        for disk_fault in self._of_disk:
+        with self._lock:
+            of_disk, self._of_disk = self._of_disk, ()
+        for disk_fault in of_disk:
             disk_fault.lift()
-        self._of_disk.clear()
 
     def forget(self, fault: Fault) -> None:
         with self._lock:
@@ -244,17 +254,14 @@ class Faults:
         return fault
 
     def _add_to_disk(
-        self, operation: Literal["write", "sync"], error_number: int, how: Occurrence
+        self, operation: Literal["write", "sync"], error_number: int, which: OnDisk
     ) -> DiskFault:
         if self._files is None:
             raise RuntimeError("disk faults need a broker in memory: start it without a data folder")
-        if selectors := sorted(
-            set(how) & get_type_hints(Selectors).keys() - get_type_hints(Occurrence).keys()
-        ):
-            raise TypeError(f"a fault of the disk has no {selectors[0]!r}: {HAS_NO_SELECTORS}")
-        _check_names(how, Occurrence)
-        fault = DiskFault(self._files, operation, error_number, self._disk_failed, **how)
-        self._of_disk.append(fault)
+        _check_names(which, OnDisk, "a fault of the disk has no {name!r}: expected {known}")
+        fault = DiskFault(self._files, operation, error_number, self._disk_failed, **which)
+        with self._lock:
+            self._of_disk = (*(each for each in self._of_disk if not each.is_over), fault)
         return fault
 
     def _disk_failed(self, operation: str, outcome: str) -> None:
@@ -263,10 +270,12 @@ class Faults:
         self._tell(event)
 
 
-def _check_names(given: Mapping[str, Any], known: type) -> None:
+def _check_names(
+    given: Mapping[str, Any], known: type, refusal: str = "unknown selector {name!r}: expected one of {known}"
+) -> None:
     names = sorted(get_type_hints(known))
     if unknown := set(given) - set(names):
-        raise TypeError(f"unknown selector {min(unknown)!r}: expected one of {', '.join(names)}")
+        raise TypeError(refusal.format(name=min(unknown), known=", ".join(names)))
 
 
 _ERRORS: Final = {code.name.upper(): code for code in ErrorCode if code is not ErrorCode.none}

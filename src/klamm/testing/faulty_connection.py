@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +55,7 @@ class FaultyConnection(Connection):
                 endpoint = self._dispatcher.endpoint(start)
             except DecodeError:
                 return None  # refused where all such requests are
-            found = self._faulty[start] = replace(endpoint, handle=partial(self._handle, endpoint))
+            found = self._faulty[start] = endpoint.with_handler(partial(self._handle, endpoint))
         return found
 
     def _handle(self, endpoint: Endpoint, services: Services, context: RequestContext, request: Any) -> Any:

@@ -100,11 +100,15 @@ class Selection:
     def _api_name(self) -> str:
         return "every request" if self.api_key is None else api_name(self.api_key)
 
-    def __str__(self) -> str:
+    @property
+    def selectors(self) -> str:
+        """What was given besides the API and its version."""
         names = ("topic", "partition", "client_id", "group", "transactional_id")
-        given = [f"{name}={getattr(self, name)}" for name in names if getattr(self, name) is not None]
+        return " ".join(f"{name}={getattr(self, name)}" for name in names if getattr(self, name) is not None)
+
+    def __str__(self) -> str:
         version = "" if self.version is None else f" v{self.version}"
-        return " ".join([self._api_name + version, *given])
+        return f"{self._api_name}{version} {self.selectors}".rstrip()
 
     def covers(self, services: Services, endpoint: Endpoint, context: RequestContext, request: Any) -> bool:
         """Whether a request is one of these."""

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, Final
 
+from interop.differential.data_steps import wait_for_none_without_id
 from klamm.protocol.api import ApiKey
 from klamm.protocol.message import Message
+from klamm.protocol.messages.fetch import FetchRequest
 from klamm.protocol.schema import SchemaField, Struct, load_struct
 
 Path = tuple[str | int, ...]
@@ -32,50 +34,46 @@ _KEPT: Final = frozenset(
 _KEPT_IN: Final = {
     # What is written is made by `batches`; a partition twice klamm refuses; without acks no answer comes.
     ApiKey.PRODUCE: {"topic_data", "partition_data", "name", "topic_id", "index", "records", "acks"},
-    # A negative limit, a session of a high number, and the zero id in a session: Kafka's error -1. The id of
-    # a broker makes a follower.
-    ApiKey.FETCH: {
-        "max_bytes",
-        "partition_max_bytes",
-        "session_id",
-        "topic_id",
-        "last_fetched_epoch",
-        "replica_id",
-        "replica_state",
-    },
+    # The id of a broker makes a follower. A session that learns of divergence fails in Kafka's old versions.
+    ApiKey.FETCH: {"replica_id", "replica_state", "last_fetched_epoch"},
     ApiKey.ADD_PARTITIONS_TO_TXN: {"transactions"},  # none: Kafka does not answer
     ApiKey.METADATA: {"name", "allow_auto_topic_creation"},  # creates
-    # An empty name is Kafka's error -1; its sums go wrong near 2^31.
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: {"name", "partition_index", "topic_name", "cursor"},
-    # Unknown names Kafka takes, other kinds of resources only Kafka has, other operations are its error -1.
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: {"resource_type", "resource_name", "name", "config_operation"},
-    ApiKey.DESCRIBE_CONFIGS: {"resource_type", "resource_name"},
-    ApiKey.LIST_OFFSETS: {"timestamp"},  # a time may find a marker, which has the broker's own
+    # Of a broker Kafka takes unknown names; operations that do not exist are Kafka's error -1.
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: {"name", "config_operation"},
+    ApiKey.ALTER_CONFIGS: {"name", "resources"},  # one resource twice: Kafka does not answer
+    ApiKey.DESCRIBE_CONFIGS: {"configuration_keys"},  # all settings of a broker
+    ApiKey.UPDATE_FEATURES: {"validate_only"},  # changes the cluster for the histories that follow
+    # A partition twice, or none that exists, leaves Kafka silent. A later epoch leaves a transaction for ever
+    # in the state before its end, in both.
+    ApiKey.WRITE_TXN_MARKERS: {
+        "markers",
+        "topics",
+        "partition_indexes",
+        "name",
+        "producer_epoch",
+        "coordinator_epoch",
+    },
     ApiKey.LIST_TRANSACTIONS: {"transactional_id_pattern", "producer_id_filters"},  # those of other histories
 }
-# Those that Kafka leaves without an answer when something is named twice, those that change the cluster for
-# the histories that follow, and those whose answers others wait for.
-_LEFT_ALONE: Final = frozenset(
-    {
-        ApiKey.ALTER_CONFIGS,
-        ApiKey.JOIN_GROUP,
-        ApiKey.LEAVE_GROUP,
-        ApiKey.SYNC_GROUP,
-        ApiKey.UPDATE_FEATURES,
-        ApiKey.WRITE_TXN_MARKERS,
-    }
-)
+# A time may find a marker, which has the broker's own.
+KEPT_WITH_MARKERS: Final = frozenset({"timestamp"})
+# Those whose answers others wait for: what they send, the model of the groups has to know.
+_LEFT_ALONE: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.LEAVE_GROUP, ApiKey.SYNC_GROUP})
 
 
-def at_a_boundary(random: Random, api_key: ApiKey, version: int, request: Any) -> tuple[Any, str]:
+def at_a_boundary(
+    random: Random, api_key: ApiKey, version: int, request: Any, kept_too: frozenset[str] = frozenset()
+) -> tuple[Any, str]:
     """A copy of the request with one field at a boundary, and which; the request itself if none can be."""
-    kept = _KEPT | _KEPT_IN.get(api_key, frozenset())
+    kept = _KEPT | kept_too | _KEPT_IN.get(api_key, frozenset())
     struct = load_struct(api_key, version, "request")
     paths = [path for path in _paths(struct, request, ()) if path[-1] not in kept]
     if api_key in _LEFT_ALONE or not paths:
         return request, ""
     path = random.choice(paths)
     copied, value = _replaced(random, struct, request, path)
+    if isinstance(copied, FetchRequest):
+        wait_for_none_without_id(copied)
     return copied, f" {'.'.join(map(str, path))} = {value!r}"[:200]
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from interop.differential.group_sides import GroupSide
-from interop.differential.sides import ANSWER_WITHIN_S, Side
+from interop.differential.sides import ANSWER_WITHIN_S, BROKER, Side
 from interop.differential.txn_world import TxnSide
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.alter_partition_reassignments import (
@@ -243,10 +243,11 @@ class SeveralBrokers(Side):
         self._names = {self._stand_ins[topic.topic_id]: topic.name or "" for topic in answer.topics}
         return answer
 
-    def _forget_settings(self, broker: str) -> None:
-        for each in (broker,) if not broker else map(str, BROKERS):
-            self.at = int(each or 1)
-            super()._forget_settings(each)
+    def _forget_settings(self, kind: int, resource_name: str) -> None:
+        is_of_one = kind == BROKER and resource_name
+        for each in map(str, BROKERS) if is_of_one else (resource_name,):
+            self.at = int(each) if is_of_one else 1
+            super()._forget_settings(kind, each)
 
     def clear(self) -> None:
         self.at = None

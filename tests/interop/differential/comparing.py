@@ -35,7 +35,7 @@ _OWN: Final = frozenset(
     }
 )
 # Where the order of an answer's parts means something to clients.
-_ORDERED: Final = frozenset({"DescribeTopicPartitionsResponse"})
+_ORDERED: Final = frozenset({"DescribeTopicPartitionsResponse", "FetchResponse", "FetchableTopicResponse"})
 _MEMBERS: Final = frozenset({"member_id", "leader"})
 _NAMES: Final = (
     "group_id",
@@ -81,16 +81,12 @@ class Plain:
             for name in ("api_keys", "supported_features", "finalized_features"):
                 plain[name] = "a list" if plain[name] else "an empty list"
         if isinstance(answer, FetchResponse):
-            # A topic may come in several pieces: which ones is nobody's concern.
-            for topic in plain["responses"]:
-                for data in topic["partitions"]:
-                    # Whether nothing is aborted or nobody looked is the same without records.
-                    data["aborted_transactions"] = data["aborted_transactions"] or (data["records"] and [])
             plain["responses"] = {
                 f"{topic['topic'] or topic['topic_id']}-{data['partition_index']}": data
                 for topic in plain["responses"]
                 for data in topic["partitions"]
             }
+            plain["order"] = list(plain["responses"])
         return plain
 
     def _structure(self, value: Any, topic: str) -> dict[str, Any]:

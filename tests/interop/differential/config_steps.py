@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from interop.differential.admin_steps import TOPIC_SETTINGS, any_setting, note_rewriting
 from interop.differential.data_steps import any_version
+from interop.differential.sides import RESOURCES
 from interop.differential.world import Step, World
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages import alter_configs as replacing
 from klamm.protocol.messages import incremental_alter_configs as altering
 from klamm.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 _OWN_SETTINGS = {"node.id"}  # klamm has a default for it
 # No unknown ones: Kafka takes any, klamm none, and then the two would differ.
 BROKER_SETTINGS = {
@@ -33,20 +34,44 @@ BROKER_SETTINGS = {
 }
 
 
+GROUP_SETTINGS = {
+    "consumer.session.timeout.ms": ("45000", "60000", "44999", "60001", "x"),
+    "consumer.heartbeat.interval.ms": ("5000", " 6000", "4999", ""),
+    "consumer.assignment.interval.ms": ("0", "15000", "-1"),
+    "share.auto.offset.reset": ("earliest", "by_duration:PT1H", "by_duration:", "none"),
+    "share.isolation.level": ("read_committed", "READ_COMMITTED"),
+    "share.renew.acknowledge.enable": ("TRUE", "yes"),
+    "share.delivery.count.limit": ("2", "1", "11"),
+    "share.partition.max.record.locks": ("100", "4001"),
+    "streams.num.standby.replicas": ("2", "3"),
+    "no.such.setting": ("1",),
+}
+METRICS_SETTINGS = {
+    "interval.ms": ("100", "3600000", "99", "3600001", "x"),
+    "metrics": ("", "*", "a, b,a", "a,,b", ","),
+    "match": ("client_id=.*", "client_id=[", "client_id", " client_id = a ", "x=y", "client_id=a=b"),
+    "no.such.setting": ("1",),
+}
+_SETTINGS = {BROKER: BROKER_SETTINGS, CLIENT_METRICS: METRICS_SETTINGS, GROUP: GROUP_SETTINGS}
+
+
 def any_resource(world: World) -> tuple[int, str]:
     chance = world.random.random()
-    if chance < 0.8:
+    if chance < 0.7:
         return TOPIC, world.any_name()
+    if chance < 0.88:
+        return BROKER, world.random.choice(("", "1", "1", "2", "x", "-1", " 1"))
     if chance < 0.98:
-        return BROKER, world.random.choice(("", "1", "1", "2", "x", "-1"))
+        return world.random.choice((CLIENT_METRICS, GROUP)), world.random.choice(("", *RESOURCES))
     return world.random.choice((0, 1, 3, 5, 64, 127, -1)), world.random.choice(("", "1", "a"))
 
 
 def any_resource_setting(world: World, kind: int) -> tuple[str, str | None]:
-    if kind != BROKER:
+    settings = _SETTINGS.get(kind)
+    if settings is None:
         return any_setting(world)
-    name = world.random.choice(sorted(BROKER_SETTINGS))
-    return name, world.random.choice((None, *BROKER_SETTINGS[name] * 5))
+    name = world.random.choice(sorted(settings))
+    return name, world.random.choice((None, *settings[name] * 5))
 
 
 def describe_configs(world: World) -> Step:
@@ -55,10 +80,13 @@ def describe_configs(world: World) -> Step:
     resources = []
     for _ in range(random.choice((1, 1, 2))):
         kind, name = any_resource(world)
+        if (kind, name) == (BROKER, "1"):
+            # Under another spelling of its id a change would have no effect in Kafka.
+            name = random.choice(("1", "1", "01", "+1"))
         keys: list[str] | None = None
-        if random.random() < 0.6 or kind != TOPIC:
-            settings = sorted(set(TOPIC_SETTINGS if kind == TOPIC else BROKER_SETTINGS) - _OWN_SETTINGS)
-            keys = random.sample(settings, random.randrange(0 if kind == TOPIC else 1, 6))
+        if random.random() < 0.6 or kind == BROKER:
+            settings = sorted(set(_SETTINGS.get(kind, TOPIC_SETTINGS)) - _OWN_SETTINGS)
+            keys = random.sample(settings, random.randrange(1 if kind == BROKER else 0, 4))
         resources.append(DescribeConfigsResource(kind, name, keys))
     request = DescribeConfigsRequest(resources, random.random() < 0.5, version >= 3 and random.random() < 0.2)
     return Step(ApiKey.DESCRIBE_CONFIGS, version, request, str([r.resource_name[:20] for r in resources]))

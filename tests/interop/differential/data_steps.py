@@ -104,7 +104,6 @@ def fetch(world: World) -> Step:
                 epoch = random.choice((0, -1, epoch - 1, epoch + 1, 99, -5))
             elif chance < 0.43:
                 session = 77
-    # With several partitions a limit that cuts a batch counts differently, on purpose: all or one.
     wanted = targets(world, most=4)
     topics = []
     for name, partitions in grouped(world, wanted).items():
@@ -116,23 +115,23 @@ def fetch(world: World) -> Step:
                 # A session must not learn of divergence: older versions cannot tell it, Kafka fails.
                 random.choice((-1, -1, -1, 0, 1)) if epoch == -1 and session == 0 else -1,
                 -1,
-                _partition_limit(world, name, len(wanted)),
+                _partition_limit(world, name),
             )
             for partition in partitions
         ]
-        # The zero id inside a session breaks Kafka: it answers -1.
-        topic_id = world.any_id(name)
-        topics.append(FetchTopic(topic_id if any(topic_id) else b"\7" * 16, name, asked))
+        topics.append(FetchTopic(world.any_id(name), name, asked))
     forgotten = []
     if version >= 7 and random.random() < 0.15:
         name = world.any_name()
         forgotten.append(ForgottenTopic(world.any_id(name), name, [world.any_partition(name)]))
     if session and random.random() < 0.5:
         topics = []
+    # Batches that are written anew have other sizes; those of a session may be such.
+    rewrites = bool(session) or not world.rewriting.isdisjoint(name for name, _ in wanted)
     request = FetchRequest(
         max_wait_ms=random.choice((0, 0, -1)),
         min_bytes=random.choice((0, 1, 1000, -1)),
-        max_bytes=random.choice((1, 1 << 25, 1 << 25, 2**31 - 1, 0 if len(wanted) == 1 else 1)),
+        max_bytes=1 << 25 if rewrites else random.choice((1, 1 << 25, 1 << 25, 2**31 - 1, 0, 300, 2000, -1)),
         isolation_level=random.choice((2, -1)) if random.random() < 0.03 else random.choice((0, 1)),
         session_id=session,
         session_epoch=epoch,
@@ -151,11 +150,18 @@ def fetch(world: World) -> Step:
         request.cluster_id = random.choice(("x", ""))
     if random.random() < 0.05:
         request.max_wait_ms, request.min_bytes = random.choice((1, 5)), random.choice((1, 500, 100_000))
+    wait_for_none_without_id(request)
     return Step(ApiKey.FETCH, version, request)
 
 
-def _partition_limit(world: World, name: str, partitions: int) -> int:
-    if partitions > 1 or name in world.rewriting:
+def wait_for_none_without_id(request: FetchRequest) -> None:
+    """The zero id is an error of Kafka when it answers at once, and leaves it silent after a wait."""
+    if any(not any(topic.topic_id) for topic in request.topics):
+        request.max_wait_ms = 0
+
+
+def _partition_limit(world: World, name: str) -> int:
+    if name in world.rewriting:
         return 1 << 25
     return world.random.choice((0, 1, 100, 500, 2000, 1 << 20, 1 << 25, 2**31 - 1))
 

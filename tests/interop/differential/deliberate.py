@@ -267,11 +267,12 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
     ),
     Deliberate(
         area=CONFIG,
-        case="Configurations of loggers, client metrics and groups",
-        klamm="INVALID_REQUEST",
-        kafka="describes and changes them",
-        why="klamm has none of them: logging is set when it starts, settings of groups are for newer kinds.",
-        kept_out_by="rare_steps.settings_of_others",
+        case="Configurations of groups, client metrics and loggers",
+        klamm="those of groups and client metrics are kept and shown, without effect; loggers are klamm's "
+        "own",
+        kafka="they have an effect; loggers are Kafka's classes",
+        why="klamm has no groups of newer kinds, and receives no metrics of clients.",
+        kept_out_by="rare_steps.loggers",
     ),
     Deliberate(
         area=CONFIG,

@@ -1,4 +1,4 @@
-"""Requests that clients seldom send: moves on a single broker, features, settings that klamm has not."""
+"""Requests that clients seldom send: moves on a single broker, features, loggers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from klamm.protocol.messages.describe_configs import DescribeConfigsRequest, Des
 from klamm.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
 _REPLICAS: Final[tuple[list[int] | None, ...]] = ([1], [1], [1], None, [], [2], [1, 1], [1, 2], [-1], [2, 1])
-_LOGGERS, _CLIENT_METRICS, _GROUPS = 8, 16, 32
+_LOGGERS = 8
 
 
 def reassign(world: World) -> Step:
@@ -56,15 +56,17 @@ def update_features(world: World) -> Step:
     return Step(ApiKey.UPDATE_FEATURES, version, request, str(updates))
 
 
-def settings_of_others(world: World) -> Step:
-    """Settings of loggers, client metrics and groups, under names that Kafka refuses too."""
+def loggers(world: World) -> Step:
+    """Levels of loggers that neither has: those that they have are their own."""
     random = world.random
-    kind, name = random.choice(
-        ((_LOGGERS, ""), (_LOGGERS, "x"), (_CLIENT_METRICS, ""), (_GROUPS, ""), (_LOGGERS, "2"))
-    )
+    name = random.choice(("", "x", "2", "1"))
+    keys = ["no.such.logger"]
     if random.random() < 0.5:
-        asked = DescribeConfigsRequest([DescribeConfigsResource(kind, name, None)])
+        asked = DescribeConfigsRequest([DescribeConfigsResource(_LOGGERS, name, keys)])
         return Step(ApiKey.DESCRIBE_CONFIGS, any_version(world, ApiKey.DESCRIBE_CONFIGS), asked)
-    changes = [altering.AlterableConfig("x", 0, "1")]
-    change = altering.IncrementalAlterConfigsRequest([altering.AlterConfigsResource(kind, name, changes)])
-    return Step(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, change, f"{kind} {name}")
+    change = altering.AlterableConfig(
+        keys[0], random.choice((0, 0, 1, 2)), random.choice(("INFO", "x", None))
+    )
+    resource = altering.AlterConfigsResource(_LOGGERS, name, [change])
+    request = altering.IncrementalAlterConfigsRequest([resource])
+    return Step(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request, f"loggers of {name!r}")

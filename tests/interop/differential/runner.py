@@ -47,7 +47,7 @@ DATA: Final[dict[Callable[[World], Step], int]] = {
     rare_steps.reassign: 2,
     admin_steps.list_partition_reassignments: 1,
     rare_steps.update_features: 1,
-    rare_steps.settings_of_others: 1,
+    rare_steps.loggers: 1,
     config_steps.describe_configs: 4,
     config_steps.incremental_alter_configs: 4,
     config_steps.alter_configs: 2,

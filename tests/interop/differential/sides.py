@@ -32,7 +32,9 @@ SILENT: Final = "silent"
 CLIENT_ID: Final = "differential"
 MARK: Final = "zz-mark"  # a topic whose configuration tells how far a broker has taken over changes
 ANSWER_WITHIN_S: Final = 10.0
-_TOPIC, _BROKER = 2, 4
+RESOURCES: Final = ("one", "t/wo")  # groups and client metrics that have settings
+_TOPIC, BROKER, _METRICS, _GROUP = 2, 4, 16, 32
+_SET_BY_CLIENTS: Final = frozenset({2, 3, 7, 8})  # sources: brokers, client metrics, groups
 
 
 def stand_in(name: str, generation: int = 1) -> bytes:
@@ -212,10 +214,14 @@ class Side:
             CreateTopicsRequest([CreatableTopic(name=MARK, num_partitions=1, replication_factor=1)]),
         )
         wait_until(lambda: MARK in {topic.name for topic in self.learn().topics}, "20s", every="2ms")
-        for broker in ("", "1"):
-            self._forget_settings(broker)
+        for kind, name in (
+            (BROKER, ""),
+            (BROKER, "1"),
+            *((kind, name) for kind in (_METRICS, _GROUP) for name in RESOURCES),
+        ):
+            self._forget_settings(kind, name)
         # Formatting a Kafka makes this setting, and it does not let go of it again.
-        resource = AlterConfigsResource(_BROKER, "", [AlterableConfig("min.insync.replicas", 0, "1")])
+        resource = AlterConfigsResource(BROKER, "", [AlterableConfig("min.insync.replicas", 0, "1")])
         self.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, IncrementalAlterConfigsRequest([resource]))
         self.settle()
         wait_until(
@@ -230,15 +236,17 @@ class Side:
         self._sessions.clear()
         self.learn()
 
-    def _forget_settings(self, broker: str) -> None:
+    def _forget_settings(self, kind: int, resource_name: str) -> None:
         answer = self.ask(
             ApiKey.DESCRIBE_CONFIGS,
             4,
-            DescribeConfigsRequest([DescribeConfigsResource(_BROKER, broker, None)]),
+            DescribeConfigsRequest([DescribeConfigsResource(kind, resource_name, None)]),
         )
         self.own_values |= {entry.value for entry in answer.results[0].configs if entry.name == "log.dirs"}
-        dynamic = [entry.name for entry in answer.results[0].configs if entry.config_source in (2, 3)]
+        dynamic = [
+            entry.name for entry in answer.results[0].configs if entry.config_source in _SET_BY_CLIENTS
+        ]
         changes = [AlterableConfig(name, 1, None) for name in dynamic if name != "min.insync.replicas"]
         if changes:
-            resource = AlterConfigsResource(_BROKER, broker, changes)
+            resource = AlterConfigsResource(kind, resource_name, changes)
             self.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, IncrementalAlterConfigsRequest([resource]))

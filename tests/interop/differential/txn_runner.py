@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 
 from interop.differential import rare_txn_steps, txn_steps
 from interop.differential.batches import HOUR_MS
-from interop.differential.boundary_steps import at_a_boundary
+from interop.differential.boundary_steps import KEPT_WITH_MARKERS, at_a_boundary
 from interop.differential.comparing import Plain, differences
 from interop.differential.deliberate import reason
 from interop.differential.runner import AT_A_BOUNDARY, Difference
@@ -79,7 +79,7 @@ class TxnHistory:
             asked = make(self.world)
             if self.world.random.random() < self.boundaries:
                 asked.request, says = at_a_boundary(
-                    self.world.random, asked.api_key, asked.version, asked.request
+                    self.world.random, asked.api_key, asked.version, asked.request, KEPT_WITH_MARKERS
                 )
                 asked.says += says
             yield from self._take(number, asked)

@@ -88,13 +88,14 @@ def test_health_is_an_exit_code(bootstrap: str) -> None:
 
 
 def test_settings_are_shown_with_their_source_and_changed(bootstrap: str, topic: str) -> None:
-    (inherited,) = facts("-b", bootstrap, "configs", "show", "--topic", topic)
+    in_sync, inherited = facts("-b", bootstrap, "configs", "show", "--topic", topic)
+    assert (in_sync["name"], in_sync["value"]) == ("min.insync.replicas", "1")
     assert (inherited["value"], inherited["source"]) == ("-1", "broker, static")
     says("-b", bootstrap, "configs", "alter", "--topic", topic, "--set", "retention.ms=5000")
-    (entry,) = facts("-b", bootstrap, "configs", "show", "--topic", topic)
+    _, entry = facts("-b", bootstrap, "configs", "show", "--topic", topic)
     assert (entry["name"], entry["value"], entry["source"]) == ("retention.ms", "5000", "topic")
     says("-b", bootstrap, "configs", "alter", "--topic", topic, "--delete", "retention.ms")
-    assert facts("-b", bootstrap, "configs", "show", "--topic", topic) == [inherited]
+    assert facts("-b", bootstrap, "configs", "show", "--topic", topic) == [in_sync, inherited]
     (node,) = facts("-b", bootstrap, "cluster", "describe")["brokers"]
     everything = facts("-b", bootstrap, "configs", "show", "--broker", str(node["broker"]), "--all")
     assert {"num.partitions", "log.retention.ms"} <= {entry["name"] for entry in everything}

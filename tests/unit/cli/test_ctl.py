@@ -71,8 +71,9 @@ def test_faults_are_ordered_listed_and_lifted(broker: Broker) -> None:
         "1", "fail", "OffsetCommit", "error=NOT_COORDINATOR", "group=g", "times=2", "0", "in", "force",
     ]  # fmt: skip
     printed("faults add delay --by 10s --client-id web --probability 0.5 --seed 7")
-    printed("faults add fail_fsync --times 1")
+    printed("faults add fail_fsync --topic __consumer_offsets --partition 0 --times 1")
     assert [each["fault"] for each in as_json("faults list")] == ["fail", "delay", "fail_fsync"]
+    assert broker.faults.separates("__consumer_offsets", 0)
     assert len(list(broker.faults)) == 2
     assert printed("faults lift 1 2").count("over") == 2
     assert list(broker.faults) == []

@@ -125,6 +125,7 @@ def test_api_versions_never_has_tags_in_its_response_header() -> None:
     assert not any(response_has_tags(ApiKey.API_VERSIONS, version) for version in range(5))
 
 
+@pytest.mark.plain  # Python does not know who allocates in compiled code
 def test_a_frame_that_comes_byte_by_byte_takes_little_more_memory_than_its_bytes() -> None:
     reader = FrameReader(100 * 2**20)
     assert list(reader.feed(framed(bytes(20_000))[:8])) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
@@ -97,6 +98,21 @@ class ClusterContract:
         # Registering again is the way back.
         store.register(BrokerRegistration(1, None, {}))
         store.create_topic(a_topic(), {})
+
+    def test_a_broker_may_change_its_state_while_it_registers_anew(self, store: ClusterStore) -> None:
+        # It is told to stop at the moment at which it finds itself replaced.
+        me = store.register(BrokerRegistration(1, None, {}))
+
+        def change_state() -> None:
+            with suppress(FencedError):  # as a broker that was replaced
+                store.set_state(BrokerState.DRAINING)
+
+        with ThreadPoolExecutor(2) as threads:
+            for _ in range(100):
+                changed, registered = threads.submit(change_state), threads.submit(store.register, me)
+                changed.result()
+                registered.result()
+        assert [each.broker_id for each in store.brokers()] == [1]
 
     def test_a_broker_changes_its_state(self, store: ClusterStore) -> None:
         registered = store.register(BrokerRegistration(1, None, {}, state=BrokerState.STARTING))

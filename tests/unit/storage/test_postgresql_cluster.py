@@ -246,9 +246,12 @@ class TestBadInput:
         with pytest.raises(ClusterStoreError, match=r"permission denied.*needs CREATE on the schema"):
             PostgresCluster(postgres.url_of("postgres", user="guest"), random=Random(1))
 
-    def test_the_password_is_in_no_message(self) -> None:
+    @pytest.mark.parametrize(
+        "url", ["postgresql://anna:secret@127.0.0.1:1/db", "postgresql:/anna:secret@127.0.0.1:1/db"]
+    )
+    def test_the_password_is_in_no_message(self, url: str) -> None:
         with pytest.raises(ClusterStoreError) as caught:
-            PostgresCluster("postgresql://anna:secret@127.0.0.1:1/db", random=Random(1))
+            PostgresCluster(url, random=Random(1))
         assert "secret" not in str(caught.value)
 
     def test_a_schema_of_a_newer_klamm(self, store: PostgresCluster, url: str) -> None:

@@ -206,6 +206,8 @@ def test_every_kind_of_fault_can_be_ordered_listed_and_lifted(port: Port) -> Non
         {"fault": "fill_disk", "times": 3, "probability": 0.5, "seed": 7},
         {"fault": "fail_fsync", "times": 1},
         {"fault": "fail_fsync"},
+        {"fault": "fill_disk", "topic": "orders"},
+        {"fault": "fail_fsync", "topic": "__consumer_offsets", "partition": 0, "times": 2},
     ]
     ids = [port.done("POST", "/faults", order)["id"] for order in orders]
     assert len(list(port.broker.faults)) == 7
@@ -241,7 +243,7 @@ def test_every_kind_of_fault_can_be_ordered_listed_and_lifted(port: Port) -> Non
         ({"fault": "delay", "by": "-1s"}, "invalid duration"),
         ({"fault": "delay", "by": 5}, "invalid duration 5"),
         ({"fault": "drop", "when": "later"}, "expected 'before' or 'after'"),
-        ({"fault": "lose", "colour": "red"}, "fault 'lose' has no 'colour': expected api, version"),
+        ({"fault": "lose", "colour": "red"}, "fault 'lose' has no 'colour': expected api, topic"),
         ({"fault": "lose", "api": "Heartbeat", "topic": "t"}, "Heartbeat requests have no topic"),
         ({"fault": "lose", "partition": 1}, "without a topic"),
         ({"fault": "lose", "topic": "t", "partition": -1}, "invalid partition -1"),
@@ -252,8 +254,13 @@ def test_every_kind_of_fault_can_be_ordered_listed_and_lifted(port: Port) -> Non
         ({"fault": "lose", "probability": 2}, "invalid probability 2"),
         ({"fault": "lose", "probability": "often"}, "invalid probability 'often'"),
         ({"fault": "lose", "seed": {}}, "invalid seed {}"),
-        ({"fault": "fill_disk", "topic": "t"}, "fault 'fill_disk' has no 'topic': expected times, "),
-        ({"fault": "fill_disk", "topic": "t"}, "KAFKA_STORAGE_ERROR"),
+        (
+            {"fault": "fill_disk", "client_id": "web"},
+            "fault 'fill_disk' has no 'client_id': expected topic, partition, times, probability, seed",
+        ),
+        ({"fault": "fill_disk", "api": "Produce"}, "fault 'fill_disk' has no 'api'"),
+        ({"fault": "fill_disk", "partition": 0}, "without a topic"),
+        ({"fault": "fill_disk", "topic": ["t"]}, "invalid topic ['t']"),
         ({"fault": "fail_fsync", "times": -3}, "invalid times -3"),
     ],
 )
@@ -288,6 +295,21 @@ def test_a_clock_that_stands_still_does_so_after_a_restart(port: Port) -> None:
     assert (
         port.done("POST", "/clock/advance", {"by": "1h"})["timestamp_ms"] == after["timestamp_ms"] + 3_600_000
     )
+
+
+def test_a_disk_that_is_full_for_one_topic_is_so_over_the_port(port: Port) -> None:
+    for topic in ("t", "other"):
+        port.done("POST", "/topics", {"name": topic})
+    order = {"fault": "fill_disk", "topic": "t", "partition": 0, "times": 1}
+    number = port.done("POST", "/faults", order)["id"]
+    with klamm.Producer(bootstrap_servers=port.broker.bootstrap) as producer:
+        assert producer.send("other", "x").result().offset == 0
+        assert port.done("GET", f"/faults/{number}")["count"] == 0
+        assert producer.send("t", "x").result().offset == 0
+    lifted = port.done("DELETE", f"/faults/{number}")
+    assert (lifted["count"], lifted["topic"], lifted["partition"]) == (1, "t", 0)
+    line = "injected fault: write of t-0 to disk: no space left on device"
+    assert line in port.done("GET", "/story")["story"]
 
 
 def test_there_is_a_limit_to_faults(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,15 +2,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from random import Random
 from typing import Any
 
 import pytest
 
 import klamm
-from klamm.clock import ManualClock
-from klamm.storage.engines.simulated_disk import SimulatedFiles
-from klamm.testing import Broker, Faults
+from klamm.testing import Broker
 
 
 @pytest.fixture
@@ -154,55 +151,6 @@ def test_a_transaction_fails_by_its_id(broker: Broker) -> None:
         assert fault.count == 1
 
 
-def test_a_full_disk_takes_no_records_and_loses_none(broker: Broker, producer: klamm.Producer) -> None:
-    with broker.faults.fill_disk():
-        delivery = producer.send("t", "too many")
-        with pytest.raises(klamm.KlammError):
-            delivery.result(5)
-    broker.restart()
-    assert delivery.result().offset == 1
-    assert values(broker) == ["first", "too many"]
-
-
-def test_a_flush_that_fails_acknowledges_nothing(broker: Broker, producer: klamm.Producer) -> None:
-    broker.faults.fail_fsync(times=1)
-    assert producer.send("t", "second").result().offset == 1
-    broker.cut_power()
-    broker.restart()
-    assert values(broker) == ["first", "second"]
-
-
-def test_flushes_fail_as_often_as_ordered_and_the_story_has_each(
-    broker: Broker, producer: klamm.Producer
-) -> None:
-    fault = broker.faults.fail_fsync(times=2)  # the flush, and that of the log without what was not flushed
-    delivery = producer.send("t", "second")
-    with pytest.raises(klamm.KlammError):
-        delivery.result(5)
-    assert (fault.count, fault.is_over) == (2, True)
-    assert broker.story().splitlines().count("injected fault: flush to disk: input/output error") == 2
-    assert [each.as_json()["request"] for each in broker.faults.injected] == ["flush", "flush"]
-    broker.restart()
-    assert delivery.result().offset == 1
-
-
-def test_a_disk_that_is_full_for_one_write_costs_a_retry(broker: Broker, producer: klamm.Producer) -> None:
-    fault = broker.faults.fill_disk(times=1)
-    assert producer.send("t", "second").result().offset == 1
-    assert (fault.count, fault.is_over) == (1, True)
-    assert broker.story().splitlines().count("injected fault: write to disk: no space left on device") == 1
-    assert values(broker) == ["first", "second"]
-
-
-@pytest.mark.parametrize("kind", ["fill_disk", "fail_fsync"])
-@pytest.mark.parametrize("selector", [{"topic": "t"}, {"topic": "t", "partition": 0}, {"client_id": "web"}])
-def test_a_disk_fault_of_one_topic_is_refused_with_what_to_order_instead(
-    broker: Broker, kind: str, selector: dict[str, Any]
-) -> None:
-    with pytest.raises(TypeError, match=r"share the disk.*KAFKA_STORAGE_ERROR"):
-        getattr(broker.faults, kind)(**selector)
-
-
 def test_a_storage_error_of_one_topic_leaves_others_alone(broker: Broker, producer: klamm.Producer) -> None:
     with broker.faults.fail("Produce", topic="t", error="KAFKA_STORAGE_ERROR") as fault:
         delivery = producer.send("t", "second")
@@ -211,25 +159,6 @@ def test_a_storage_error_of_one_topic_leaves_others_alone(broker: Broker, produc
             delivery.result(5)
     assert fault.count > 0
     assert delivery.result().offset == 1
-
-
-def test_a_disk_that_fails_now_and_then_does_so_in_the_same_way_in_each_run() -> None:
-    def failures() -> list[int]:
-        files = SimulatedFiles(Random(1), ManualClock())
-        handle = files.open("/f", create=True)
-        faults = Faults(ManualClock(), files, lambda _event: None)
-        found = []
-        with faults.fail_fsync(probability=0.3, seed=7, times=20) as fault:
-            for number in range(100):
-                try:
-                    files.sync(handle)
-                except OSError:
-                    found.append(number)
-        assert fault.count == len(found) == len(faults.injected) == 20
-        files.sync(handle)
-        return found
-
-    assert failures() == failures() != list(range(20))
 
 
 @pytest.mark.parametrize("end", [Broker.kill, Broker.cut_power, Broker.stop])

@@ -6,9 +6,11 @@ from typing import Final
 
 from klamm.broker.cluster.refusal import Refusal
 from klamm.broker.config.entries import DescribedSetting
+from klamm.broker.config.loggers import BROKER_LOGGER
 from klamm.broker.config.resources import describe
 from klamm.broker.net.context import HandlerResult, RequestContext
 from klamm.broker.services import Services
+from klamm.config import ConfigSource
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -17,8 +19,9 @@ from klamm.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from klamm.storage.cluster import ConfigResourceType
 
-_TYPES: Final = frozenset({2, 4, 8, 16, 32})  # the protocol's resource types; served are 2 and 4
+_TYPES: Final = frozenset({*ConfigResourceType, BROKER_LOGGER})
 
 
 def handle(
@@ -69,6 +72,7 @@ def _refused(request: DescribeConfigsRequest, why: str) -> DescribeConfigsRespon
 
 def _entry(entry: DescribedSetting, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     synonyms = entry.synonyms if request.include_synonyms else ()
+    has_documentation = request.include_documentation or entry.source is ConfigSource.BROKER_LOGGER
     return DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,
@@ -77,5 +81,5 @@ def _entry(entry: DescribedSetting, request: DescribeConfigsRequest) -> Describe
         is_sensitive=entry.is_sensitive,
         synonyms=[DescribeConfigsSynonym(each.name, each.value, each.source) for each in synonyms],
         config_type=entry.kind,
-        documentation=entry.documentation if request.include_documentation else None,
+        documentation=entry.documentation if has_documentation else None,
     )

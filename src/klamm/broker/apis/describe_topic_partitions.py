@@ -24,13 +24,11 @@ def handle(
     """As many partitions as fit the page, and where the next page begins."""
     cursor = request.cursor
     if cursor is not None and not _is_usable(cursor, request):
-        # The response has no error field outside its topics.
-        return DescribeTopicPartitionsResponse(
-            topics=[
-                DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.invalid_request, name=topic.name)
-                for topic in request.topics
-            ]
-        )
+        return _refused(request, ErrorCode.invalid_request)
+    if cursor is None and any(not topic.name for topic in request.topics):
+        return _refused(
+            request, ErrorCode.unknown_server_error
+        )  # as Kafka, which looks for the cursor's topic
     names = sorted({topic.name for topic in request.topics} or services.image.topics)
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
@@ -49,14 +47,31 @@ def handle(
         if topic is None:
             topics.append(_unknown(name, operations(context, ResourceType.TOPIC, name)))
             continue
-        described = _describe(view, topic, first, room, operations(context, ResourceType.TOPIC, name))
+        end = min(_int32(first + room), len(topic.partitions))
+        described = _describe(view, topic, first, end, operations(context, ResourceType.TOPIC, name))
         topics.append(described)
         room -= len(described.partitions)
-        if first + len(described.partitions) < len(topic.partitions):
-            response.next_cursor = Cursor(name, first + len(described.partitions))
+        if end < len(topic.partitions):
+            response.next_cursor = Cursor(name, end)
             break
     response.topics = topics
     return response
+
+
+def _int32(value: int) -> int:
+    """A sum as Kafka makes it: it may wrap."""
+    return (value + 2**31) % 2**32 - 2**31
+
+
+def _refused(
+    request: DescribeTopicPartitionsRequest, error_code: ErrorCode
+) -> DescribeTopicPartitionsResponse:
+    """The error in each topic: the response has no field for it outside of them."""
+    topics = [
+        DescribeTopicPartitionsResponseTopic(error_code=error_code, name=topic.name)
+        for topic in request.topics
+    ]
+    return DescribeTopicPartitionsResponse(topics=topics)
 
 
 def _is_usable(cursor: Cursor, request: DescribeTopicPartitionsRequest) -> bool:
@@ -78,10 +93,10 @@ def _unknown(name: str, operations: int) -> DescribeTopicPartitionsResponseTopic
 
 
 def _describe(
-    view: LeadershipView, topic: TopicState, first: int, room: int, operations: int
+    view: LeadershipView, topic: TopicState, first: int, end: int, operations: int
 ) -> DescribeTopicPartitionsResponseTopic:
     partitions = []
-    for partition in topic.partitions[first : first + room]:
+    for partition in topic.partitions[first : max(0, end)]:
         error_code, leader_id, replicas, in_sync, offline = view.of(topic.name, partition)
         partitions.append(
             DescribeTopicPartitionsResponsePartition(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Sequence
+
 from klamm.broker.cluster.leadership import leader_hint
 from klamm.broker.net.context import HandlerResult, RequestContext
 from klamm.broker.net.failures import failure_of
@@ -11,10 +13,17 @@ from klamm.broker.partitions.fetch_read import (
     Limits,
     ReadResult,
     find_source,
+    in_response_order,
     is_ready,
     read_all,
 )
 from klamm.broker.partitions.fetch_sessions import NO_SESSION_ID, FetchPlan, FetchTarget
+from klamm.broker.partitions.flush_wait import (
+    FLUSH_TIMEOUT_MS,
+    FlushWait,
+    PendingFlush,
+    own_pending_flushes,
+)
 from klamm.broker.partitions.loading import now_or_loaded
 from klamm.broker.services import Services
 from klamm.protocol.api import ApiKey
@@ -27,7 +36,9 @@ from klamm.protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from klamm.protocol.types import ZERO_ID
 
+_MOVED_REPLICA = -3  # within Kafka's broker, from one folder to another: no consumer
 _NAMES_LEADER = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
 
 
@@ -35,20 +46,26 @@ def handle(
     services: Services, context: RequestContext, request: FetchRequest
 ) -> HandlerResult[FetchResponse]:
     """Respond at once when there are enough bytes, or nothing to wait for."""
+    if context.written:
+        pending = own_pending_flushes(context.written)
+        if pending:
+            return _after_flush(services, context, request, pending)
     plan = services.fetch_sessions.plan(request)
     if plan.error_code is not ErrorCode.none:
+        if plan.error_code is ErrorCode.unknown_server_error:
+            return _failed(request)
         return FetchResponse(error_code=int(plan.error_code), session_id=NO_SESSION_ID)
     limits = _limits(services, request)
-    sources = [
-        find_source(services.image, services.partitions, target, request.uses_topic_ids)
-        for target in plan.targets
-    ]
+    sources = in_response_order(
+        [
+            find_source(services.image, services.partitions, target, request.uses_topic_ids)
+            for target in plan.targets
+        ]
+    )
     if _is_from_replica(request):
         for source in sources:
             source.is_for_replica = True
-    if request.isolation_level not in ISOLATION_LEVELS and any(
-        source.partition is not None or source.ends_wait for source in sources
-    ):
+    if request.isolation_level not in ISOLATION_LEVELS and any(source.is_read for source in sources):
         return _failed(request)
 
     def answer() -> FetchResponse:
@@ -71,8 +88,22 @@ def handle(
     ).future
 
 
+async def _after_flush(
+    services: Services, context: RequestContext, request: FetchRequest, pending: Sequence[PendingFlush]
+) -> FetchResponse:
+    """A client reads what it has written itself on this connection, also with acks of 0 and 1."""
+    await FlushWait(services.loop, services.deadlines, pending, FLUSH_TIMEOUT_MS).future
+    result = handle(services, context, request)
+    if isinstance(result, FetchResponse):
+        return result
+    assert isinstance(result, Awaitable)
+    response = await result
+    assert response is not None
+    return response
+
+
 def _failed(request: FetchRequest) -> FetchResponse:
-    """The error for an unknown isolation level: reading at another level would be wrong."""
+    """Kafka's error for a request that it fails to handle."""
     response: FetchResponse = failure_of(ApiKey.FETCH)(request, ErrorCode.unknown_server_error)
     response.session_id = request.session_id
     if request.uses_topic_ids:
@@ -80,17 +111,20 @@ def _failed(request: FetchRequest) -> FetchResponse:
     return response
 
 
+def _replica_id(request: FetchRequest) -> int:
+    return request.replica_id if request.replica_state is None else request.replica_state.replica_id
+
+
 def _is_from_replica(request: FetchRequest) -> bool:
-    replica_id = request.replica_id if request.replica_state is None else request.replica_state.replica_id
-    return replica_id >= 0
+    return _replica_id(request) >= 0
 
 
 def _limits(services: Services, request: FetchRequest) -> Limits:
-    max_bytes = max(0, min(request.max_bytes, services.config.fetch_max_bytes))
+    max_bytes = min(request.max_bytes, services.config.fetch_max_bytes)
     return Limits(
         max_bytes=max_bytes,
         min_bytes=min(request.min_bytes, max_bytes),
-        read_committed=request.isolation_level == 1,
+        read_committed=request.isolation_level == 1 and _replica_id(request) != _MOVED_REPLICA,
     )
 
 
@@ -102,7 +136,10 @@ def _answer(
     topics: list[FetchableTopicResponse] = []
     partitions: list[PartitionData] = []
     endpoints: dict[int, NodeEndpoint] = {}
+    has_neither = False  # whether the last topic has neither an id nor a name
     for target, data in answer.data:
+        if has_neither:
+            return _failed(request)  # as Kafka, which compares its name with that of the next one
         if data.error_code:
             if data.error_code == ErrorCode.kafka_storage_error and not request.knows_storage_error:
                 data.error_code = int(ErrorCode.not_leader_or_follower)
@@ -110,6 +147,7 @@ def _answer(
                 endpoints |= _name_leader(services, context, target, data)
         if not topics or (topics[-1].topic_id, topics[-1].topic) != (target.topic_id, target.topic):
             partitions = []
+            has_neither = request.uses_topic_ids and target.topic_id == ZERO_ID
             topics.append(FetchableTopicResponse(target.topic_id, target.topic, partitions))
         partitions.append(data)
     response.responses = topics

@@ -17,19 +17,12 @@ async def handle(
     services: Services, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """Change the settings of each resource, or return the error of that resource."""
-    wishes = [
-        Wish(
-            resource.resource_type,
-            resource.resource_name,
-            altering(
-                [
-                    Change(setting.name, setting.config_operation, setting.value)
-                    for setting in resource.configs
-                ]
-            ),
-        )
-        for resource in request.resources
-    ]
+    wishes = []
+    for resource in request.resources:
+        changes = [
+            Change(setting.name, setting.config_operation, setting.value) for setting in resource.configs
+        ]
+        wishes.append(Wish(resource.resource_type, resource.resource_name, altering(changes), changes))
     outcomes = await alter(services, wishes, validate_only=request.validate_only)
     return IncrementalAlterConfigsResponse(
         responses=[

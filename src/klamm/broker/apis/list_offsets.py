@@ -9,7 +9,7 @@ from typing import Final
 from klamm.broker.net.context import HandlerResult, RequestContext
 from klamm.broker.net.failures import failure_of
 from klamm.broker.partitions.fetch_read import ISOLATION_LEVELS, epoch_error
-from klamm.broker.partitions.flush_wait import FlushWait, PendingFlush, pending_flushes
+from klamm.broker.partitions.flush_wait import FLUSH_TIMEOUT_MS, FlushWait, PendingFlush, pending_flushes
 from klamm.broker.partitions.loading import now_or_loaded, when_loaded
 from klamm.broker.services import Services
 from klamm.protocol.api import ApiKey
@@ -30,7 +30,6 @@ MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6  # to tiered storage
-FLUSH_TIMEOUT_MS: Final = 5_000  # for a disk that hangs; the time-outs of clients are longer
 # No flush moves these.
 _STARTS: Final = frozenset({EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD})
 

@@ -37,13 +37,15 @@ def handle(
     if asked is None or (not asked and request.empty_means_all):
         return _describe(services, context, request, list(services.image.topics.values()))
     if not request.may_ask_by_id and any(topic.name is None or topic.topic_id != ZERO_ID for topic in asked):
-        return _refused(asked)
+        return _refused(asked, ErrorCode.invalid_request)
     if any(topic.topic_id != ZERO_ID for topic in asked):
         # A mixed request is answered for its ids alone, as Kafka does.
         ids = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_ID)
         return _describe(services, context, request, [_by_id(services, topic_id) for topic_id in ids])
     if any(topic.name is None for topic in asked):
-        return _refused(asked)
+        refused = _refused(asked, ErrorCode.unknown_server_error)  # as Kafka, which looks for a name
+        refused.error_code = ErrorCode.unknown_server_error
+        return refused
     names = list(dict.fromkeys(topic.name for topic in asked if topic.name is not None))
     if request.allow_auto_topic_creation and services.config.auto_create_topics_enable:
         missing = [name for name in names if name not in services.image.topics]
@@ -108,13 +110,11 @@ def _by_id(services: Services, topic_id: bytes) -> TopicState | MetadataResponse
     )
 
 
-def _refused(asked: Sequence[MetadataRequestTopic]) -> MetadataResponse:
-    """The same error for every topic of an invalid request."""
+def _refused(asked: Sequence[MetadataRequestTopic], error_code: ErrorCode) -> MetadataResponse:
+    """The same error for every topic of a request."""
     return MetadataResponse(
         topics=[
-            MetadataResponseTopic(
-                error_code=ErrorCode.invalid_request, name=topic.name or "", topic_id=topic.topic_id
-            )
+            MetadataResponseTopic(error_code=error_code, name=topic.name or "", topic_id=topic.topic_id)
             for topic in asked
         ]
     )

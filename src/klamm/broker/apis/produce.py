@@ -11,6 +11,7 @@ from typing import Final
 
 from klamm.broker.cluster.topic_names import ADMIN_CLIENT_ID, INTERNAL_TOPICS
 from klamm.broker.net.context import CloseConnectionError, HandlerResult, HeldResponse, RequestContext
+from klamm.broker.partitions.flush_wait import remember_write
 from klamm.broker.partitions.produce_items import Item, check_acks, check_request, is_of_transaction, items_of
 from klamm.broker.partitions.produce_wait import ProduceWait, SingleWait, name_leaders
 from klamm.broker.partitions.registry import Partition
@@ -80,9 +81,10 @@ def _unverified(services: Services, request: ProduceRequest, items: Iterable[Ite
         if not is_checked or partition is None or partition.error_code is not NO_ERROR:
             continue
         item.guard = NO_GUARD
-        if item.topic not in INTERNAL_TOPICS and not partition.log.has_open_transaction(
-            header.producer_id, header.producer_epoch
-        ):
+        # A client may write to no internal topic: such a partition is verified, but never added.
+        if request.adds_partitions and item.topic in INTERNAL_TOPICS:
+            continue
+        if not partition.log.has_open_transaction(header.producer_id, header.producer_epoch):
             unverified.append(item)
     return unverified
 
@@ -171,6 +173,10 @@ def _append_all(
                 wait.hold(partition, line, last_offset)
         if line.error_code and partition is not None:
             _count_refusal(item, partition)
+    if acks != -1:
+        for item in items:
+            if item.partition is not None:
+                remember_write(context.written, item.partition)
     if acks == 0:
         _close_on_error(items)
         return None
@@ -243,7 +249,10 @@ def _handle_one(
         counters.messages_in += header.record_count
         counters.bytes_in += len(batch)
     line.log_start_offset = log.log_start_offset
-    if (request.acks == 1 and _is_written(log)) or log.high_watermark > last_offset:
+    if log.high_watermark > last_offset:
+        return response
+    if request.acks == 1 and _is_written(log):
+        remember_write(context.written, partition)
         return response
     timeout_ms = _flush_timeout_ms(request)
     return SingleWait(services, context, response, line, partition, last_offset, timeout_ms)

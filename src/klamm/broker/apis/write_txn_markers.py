@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from klamm.broker.cluster.topic_names import OFFSETS_TOPIC
 from klamm.broker.net.context import HandlerResult, HeldResponse, RequestContext
 from klamm.broker.partitions.markers import MarkerResults, TransactionMarker
 from klamm.broker.services import Services
@@ -21,25 +24,35 @@ def handle(
     services: Services, context: RequestContext, request: WriteTxnMarkersRequest
 ) -> HandlerResult[WriteTxnMarkersResponse]:
     """Write every marker; the answer waits until all of them are durable."""
-    return MarkersWait(
-        [(marker.producer_id, _write(services, marker)) for marker in request.markers]
-    ).answer()
+    writes = []
+    for wanted in request.markers:
+        marker = TransactionMarker(
+            wanted.producer_id,
+            wanted.producer_epoch,
+            wanted.transaction_result,
+            wanted.coordinator_epoch,
+            bumps_epoch=wanted.transaction_version >= 2,
+        )
+        partitions = _partitions(wanted)
+        if marker.is_of_no_producer and any(
+            name.topic != OFFSETS_TOPIC and services.partitions.get(*name) is not None for name in partitions
+        ):
+            return _failed(request)  # as Kafka, also for the markers that it has written by then
+        writes.append((wanted.producer_id, services.markers.write(marker, partitions)))
+    return MarkersWait(writes).answer()
 
 
-def _write(services: Services, marker: WritableTxnMarker) -> HeldResponse[MarkerResults]:
-    partitions = [
-        TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes
-    ]
-    return services.markers.write(
-        TransactionMarker(
-            marker.producer_id,
-            marker.producer_epoch,
-            marker.transaction_result,
-            marker.coordinator_epoch,
-            bumps_epoch=marker.transaction_version >= 2,
-        ),
-        partitions,
-    )
+def _partitions(marker: WritableTxnMarker) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
+
+
+def _failed(request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    """An error for each partition; of several markers of one producer the last counts."""
+    failed = {
+        marker.producer_id: dict.fromkeys(_partitions(marker), ErrorCode.unknown_server_error)
+        for marker in request.markers
+    }
+    return _response(failed.items())
 
 
 class MarkersWait(HeldResponse[WriteTxnMarkersResponse]):
@@ -65,27 +78,34 @@ class MarkersWait(HeldResponse[WriteTxnMarkersResponse]):
         return self if self._pending else self._results()
 
     def _results(self) -> WriteTxnMarkersResponse:
-        # Keyed by producer id, the only field of the response that distinguishes two markers.
-        by_producer: dict[int, dict[str, dict[int, ErrorCode]]] = {}
-        for producer_id, write in self._writes:
-            for (topic, partition), error_code in (write.response or {}).items():
-                topics = by_producer.setdefault(producer_id, {})
-                topics.setdefault(topic, {})[partition] = error_code
-        return WriteTxnMarkersResponse(
-            [
-                WritableTxnMarkerResult(
-                    producer_id,
-                    [
-                        WritableTxnMarkerTopicResult(
-                            topic,
-                            [
-                                WritableTxnMarkerPartitionResult(partition, int(error_code))
-                                for partition, error_code in partitions.items()
-                            ],
-                        )
-                        for topic, partitions in topics.items()
-                    ],
-                )
-                for producer_id, topics in by_producer.items()
-            ]
+        # A marker for no partition is not in the response.
+        return _response(
+            (producer_id, done) for producer_id, write in self._writes if (done := write.response)
         )
+
+
+def _response(results: Iterable[tuple[int, MarkerResults]]) -> WriteTxnMarkersResponse:
+    # Keyed by producer id, the only field of the response that distinguishes two markers.
+    by_producer: dict[int, dict[str, dict[int, ErrorCode]]] = {}
+    for producer_id, error_codes in results:
+        topics = by_producer.setdefault(producer_id, {})
+        for (topic, partition), error_code in error_codes.items():
+            topics.setdefault(topic, {})[partition] = error_code
+    return WriteTxnMarkersResponse(
+        [
+            WritableTxnMarkerResult(
+                producer_id,
+                [
+                    WritableTxnMarkerTopicResult(
+                        topic,
+                        [
+                            WritableTxnMarkerPartitionResult(partition, int(error_code))
+                            for partition, error_code in partitions.items()
+                        ],
+                    )
+                    for topic, partitions in topics.items()
+                ],
+            )
+            for producer_id, topics in by_producer.items()
+        ]
+    )

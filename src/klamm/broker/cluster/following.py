@@ -1,7 +1,8 @@
 """Follows the cluster store: keeps the image up to date, and serves the partitions that this broker leads.
 
 One path for all changes, whichever broker made them: `catch_up` reads what changed since the image's version,
-opens the partitions gained, shows the new image, and closes the partitions lost.
+opens the partitions gained, shows the new image, and closes the partitions lost. A broker that gains many
+serves and shows them as they are opened, those of coordinators first.
 """
 
 from __future__ import annotations
@@ -10,14 +11,18 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from itertools import groupby
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 from klamm.broker.cluster.image import ClusterImage
+from klamm.broker.cluster.topic_names import COORDINATED_TOPICS
 from klamm.broker.config.broker_config import BrokerConfig
+from klamm.broker.config.settings import BROKER_SETTINGS, MIN_IN_SYNC
 from klamm.broker.partitions.loading import when_loaded
 from klamm.broker.partitions.registry import PartitionRegistry
 from klamm.broker.services import RunBlocking
-from klamm.config import ConfigError
+from klamm.config import ConfigError, as_text
 from klamm.storage.cluster import (
     ClusterChanges,
     ClusterStore,
@@ -38,6 +43,14 @@ _OPENED_AT_ONCE: Final = 8
 CLOSED_LOOK_S: Final = 0.01
 CLOSED_LOOKS: Final = 200
 _log = logging.getLogger(__name__)
+
+
+class _Gained(NamedTuple):
+    """A partition that this broker is to lead."""
+
+    topic: TopicState
+    state: PartitionRegistration
+    config: TopicConfig
 
 
 class ClusterFollower:
@@ -104,20 +117,25 @@ class ClusterFollower:
                 self._partitions.delete(topic.name, partition.partition)
 
     async def _open_gained(self, changes: ClusterChanges) -> None:
-        gained: list[tuple[TopicState, PartitionRegistration, TopicConfig]] = []
-        for name, topic in changes.topics.items():
+        gained: list[_Gained] = []
+        # Without its coordinator a group stands still, whatever it reads.
+        for name in sorted(changes.topics, key=_first_coordinators):
+            topic = changes.topics[name]
             states = (
                 [] if topic is None else [each for each in topic.partitions if self._is_gained(name, each)]
             )
             if topic is not None and states:
                 config = topic_config(self.config, self._image, name, changes)
-                gained += [(topic, each, config) for each in states]
+                gained += [_Gained(topic, each, config) for each in states]
         self._partitions.logs.leaders_changed()
         for first in range(0, len(gained), _OPENED_AT_ONCE):
-            opened = [self._open(*each) for each in gained[first : first + _OPENED_AT_ONCE]]
+            at_once = gained[first : first + _OPENED_AT_ONCE]
+            opened = [self._open(*each) for each in at_once]
             for failure in await asyncio.gather(*opened, return_exceptions=True):
                 if failure is not None:
                     raise failure
+            for topic, some in groupby(at_once, key=attrgetter("topic")):
+                self._image.show(topic, [each.state for each in some])
         self._partitions.logs.leaders_changed()
 
     def _is_gained(self, topic: str, state: PartitionRegistration) -> bool:
@@ -173,10 +191,16 @@ class ClusterFollower:
             self._partitions.reconfigure(name, topic_config(self.config, self._image, name))
 
 
+def _first_coordinators(topic: str) -> bool:
+    return topic not in COORDINATED_TOPICS
+
+
 def with_dynamic_configs(config: BrokerConfig, image: ClusterImage) -> BrokerConfig:
     """A broker's configuration with its dynamic settings and those of the cluster."""
+    in_sync = config.layers.static.get(MIN_IN_SYNC, as_text(BROKER_SETTINGS[MIN_IN_SYNC].default))
     return config.changed(
-        dynamic_default=image.configs(ConfigResourceType.BROKER, ""),
+        # A new cluster of Kafka has this one set for all brokers, and keeps it.
+        dynamic_default={MIN_IN_SYNC: in_sync, **image.configs(ConfigResourceType.BROKER, "")},
         dynamic=image.configs(ConfigResourceType.BROKER, str(image.broker_id)),
     )
 

@@ -1,11 +1,13 @@
 """The broker's snapshot of its cluster, which hot paths read without disk access.
 
-It changes in one place, `ClusterImage.apply`, with what the ClusterStore says has changed.
+It changes with what the ClusterStore says has changed, and in two places: `ClusterImage.apply` takes a set of
+changes over, and `ClusterImage.show` those leaders of it that are ready before the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
@@ -106,8 +108,22 @@ class ClusterImage:
         registration = self._brokers.get(broker_id)
         return None if registration is None else registration.listeners.get(listener)
 
+    def show(self, topic: TopicState, opened: Iterable[PartitionRegistration]) -> None:
+        """This broker serves partitions of a topic already, before all that changed with them is applied.
+
+        A topic that is new to the image is not shown before it is there as a whole.
+        """
+        present = self._topics.get(topic.name)
+        if present is None or present.topic_id != topic.topic_id:
+            return
+        partitions = list(present.partitions)
+        for each in opened:
+            if each.partition < len(partitions):
+                partitions[each.partition] = each
+        self._topics[topic.name] = replace(present, partitions=tuple(partitions))
+
     def apply(self, changes: ClusterChanges) -> None:
-        """Take over what changed in the store. Nothing else changes the image."""
+        """Take over what changed in the store."""
         if changes.is_complete:
             self._brokers.clear()
             self._topics.clear()

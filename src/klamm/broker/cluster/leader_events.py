@@ -12,7 +12,7 @@ from klamm.broker.cluster.topic_names import EVENTS_TOPIC
 if TYPE_CHECKING:
     from klamm.broker.partitions.registry import Partition
     from klamm.broker.services import Services
-    from klamm.storage.cluster import ClusterChanges
+    from klamm.storage.cluster import BrokerRegistration, ClusterChanges
 
 
 class LeaderEventCause(StrEnum):
@@ -64,7 +64,7 @@ class LeaderEvents:
     def __init__(self, services: Services) -> None:
         self._services = services
         self.counts: Counter[LeaderEventCause] = Counter()
-        self._gained: list[tuple[str, int, int, int]] = []  # topic, partition, leader epoch, former leader
+        self._gained: list[tuple[Partition, BrokerRegistration | None, int]] = []  # with its former leader
         services.partitions.opening_watchers.append(self._opened)
         services.follower.change_watchers.append(self._applied)
 
@@ -77,7 +77,7 @@ class LeaderEvents:
         if topic.topic_id != partition.topic_id:
             return  # deleted and created again: not a move
         if partition.topic != EVENTS_TOPIC:  # whose move would cause a record in it
-            self._gained.append((*partition.name, partition.leader_epoch, state.leader_id))
+            self._gained.append((partition, image.brokers.get(state.leader_id), state.leader_id))
 
     def _applied(self, _: ClusterChanges) -> None:
         """The image shows what became of the former leaders. Opening many partitions takes several turns."""
@@ -85,20 +85,21 @@ class LeaderEvents:
         for each in gained:
             self._tell(*each)
 
-    def _tell(self, topic: str, partition: int, leader_epoch: int, former: int) -> None:
+    def _tell(self, partition: Partition, former: BrokerRegistration | None, former_id: int) -> None:
         services = self._services
-        broker = services.image.brokers.get(former)
-        is_gone = broker is None or broker.is_fenced
+        now = services.image.brokers.get(former_id)
+        # One that was declared dead may have registered again by now.
+        is_gone = former is None or now is None or now.is_fenced or now.epoch != former.epoch
         cause = LeaderEventCause.LEADER_GONE if is_gone else LeaderEventCause.HANDED_OVER
         self.counts[cause] += 1
         services.events.tell(
             LeaderChanged(
-                topic=topic,
-                partition=partition,
+                topic=partition.topic,
+                partition=partition.partition,
                 timestamp_ms=services.clock.timestamp_ms(),
                 cause=cause,
-                former_leader=former,
+                former_leader=former_id,
                 leader=services.image.broker_id,
-                leader_epoch=leader_epoch,
+                leader_epoch=partition.leader_epoch,
             )
         )

@@ -86,6 +86,7 @@ class Membership:
         self._store_failure = ""
         self._is_fenced = False
         self._is_leaving = False
+        self._has_given_up = False
         self._rejoining: asyncio.Task[None] | None = None
 
     @property
@@ -126,6 +127,7 @@ class Membership:
 
     async def drain(self) -> None:
         """Hand all partitions over before this broker stops. The last running broker keeps its own."""
+        self._is_leaving = True
         deadline_ms = self._lease.now_ms() + self._services.config.klamm_shutdown_timeout_ms
         if self._is_fenced or not await self._attempt(self._set_state, BrokerState.DRAINING):
             return
@@ -148,8 +150,10 @@ class Membership:
     async def leave(self) -> None:
         """Take no further part. The lease is renewed until `release`: files are still open."""
         self._is_leaving = True
+        is_registered = not self._is_fenced
         if self._rejoining is not None:
             self._rejoining.cancel()
+            is_registered = True  # or will be: the store is at it, perhaps
         if self._poll_timer is not None:
             self._poll_timer.cancel()
         for chore in self._chores:
@@ -157,8 +161,12 @@ class Membership:
         under_way = [*self._handed_over.values(), *([self._following] if self._following else [])]
         if under_way:
             await asyncio.wait(under_way)
-        if not self._is_fenced:
+        if is_registered:
             await self._attempt(self._set_state, BrokerState.GONE)
+
+    def give_up(self) -> None:
+        """Leave partitions to others that are closed, and whose next leaders the store does not know."""
+        self._has_given_up = True
 
     async def abandon(self) -> None:
         """Take no further part, as if the process had died: nothing is handed over, the lease ends."""
@@ -240,7 +248,7 @@ class Membership:
                     await close_for_move(self._services, served)
             # From here on the partitions are closed: the move must be finished. A repetition does no harm.
             while ready and not await self._attempt(self._finish, ready):
-                if self._is_fenced:
+                if self._is_fenced or self._has_given_up:
                     return
                 await asyncio.sleep(_RETRY_STORE_S)
         finally:
@@ -272,7 +280,10 @@ class Membership:
 
     async def _judge(self, others: Sequence[BrokerRegistration]) -> None:
         judges = self.renewals.judge_silence(self._lease.now_ms())
-        for broker in await self._run_blocking(self._dead_among, others, judges):
+        dead = await self._run_blocking(self._dead_among, others, judges)
+        if judges and self._lease.ends_by_silence and not self.renewals.judge_silence(self._lease.now_ms()):
+            return  # the store stood still meanwhile: it finds all leases expired, this broker's too
+        for broker in dead:
             await self._attempt(self._take_over, broker)
 
     def _dead_among(

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 EVENTS_TOPIC: Final = "__klamm_events"
-INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, EVENTS_TOPIC})
+COORDINATED_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})  # the leader is a coordinator
+INTERNAL_TOPICS: Final = COORDINATED_TOPICS | {EVENTS_TOPIC}
 ADMIN_CLIENT_ID: Final = "__admin_client"  # as in Kafka, only this client id may write to internal topics
 # Kafka's metadata log has this name; klamm has no such topic.
 FORBIDDEN_TOPIC: Final = "__cluster_metadata"

@@ -108,6 +108,10 @@ def plan_auto_creation(
                 internal.configs,
             )
         try:
+            if name == FORBIDDEN_TOPIC:
+                _refuse(
+                    ErrorCode.unknown_topic_or_partition, f"There is no topic {FORBIDDEN_TOPIC} in klamm."
+                )
             plan = _plan_topic(image, config, wanted, taken, random, configs)
             budget -= len(plan.topic.partitions)
             if budget < 0:
@@ -330,11 +334,6 @@ def _growing(image: ClusterImage, wanted: CreatePartitionsTopic) -> TopicState:
     state = image.topic(wanted.name)
     if state is None:
         _refuse(ErrorCode.unknown_topic_or_partition, f"The topic '{wanted.name}' does not exist.")
-    if is_internal(wanted.name):
-        _refuse(
-            ErrorCode.invalid_topic_exception,
-            f"Topic '{wanted.name}' is internal: what its records belong to depends on its partition count.",
-        )
     present = len(state.partitions)
     if wanted.count == present:
         _refuse(ErrorCode.invalid_partitions, f"Topic already has {present} partition(s).")
@@ -343,6 +342,11 @@ def _growing(image: ClusterImage, wanted: CreatePartitionsTopic) -> TopicState:
             ErrorCode.invalid_partitions,
             f"The topic {wanted.name} currently has {present} partition(s); {wanted.count} would not be an "
             "increase.",
+        )
+    if is_internal(wanted.name):
+        _refuse(
+            ErrorCode.invalid_topic_exception,
+            f"Topic '{wanted.name}' is internal: what its records belong to depends on its partition count.",
         )
     return state
 

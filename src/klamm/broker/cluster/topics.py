@@ -124,6 +124,15 @@ class TopicManager:
         """Change dynamic settings of this broker or, with name "", of all brokers."""
         return await self._alone(lambda: self._alter_broker(name, decide))
 
+    async def alter_kept(
+        self,
+        resource_type: ConfigResourceType,
+        name: str,
+        decide: Callable[[Mapping[str, str]], dict[str, str]],
+    ) -> Refusal | None:
+        """Replace the overrides of a group or of client metrics by what `decide` makes of them."""
+        return await self._alone(lambda: self._alter(resource_type, name, decide))
+
     async def close(self) -> None:
         """Wait for the changes that have begun."""
         await asyncio.gather(*self._running, return_exceptions=True)
@@ -263,31 +272,39 @@ class TopicManager:
     async def _alter_topic(
         self, name: str, decide: Callable[[Mapping[str, str]], dict[str, str]]
     ) -> Refusal | None:
-        for _ in range(_TRIES):
-            present = self._image.configs(ConfigResourceType.TOPIC, name)
-            altered = decide(present)
+        def altered(present: Mapping[str, str]) -> dict[str, str] | Refusal:
+            made = decide(present)
             if name not in self._image.topics:
-                if await self.look_again():
-                    continue
                 return no_such_topic(name)
-            self.config.topic_config(altered)
-            failure = await self._replace_configs(ConfigResourceType.TOPIC, name, present, altered)
-            if failure is None:
-                return None
-            if not isinstance(failure, ConflictError):
-                return _not_stored(failure)
-        return _LOST_EVERY_RACE
+            self.config.topic_config(made)
+            return made
+
+        refusal = await self._alter(ConfigResourceType.TOPIC, name, altered)
+        if refusal is not None and name not in self._image.topics and await self.look_again():
+            return await self._alter(ConfigResourceType.TOPIC, name, altered)
+        return refusal
 
     async def _alter_broker(
         self, name: str, decide: Callable[[BrokerConfig], dict[str, str]]
     ) -> Refusal | None:
+        def altered(_: Mapping[str, str]) -> dict[str, str] | Refusal:
+            made = decide(self.config)
+            return self.contradicted_topic(name, made) or made
+
+        return await self._alter(ConfigResourceType.BROKER, name, altered)
+
+    async def _alter(
+        self,
+        resource_type: ConfigResourceType,
+        name: str,
+        decide: Callable[[Mapping[str, str]], dict[str, str] | Refusal],
+    ) -> Refusal | None:
         for _ in range(_TRIES):
-            altered = decide(self.config)
-            refusal = self.contradicted_topic(name, altered)
-            if refusal is not None:
-                return refusal
-            present = self._image.configs(ConfigResourceType.BROKER, name)
-            failure = await self._replace_configs(ConfigResourceType.BROKER, name, present, altered)
+            present = self._image.configs(resource_type, name)
+            altered = decide(present)
+            if isinstance(altered, Refusal):
+                return altered
+            failure = await self._replace_configs(resource_type, name, present, altered)
             if failure is None:
                 return None
             if not isinstance(failure, ConflictError):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
 
 from klamm.broker.cluster.topic_names import name_problem
 from klamm.broker.config.broker_config import BrokerConfig
-from klamm.broker.config.settings import BROKER_SETTINGS
+from klamm.broker.config.settings import BROKER_SETTINGS, MIN_IN_SYNC
 from klamm.config import ConfigError, Definition, Kind, as_text
 from klamm.protocol.errors import ErrorCode
 from klamm.storage.topic_settings import TOPIC_SETTINGS
@@ -70,10 +70,19 @@ def alter_topic(config: BrokerConfig, topic: str, current: Mapping[str, str], ma
     return overrides
 
 
-def alter_broker(config: BrokerConfig, make: Make, *, cluster_wide: bool) -> dict[str, str]:
-    """The dynamic settings after a request, of all brokers or of this one. Raises AlterError."""
+def alter_broker(
+    config: BrokerConfig, make: Make, *, cluster_wide: bool, named: Collection[str] = ()
+) -> dict[str, str]:
+    """The dynamic settings after a request that names these, of all brokers or of this one.
+
+    Raises AlterError.
+    """
     made = make(BROKER_SETTINGS, config.layers.dynamic_default if cluster_wide else config.layers.dynamic)
     _check_broker(config, made, cluster_wide=cluster_wide)
+    if cluster_wide and MIN_IN_SYNC in config.layers.dynamic_default and MIN_IN_SYNC not in made:
+        raise AlterError(ErrorCode.invalid_config, f"{MIN_IN_SYNC} of all brokers cannot be removed")
+    if not cluster_wide and (MIN_IN_SYNC in made or MIN_IN_SYNC in named):
+        raise AlterError(ErrorCode.invalid_config, f"{MIN_IN_SYNC} can be changed for all brokers only")
     return made
 
 
@@ -111,26 +120,28 @@ def _replaced(entries: Sequence[tuple[str, str | None]]) -> dict[str, str]:
 
 
 def _altered(definition: Definition, current: Mapping[str, str], changes: Sequence[Change]) -> dict[str, str]:
-    _check_changes(changes)
+    check_changes(changes)
     settings = dict(current)
     for change in changes:
-        if change.operation == ConfigOperation.DELETE:
-            settings.pop(change.name, None)
-            continue
-        assert change.value is not None, change.name
-        if change.operation == ConfigOperation.SET:
-            settings[change.name] = change.value
-        else:
-            settings[change.name] = _with_words(definition, settings, change, _words(change.value))
+        match change.operation:
+            case ConfigOperation.DELETE:
+                settings.pop(change.name, None)
+            case ConfigOperation.SET:
+                assert change.value is not None, change.name
+                settings[change.name] = change.value
+            case ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
+                assert change.value is not None, change.name
+                settings[change.name] = _with_words(definition, settings, change, _words(change.value))
+            case _:
+                raise AlterError(ErrorCode.invalid_request, f"unknown operation {change.operation}")
     return settings
 
 
-def _check_changes(changes: Sequence[Change]) -> None:
+def check_changes(changes: Sequence[Change]) -> None:
+    """What must hold for the changes of any resource. Raises AlterError."""
     if len({change.name for change in changes}) < len(changes):
         raise AlterError(ErrorCode.invalid_request, "Error due to duplicate config keys")
     for change in changes:
-        if change.operation not in set(ConfigOperation):
-            raise AlterError(ErrorCode.invalid_request, f"unknown operation {change.operation}")
         if change.value is None and change.operation != ConfigOperation.DELETE:
             raise AlterError(ErrorCode.invalid_request, f"Null value not supported for : {change.name}")
 

@@ -9,7 +9,7 @@ from typing import Final
 from klamm.broker.config.broker_config import BrokerConfig, Layers
 from klamm.broker.config.idle_settings import REPLICATION_THROTTLES
 from klamm.broker.config.settings import BROKER_SETTINGS
-from klamm.config import ConfigSource, Kind, Setting, as_text
+from klamm.config import ConfigSource, Setting, as_text
 from klamm.storage.topic_config import effective_values
 from klamm.storage.topic_settings import BROKER_NAMES, TOPIC_SETTINGS
 
@@ -30,7 +30,7 @@ class DescribedSetting:
     name: str
     value: str | None  # null for secrets and for unset settings
     source: ConfigSource
-    kind: Kind
+    kind: int  # the number of a Kind, or 0
     is_read_only: bool
     is_sensitive: bool
     synonyms: tuple[ConfigSynonym, ...]
@@ -49,7 +49,7 @@ def describe_topic(
         if setting.name in overrides:
             own = ConfigSynonym(setting.name, as_text(values[setting.name]), ConfigSource.TOPIC)
             synonyms = (own, *synonyms)
-        entries.append(_entry(setting, as_text(values[setting.name]), synonyms))
+        entries.append(described_setting(setting, as_text(values[setting.name]), synonyms))
     return entries
 
 
@@ -63,7 +63,7 @@ def describe_broker(config: BrokerConfig, keys: Collection[str] | None = None) -
             continue
         names = [setting.name, *(name for name in _kin(setting.name) if name != setting.name)]
         synonyms = _broker_synonyms(config.layers, names)
-        entries.append(_entry(setting, None if value is None else as_text(value), synonyms))
+        entries.append(described_setting(setting, None if value is None else as_text(value), synonyms))
     return entries
 
 
@@ -73,7 +73,7 @@ def describe_cluster_default(
     """Only the dynamic settings of all brokers."""
     made = config.layers.dynamic_default
     return [
-        _entry(
+        described_setting(
             setting,
             made[setting.name],
             (ConfigSynonym(setting.name, made[setting.name], ConfigSource.DYNAMIC_DEFAULT_BROKER),),
@@ -124,7 +124,10 @@ def _broker_synonyms(layers: Layers, names: Sequence[str]) -> tuple[ConfigSynony
     return tuple(found[own:])
 
 
-def _entry(setting: Setting, value: str | None, synonyms: tuple[ConfigSynonym, ...]) -> DescribedSetting:
+def described_setting(
+    setting: Setting, value: str | None, synonyms: tuple[ConfigSynonym, ...]
+) -> DescribedSetting:
+    """A setting with its value and where it comes from; nothing of that if it is a secret."""
     if setting.is_sensitive:
         value = None
         synonyms = tuple(ConfigSynonym(each.name, None, each.source) for each in synonyms)

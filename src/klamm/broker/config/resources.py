@@ -1,21 +1,31 @@
-"""Describing and changing the configurations of topics and brokers."""
+"""Describing and changing the configurations of topics, brokers, groups, client metrics and loggers."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from klamm.broker.cluster.refusal import Refusal, no_such_topic
 from klamm.broker.cluster.topic_names import name_problem
+from klamm.broker.config import loggers
 from klamm.broker.config.broker_config import BrokerConfig
-from klamm.broker.config.changes import AlterError, Make, alter_broker, alter_topic
+from klamm.broker.config.changes import (
+    AlterError,
+    Change,
+    Make,
+    alter_broker,
+    alter_topic,
+    check_changes,
+)
 from klamm.broker.config.entries import (
     DescribedSetting,
     describe_broker,
     describe_cluster_default,
     describe_topic,
 )
+from klamm.broker.config.kept_settings import KEPT_RESOURCES
 from klamm.protocol.errors import ErrorCode
 from klamm.storage.cluster import ConfigResourceType
 
@@ -23,6 +33,7 @@ if TYPE_CHECKING:
     from klamm.broker.services import Services
 
 ALL_BROKERS: Final = ""
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +43,7 @@ class Wish:
     resource_type: int
     name: str
     make: Make
+    changes: Sequence[Change] | None = None  # None: all that a resource had is replaced
 
 
 def describe(
@@ -49,12 +61,16 @@ def describe(
                 services.config, services.image.configs(ConfigResourceType.TOPIC, name), keys
             )
         case ConfigResourceType.BROKER:
-            refusal = _foreign_broker(services, name)
-            if refusal is not None:
-                return refusal
             if name == ALL_BROKERS:
                 return describe_cluster_default(services.config, keys)
-            return describe_broker(services.config, keys)
+            return _foreign_broker(services, name) or describe_broker(services.config, keys)
+        case ConfigResourceType.GROUP | ConfigResourceType.CLIENT_METRICS:
+            kept = KEPT_RESOURCES[ConfigResourceType(resource_type)]
+            if not name:
+                return Refusal(ErrorCode.invalid_request, kept.no_name)
+            return kept.described(services.image.configs(kept.resource_type, name), keys)
+        case loggers.BROKER_LOGGER:
+            return _foreign_broker(services, name) or loggers.describe_loggers(keys)
         case _:
             return _unknown_type(resource_type)
 
@@ -82,10 +98,18 @@ async def _alter(services: Services, wish: Wish, *, validate_only: bool) -> Refu
         case ConfigResourceType.TOPIC:
             return await _alter_topic(services, wish, validate_only=validate_only)
         case ConfigResourceType.BROKER:
-            refusal = _foreign_broker(services, wish.name)
+            refusal = None if wish.name == ALL_BROKERS else _foreign_broker(services, wish.name)
             if refusal is not None:
                 return refusal
             return await _alter_broker(services, wish, validate_only=validate_only)
+        case ConfigResourceType.GROUP | ConfigResourceType.CLIENT_METRICS:
+            return await _alter_kept(services, wish, validate_only=validate_only)
+        case loggers.BROKER_LOGGER if wish.changes is not None:
+            refusal = _foreign_broker(services, wish.name)
+            if refusal is None:
+                check_changes(wish.changes)
+                loggers.alter_loggers(wish.changes, validate_only=validate_only)
+            return refusal
         case _:
             return _unknown_type(wish.resource_type)
 
@@ -100,24 +124,36 @@ async def _alter_topic(services: Services, wish: Wish, *, validate_only: bool) -
     return None if services.image.topic(wish.name) is not None else no_such_topic(wish.name)
 
 
-async def _alter_broker(services: Services, wish: Wish, *, validate_only: bool) -> Refusal | None:
-    cluster_wide = wish.name == ALL_BROKERS
+async def _alter_kept(services: Services, wish: Wish, *, validate_only: bool) -> Refusal | None:
+    kept = KEPT_RESOURCES[ConfigResourceType(wish.resource_type)]
 
-    def decide(config: BrokerConfig) -> dict[str, str]:
-        return alter_broker(config, wish.make, cluster_wide=cluster_wide)
+    def decide(current: Mapping[str, str]) -> dict[str, str]:
+        return kept.altered(wish.name, current, wish.make)
 
     if validate_only:
-        return services.topics.contradicted_topic(wish.name, decide(services.config))
-    return await services.topics.alter_broker(wish.name, decide)
+        decide(services.image.configs(kept.resource_type, wish.name))
+        return None
+    return await services.topics.alter_kept(kept.resource_type, wish.name, decide)
+
+
+async def _alter_broker(services: Services, wish: Wish, *, validate_only: bool) -> Refusal | None:
+    cluster_wide = wish.name == ALL_BROKERS
+    named = [change.name for change in wish.changes or ()]
+    name = ALL_BROKERS if cluster_wide else str(services.image.broker_id)  # the client's may be 01
+
+    def decide(config: BrokerConfig) -> dict[str, str]:
+        return alter_broker(config, wish.make, cluster_wide=cluster_wide, named=named)
+
+    if validate_only:
+        return services.topics.contradicted_topic(name, decide(services.config))
+    return await services.topics.alter_broker(name, decide)
 
 
 def _foreign_broker(services: Services, name: str) -> Refusal | None:
-    """The error for the name of another broker; None for this broker or all brokers."""
-    if name == ALL_BROKERS:
-        return None
-    if not name.isascii() or not name.isdigit():
+    """The error for the name of another broker; None for this broker."""
+    if _INTEGER.fullmatch(name) is None:
         return Refusal(ErrorCode.invalid_request, f"Broker id must be an integer, but it is: {name}")
-    if name != str(services.image.broker_id):
+    if int(name) != services.image.broker_id:
         return Refusal(
             ErrorCode.invalid_request,
             f"Unexpected broker id, expected {services.image.broker_id} or empty string, but received {name}",
@@ -128,5 +164,6 @@ def _foreign_broker(services: Services, name: str) -> Refusal | None:
 def _unknown_type(resource_type: int) -> Refusal:
     return Refusal(
         ErrorCode.invalid_request,
-        f"Unknown resource type {resource_type}: klamm keeps configurations of topics (2) and brokers (4).",
+        f"Unknown resource type {resource_type}: there are topics (2), brokers (4), loggers (8, which "
+        "only IncrementalAlterConfigs changes), client metrics (16) and groups (32).",
     )

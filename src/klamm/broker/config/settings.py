@@ -22,6 +22,7 @@ from klamm.config import (
 from klamm.storage.topic_settings import BROKER_DEFAULT_SETTINGS
 
 MIB: Final = 1024 * 1024
+MIN_IN_SYNC: Final = "min.insync.replicas"
 _AT_MOST_RUNNING: Final = "Preferred brokers per partition; at most as many as run when the topic is created."
 
 
@@ -102,7 +103,7 @@ _CLUSTER: Final = (
     _broker("klamm.fence", Kind.STRING, "kill", one_of("kill", "wait"),
             "A process on this folder that is stuck longer than broker.session.timeout.ms: end it, or wait."),
     _broker("klamm.shutdown.timeout.ms", Kind.INT, 30000, at_least(0),
-            "How long a broker that stops may hand its partitions over to others."),
+            "How long a broker that stops may hand partitions over, and waits for a store it cannot reach."),
     _broker("auto.leader.rebalance.enable", Kind.BOOLEAN, True, None,
             "Move partitions to their preferred brokers, and from the fullest broker to the emptiest."),
     _broker("leader.imbalance.check.interval.seconds", Kind.LONG, 30, at_least(1),

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from klamm.broker.cluster.producer_ids import NoProducerIdError
-from klamm.broker.cluster.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from klamm.broker.cluster.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, is_internal
 from klamm.broker.coordinators.host import LOADING_PATIENCE_MS, CoordinatorHost
 from klamm.broker.coordinators.topic import CoordinatorTopic
 from klamm.broker.net.context import HeldResponse
@@ -46,6 +46,9 @@ class _Topics:
 
     def has_partition(self, partition: TopicPartition) -> bool:
         return self._services.image.partition(*partition) is not None
+
+    def is_internal(self, topic: str) -> bool:
+        return is_internal(topic)
 
     def offsets_partition(self, group_id: str) -> TopicPartition:
         return TopicPartition(OFFSETS_TOPIC, self._services.groups.coordinator.partition_for(group_id))

@@ -237,7 +237,7 @@ class Connection(asyncio.Protocol):
             if endpoint is None:
                 return
         try:
-            correlation_id, client_id, position = self._headers.read(frame, has_tags=endpoint.header_has_tags)
+            correlation_id, client_id, position = self._headers.read(frame, endpoint.header_has_tags)
             request = endpoint.decode(frame, position)
         except DecodeError as error:
             self._refuse(f"{endpoint}: {error}", "request")
@@ -258,11 +258,10 @@ class Connection(asyncio.Protocol):
         if type(result) is endpoint.response_type and not self._unanswered:
             self._write(endpoint, context, correlation_id, result, self.active_at_ms)
         elif isinstance(result, HeldResponse) and not result.is_parked:
-            held_bytes = len(frame)
+            held, held_bytes = result, len(frame)
             self._memory.held_bytes += held_bytes
-            result.listener = self.turn_soon
-            answer = (result, endpoint, context, correlation_id, self.active_at_ms, held_bytes)
-            self._unanswered.append(answer)
+            held.listener = self.turn_soon
+            self._unanswered.append((held, endpoint, context, correlation_id, self.active_at_ms, held_bytes))
         else:
             self._take_result(endpoint, context, correlation_id, request, result, len(frame))
 
@@ -413,7 +412,8 @@ class Connection(asyncio.Protocol):
     def _put(self, endpoint: Endpoint, correlation_id: int, response: Any) -> None:
         try:
             if endpoint.streams:
-                self._sender.put_parts(*endpoint.parts(correlation_id, response))
+                parts, size_bytes = endpoint.parts(correlation_id, response)
+                self._sender.put_parts(parts, size_bytes)
             else:
                 self._sender.put(endpoint.whole(correlation_id, response))
         except Exception:

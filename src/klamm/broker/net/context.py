@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from klamm.broker.security.permissions import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
+    from klamm.broker.partitions.registry import Partition
     from klamm.broker.services import Services
 
 Response = TypeVar("Response")
@@ -31,16 +32,22 @@ class RequestContext:
     listener: str  # the name of the listener that received the request
     software: ClientSoftware
     principal: Principal = ANONYMOUS
+    # What this connection may have written to without waiting for the disk; shared by its contexts.
+    written: dict[Partition, None] = field(default_factory=dict, compare=False)
 
     # `dataclasses.replace` takes three times as long.
 
     def at_host(self, client_host: str) -> RequestContext:
         """The same from this host."""
-        return RequestContext(self.client_id, client_host, self.listener, self.software, self.principal)
+        return RequestContext(
+            self.client_id, client_host, self.listener, self.software, self.principal, self.written
+        )
 
     def of_client(self, client_id: str) -> RequestContext:
         """The same under this client id."""
-        return RequestContext(client_id, self.client_host, self.listener, self.software, self.principal)
+        return RequestContext(
+            client_id, self.client_host, self.listener, self.software, self.principal, self.written
+        )
 
 
 class CloseConnectionError(Exception):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,23 +35,58 @@ TAGGED_HEAD: Final = Struct(">iix")  # no tags: their number is the byte that is
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
 class Endpoint:
     """One version of one API."""
 
-    api_key: ApiKey
-    version: int
-    header_has_tags: bool
-    head_bytes: int  # what precedes the body of a response: size, correlation id, tags if there are any
-    pack_head: Callable[[int, int], bytes]
-    decode: Decode
-    encode: Encode
-    handle: Handler
-    failed: Callable[[Any, ErrorCode], Any]
-    response_type: type | None = None  # once known, saves asking each answer whether it is one already
-    streams: bool = False  # responses may hold megabytes: they are sent in parts, without a copy
-    # By `id`, small responses that may be sent again, their encoded bodies and sizes; None: none is.
-    bodies: dict[int, tuple[Any, bytes, int]] | None = None
+    __slots__ = (
+        "api_key", "bodies", "decode", "encode", "failed", "handle", "head_bytes", "header_has_tags",
+        "pack_head", "response_type", "streams", "version",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        api_key: ApiKey,
+        version: int,
+        header_has_tags: bool,
+        head_bytes: int,  # what precedes the body of a response: size, correlation id, tags if there are any
+        pack_head: Callable[[int, int], bytes],
+        decode: Decode,
+        encode: Encode,
+        handle: Handler,
+        failed: Callable[[Any, ErrorCode], Any],
+        streams: bool = False,  # responses may hold megabytes: they are sent in parts, without a copy
+        # By `id`, small responses that may be sent again, their encoded bodies and sizes; None: none is.
+        bodies: dict[int, tuple[Any, bytes, int]] | None = None,
+    ) -> None:
+        self.api_key = api_key
+        self.version = version
+        self.header_has_tags = header_has_tags
+        self.head_bytes = head_bytes
+        self.pack_head = pack_head
+        self.decode = decode
+        self.encode = encode
+        self.handle = handle
+        self.failed = failed
+        self.response_type: type | None = None  # once known, saves asking each answer whether it is one
+        self.streams = streams
+        self.bodies = bodies
+
+    def with_handler(self, handle: Handler) -> Endpoint:
+        """The same with another handler."""
+        return Endpoint(
+            api_key=self.api_key,
+            version=self.version,
+            header_has_tags=self.header_has_tags,
+            head_bytes=self.head_bytes,
+            pack_head=self.pack_head,
+            decode=self.decode,
+            encode=self.encode,
+            handle=handle,
+            failed=self.failed,
+            streams=self.streams,
+            bodies=self.bodies,
+        )
 
     def __str__(self) -> str:
         return f"{self.api_key.name} {self.version}"

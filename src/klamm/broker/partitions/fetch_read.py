@@ -21,6 +21,7 @@ from klamm.storage.log import EpochEnd, LogError, LogSlice, MustLoadError, Parti
 
 ISOLATION_LEVELS: Final = (0, 1)  # read_uncommitted, read_committed
 _MANY_ABORTED: Final = 16
+_MUCH_BYTES: Final = 1024 * 1024
 ReadResult = list[tuple[FetchTarget, PartitionData]]
 
 
@@ -28,7 +29,7 @@ ReadResult = list[tuple[FetchTarget, PartitionData]]
 class Limits:
     """How much is read, and up to which offset. Not frozen: that doubles what making one costs."""
 
-    max_bytes: int
+    max_bytes: int  # below 0: an error of the first partition that has something to read
     min_bytes: int
     read_committed: bool
 
@@ -46,6 +47,11 @@ class FetchSource:
     error_code: ErrorCode = ErrorCode.none
     ends_wait: bool = False  # the error comes from reading, not from finding the topic
     is_for_replica: bool = False  # the request says that it comes from a broker
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the topic and the partition exist."""
+        return self.partition is not None or self.ends_wait
 
 
 def find_source(
@@ -68,6 +74,20 @@ def find_source(
     if image.partition(name, target.partition) is None:
         return FetchSource(target, None, ErrorCode.unknown_topic_or_partition)
     return FetchSource(target, None, ErrorCode.not_leader_or_follower, ends_wait=True)
+
+
+def in_response_order(sources: list[FetchSource]) -> list[FetchSource]:
+    """The sources in Kafka's order: those that are read, then unknown topic ids, then other unknown ones."""
+    for source in sources:
+        if source.partition is None and not source.ends_wait:
+            return sorted(sources, key=_response_order)
+    return sources
+
+
+def _response_order(source: FetchSource) -> int:
+    if source.is_read:
+        return 0
+    return 1 if source.error_code is ErrorCode.unknown_topic_id else 2
 
 
 def reading_error(source: FetchSource) -> ErrorCode:
@@ -131,9 +151,13 @@ def is_ready(sources: Sequence[FetchSource], limits: Limits) -> bool:
             return True
         if offset >= upper_offset:
             continue
-        if available_bytes + 1 >= limits.min_bytes or not log.in_active_segment(offset):
+        wanted_bytes = target.max_bytes
+        if (
+            wanted_bytes < 0  # an error
+            or available_bytes + 1 >= limits.min_bytes
+            or not log.in_active_segment(offset)
+        ):
             return True
-        wanted_bytes = max(0, target.max_bytes)
         available_bytes += min(log.readable_bytes(offset, upper_offset, wanted_bytes), wanted_bytes)
         if available_bytes >= limits.min_bytes:
             return True
@@ -164,8 +188,9 @@ def read_all(sources: Sequence[FetchSource], limits: Limits) -> ReadResult:
             counters = partition.counters
             counters.total_fetch_requests += 1
             counters.bytes_out += size_bytes
+        if partition is not None:
+            left_bytes = max(0, left_bytes - _used_bytes(source, limits, left_bytes, size_bytes))
         if size_bytes:
-            left_bytes = max(0, left_bytes - size_bytes)
             at_least_one = False
             if type(records) is bytes:
                 read_at_once_bytes -= size_bytes
@@ -173,6 +198,26 @@ def read_all(sources: Sequence[FetchSource], limits: Limits) -> ReadResult:
     if missing:
         raise MustLoadError(lambda: _run_all(missing))
     return result
+
+
+def _used_bytes(source: FetchSource, limits: Limits, left_bytes: int, size_bytes: int) -> int:
+    """How much of a request's limit a partition has used: with what is left of it, if that is not much.
+
+    Kafka reads up to the limit, and may cut the last batch. What is left for other partitions then is less
+    than the whole batches that are sent here would leave.
+    """
+    max_bytes = min(source.target.max_bytes, left_bytes)
+    if not size_bytes or size_bytes >= max_bytes or left_bytes - max_bytes >= _MUCH_BYTES:
+        return size_bytes
+    assert source.partition is not None
+    try:
+        log = source.partition.log
+        return max(
+            size_bytes,
+            log.readable_bytes(source.target.fetch_offset, limits.upper_offset(log), max_bytes),
+        )
+    except LogError:
+        return size_bytes
 
 
 def _run_all(missing: Sequence[Work]) -> None:
@@ -194,7 +239,7 @@ def _read(
     log = source.partition.log
     upper_offset = limits.upper_offset(log)
     records: Buffer = b""
-    aborted: list[AbortedTransaction] = []
+    aborted: list[AbortedTransaction] | None = []
     diverging: EpochEndOffset | None = None
     try:
         end = divergence(log, target)
@@ -203,15 +248,20 @@ def _read(
         elif not log.log_start_offset <= target.fetch_offset <= log.log_end_offset:
             return _error(target, ErrorCode.offset_out_of_range)
         elif target.fetch_offset < upper_offset:
+            max_bytes = min(target.max_bytes, left_bytes)
+            if max_bytes < 0:
+                return _error(target, ErrorCode.unknown_server_error)
             found = log.slice(
                 target.fetch_offset,
                 until_offset=upper_offset,
-                max_bytes=max(0, min(target.max_bytes, left_bytes)),
+                max_bytes=max_bytes,
                 at_least_one=at_least_one,
                 small_bytes=read_at_once_bytes,
             )
-            if found and limits.read_committed:
-                aborted = _aborted(log, target.fetch_offset, found)
+            if limits.read_committed:
+                # As in Kafka, where a batch that did not fit is taken back, with what was found about it.
+                is_cut = not found and max_bytes > 0
+                aborted = None if is_cut else _aborted(log, target.fetch_offset, found)
             # The encoder needs only the length of a slice; the connection reads it when it sends it.
             records = cast("Buffer", found)
     except LogError as error:
@@ -242,7 +292,9 @@ def _aborted(log: PartitionLog, fetch_offset: int, records: LogSlice | bytes) ->
     if len(aborted) > _MANY_ABORTED:
         # Those above the records of this response are sent with a later one.
         if isinstance(records, bytes):
-            end_offset = max(header.next_offset for _, header in iter_headers(records))
+            end_offset = max(
+                (header.next_offset for _, header in iter_headers(records)), default=fetch_offset
+            )
         else:
             end_offset = records.end_offset()
         aborted = [each for each in aborted if each.first_offset < end_offset]

@@ -18,6 +18,9 @@ INITIAL_EPOCH: Final = 0  # requests a session
 FINAL_EPOCH: Final = -1  # no session, or close it
 MAX_EPOCH: Final = 2**31 - 1
 EVICTABLE_AFTER_MS: Final = 120_000
+# Kafka keeps sessions in eight parts, each for a range of ids, and fails if an id is in none of them.
+_IDS_PER_PART: Final = (2**31 - 1) // 8
+_ID_LIMIT: Final = 8 * _IDS_PER_PART
 
 TargetKey = tuple[bytes | str, int]  # (topic id or name, partition)
 
@@ -120,6 +123,8 @@ class FetchSessions:
         """What this request fetches."""
         wanted = _wanted(request)
         session_id, epoch = request.session_id, request.session_epoch
+        if not -_IDS_PER_PART < session_id < _ID_LIMIT:
+            return FetchPlan([], ErrorCode.unknown_server_error)
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             if session_id != NO_SESSION_ID:
                 self._sessions.pop(session_id, None)
@@ -172,10 +177,10 @@ class FetchSessions:
             return NO_SESSION_ID
         for target, partition_data in data:
             target.tell(partition_data)
-        session_id = self._random.randint(1, 2**31 - 1)
+        session_id = self._random.randrange(1, _ID_LIMIT)
         while session_id in self._sessions:
-            session_id = self._random.randint(1, 2**31 - 1)
-        targets = {target.key: target for target in plan.targets}
+            session_id = self._random.randrange(1, _ID_LIMIT)
+        targets = {target.key: target for target, _ in data}  # in the order of the response, as in Kafka
         self._sessions[session_id] = FetchSession(session_id, plan.uses_topic_ids, targets, now_ms, now_ms)
         return session_id
 

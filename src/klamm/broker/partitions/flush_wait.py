@@ -2,7 +2,8 @@
 
 A Produce with acks=1 is acknowledged after the append; the high watermark follows with the flush. A client
 that was given offset 9 and requests the end of the log must get 10, as from a Kafka without replicas, and not
-the high watermark of before the flush.
+the high watermark of before the flush. A Fetch does not wait for what others have written, but a client reads
+what it has written itself on the same connection.
 """
 
 from __future__ import annotations
@@ -10,11 +11,15 @@ from __future__ import annotations
 from asyncio import AbstractEventLoop
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from klamm.broker.partitions.deadlines import Deadlines
 from klamm.broker.partitions.partition_wait import FutureWait
 from klamm.broker.partitions.registry import Partition
 from klamm.protocol.errors import NO_ERROR
+
+FLUSH_TIMEOUT_MS: Final = 5_000  # for a disk that hangs; the time-outs of clients are longer
+_MANY_WRITTEN: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,22 @@ def pending_flushes(partitions: Iterable[Partition | None]) -> list[PendingFlush
             if log.high_watermark < log.log_end_offset:
                 found.append(PendingFlush(partition, log.log_end_offset, partition.flush_failures))
     return found
+
+
+def remember_write(written: dict[Partition, None], partition: Partition) -> None:
+    """Remember a partition in what a connection has written to without waiting for the disk."""
+    if len(written) >= _MANY_WRITTEN:
+        pending = [each.partition for each in pending_flushes(written)]
+        written.clear()
+        written.update(dict.fromkeys(pending))
+    written[partition] = None
+
+
+def own_pending_flushes(written: dict[Partition, None]) -> list[PendingFlush]:
+    """What a connection has written that is not durable yet. Forgets what it has written."""
+    pending = pending_flushes(written)
+    written.clear()
+    return pending
 
 
 class FlushWait(FutureWait[None]):

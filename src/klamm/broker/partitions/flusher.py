@@ -73,8 +73,6 @@ class Flusher:
         self._rounds_in_journals: set[SharedJournal] = set()  # under way
         self._journaled: WeakKeyDictionary[PartitionLog, Partition] = WeakKeyDictionary()
         self._order = FlushOrder()
-        # Whether appends to a partition can be put after others, or others after them.
-        self.can_put_after = self._order.takes
         self._next_tag = 0
         self._lanes: set[Future[Sequence[Exception | None]]] = set()
         self._busy: set[SyncRounds] = set()  # a round of theirs is under way
@@ -94,6 +92,10 @@ class Flusher:
         self._dirty[partition] = None
         if not self._starts_soon and partition not in self._under_way:
             self._start_soon()
+
+    def can_put_after(self, partition: Partition) -> bool:
+        """Whether appends to a partition can be put after others, or others after them."""
+        return self._order.takes(partition)
 
     def put_after(self, partition: Partition, earlier: Partition) -> None:
         """What is appended to a partition from now on is not durable before everything in another one is.

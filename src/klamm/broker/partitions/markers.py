@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from klamm.broker.cluster.image import ClusterImage
 from klamm.broker.net.context import HeldResponse
@@ -22,6 +22,7 @@ from klamm.records.batch import set_append_time
 from klamm.records.markers import ControlType, encode_marker
 from klamm.storage.log import AppendOrigin, LogError
 
+NO_PRODUCER: Final = -1  # as id and as epoch
 MarkerResults: TypeAlias = Mapping[TopicPartition, ErrorCode]
 
 
@@ -34,6 +35,11 @@ class TransactionMarker:
     is_commit: bool
     coordinator_epoch: int
     bumps_epoch: bool = False  # transaction.version 2: the epoch is higher than that of the records
+
+    @property
+    def is_of_no_producer(self) -> bool:
+        """No control batch can be made of it."""
+        return NO_PRODUCER in (self.producer_id, self.producer_epoch)
 
 
 # Called with each marker as soon as it is in the log, before it is durable.
@@ -111,7 +117,6 @@ class MarkerWriter:
         """
         write = MarkerWrite()
         now_ms, timestamp_ms = self._clock.now_ms(), self._clock.timestamp_ms()
-        is_of_no_producer = marker.producer_id < 0 or marker.producer_epoch < 0
         batch = encode_marker(
             ControlType.COMMIT if marker.is_commit else ControlType.ABORT,
             producer_id=marker.producer_id,
@@ -124,7 +129,7 @@ class MarkerWriter:
             if partition is None:
                 write.settle(name, self._absence(name))
                 continue
-            if is_of_no_producer:
+            if marker.is_of_no_producer:
                 write.settle(name, ErrorCode.unknown_server_error)  # as Kafka answers it
                 continue
             try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +18,13 @@ from klamm.protocol.types import Buffer
 from klamm.records.batch import TRANSACTIONAL_BIT, BatchHeader
 from klamm.records.compression import Codec
 from klamm.records.core import sound_header
-from klamm.records.produced import ProducedError, first_header, is_no_batch, single_batch
+from klamm.records.produced import (
+    ProducedError,
+    first_header,
+    has_impossible_length,
+    is_no_batch,
+    single_batch,
+)
 
 if TYPE_CHECKING:
     from klamm.broker.partitions.registry import Partition
@@ -39,6 +45,8 @@ class Item:
     batch: Buffer = b""
     header: BatchHeader | None = None  # also of a rejected batch, if it is complete
     is_corrupt: bool = False  # not a batch
+    is_too_long: bool = False  # says that its batch is longer than any can be
+    is_unknown: bool = False  # its topic or partition does not exist
     guard: int | None = None  # of a verification, needed to append the first batch of a transaction
     checked_for: TopicConfig | None = None  # with these settings nothing more is to be checked
 
@@ -55,29 +63,40 @@ def is_of_transaction(header: BatchHeader) -> bool:
 
 def items_of(services: Services, request: ProduceRequest) -> tuple[ProduceResponse, list[Item]]:
     """The response to fill, and the items with the checks that concern one partition alone."""
+    by_topic: dict[bytes | str, list[PartitionProduceResponse]] = {}  # also if a topic is named twice
     responses: list[TopicProduceResponse] = []
-    items: list[Item] = []
+    items: dict[tuple[bytes | str, int], Item] = {}
+    repeated: list[Item] = []
     for topic in request.topic_data:
         name, unknown = topic.name, _UNKNOWN_PARTITION
+        key: bytes | str = name
         if request.uses_topic_ids:
+            key = topic.topic_id
             state = services.image.topic_by_id(topic.topic_id)
             name, unknown = ("", ErrorCode.unknown_topic_id) if state is None else (state.name, unknown)
-        answers: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
             index = data.index
+            first = items.get((key, index))
+            if first is not None:
+                repeated.append(first)
+                continue
             answer = PartitionProduceResponse(index)
+            answers = by_topic.get(key)
+            if answers is None:
+                answers = by_topic[key] = []
+                responses.append(TopicProduceResponse(topic.topic_id, topic.name, answers))
             answers.append(answer)
-            item = Item(name, answer, services.partitions.get(name, index))
-            items.append(item)
+            item = items[key, index] = Item(name, answer, services.partitions.get(name, index))
             if not _is_plain(services, item, data.records, request.allows_zstd):
                 _read_batch(item, data, request.allows_zstd)
             if item.partition is None and services.image.partition(name, index) is None:
                 item.refuse(unknown)
-        if answers:
-            responses.append(TopicProduceResponse(topic.topic_id, topic.name, answers))
-    if len(items) > 1:
-        _refuse_repeated(items)
-    return ProduceResponse(responses), items
+                item.is_unknown = True
+    for item in repeated:
+        if not item.is_unknown:
+            # Several batches for one partition: their order is undefined.
+            item.refuse(ErrorCode.invalid_request, "the partition is named twice")
+    return ProduceResponse(responses), list(items.values())
 
 
 def _is_plain(services: Services, item: Item, records: Buffer | None, allows_zstd: bool) -> bool:
@@ -107,32 +126,32 @@ def _read_batch(item: Item, data: PartitionProduceData, allows_zstd: bool) -> No
     except ProducedError as error:
         item.refuse(error.error_code, str(error))
         item.is_corrupt = is_no_batch(data.records)
+        item.is_too_long = has_impossible_length(data.records)
         item.header = first_header(data.records)
 
 
-def _refuse_repeated(items: Iterable[Item]) -> None:
-    """Reject several batches for one partition: their order is undefined."""
-    seen: dict[tuple[str, int], Item] = {}
-    for item in items:
-        first = seen.setdefault((item.topic, item.response.index), item)
-        if first is not item and item.response.error_code != ErrorCode.unknown_topic_id:
-            for twin in (first, item):
-                if twin.response.error_code != ErrorCode.unknown_topic_or_partition:
-                    twin.refuse(ErrorCode.invalid_request, "the partition is named twice")
-
-
-def check_request(request: ProduceRequest, items: Iterable[Item]) -> None:
+def check_request(request: ProduceRequest, items: Sequence[Item]) -> None:
     """Checks that concern the request as a whole."""
     flagged = [item for item in items if item.header is None or item.header.attributes & TRANSACTIONAL_BIT]
     if flagged:
-        first = next((item for item in flagged if item.header is not None or item.is_corrupt), None)
-        if first is not None and first.is_corrupt:
+        first = next(
+            (item for item in flagged if item.header is not None or item.is_corrupt or item.is_too_long), None
+        )
+        if first is not None and (first.is_corrupt or first.is_too_long):
             # Kafka fails on it while it looks for a transaction: nothing of the request is appended.
-            _refuse_all(items, ErrorCode.corrupt_message, "no batch can be made out of a partition's bytes")
+            error_code = ErrorCode.corrupt_message if first.is_corrupt else ErrorCode.unknown_server_error
+            _refuse_all(items, error_code, "no batch can be made out of a partition's bytes")
             return
         if first is not None and request.transactional_id is None:
             _refuse_all(items, ErrorCode.transactional_id_authorization_failed)
             return
+    if not request.allows_zstd and any(_has_unknown_codec(item) for item in items):
+        # Versions without zstd look for it first, and Kafka fails on what is no codec: nothing is appended.
+        for item in items:
+            if not _has_unknown_codec(item):
+                item.refuse(ErrorCode.unknown_server_error)
+        return
+    if flagged:
         producers = {
             (item.header.producer_id, item.header.producer_epoch)
             for item in flagged
@@ -140,6 +159,10 @@ def check_request(request: ProduceRequest, items: Iterable[Item]) -> None:
         }
         if len(producers) > 1:
             _refuse_all(items, ErrorCode.invalid_producer_id_mapping)
+
+
+def _has_unknown_codec(item: Item) -> bool:
+    return not item.is_unknown and item.header is not None and item.header.codec > Codec.ZSTD
 
 
 def check_acks(request: ProduceRequest, items: Iterable[Item]) -> None:

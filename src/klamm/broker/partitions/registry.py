@@ -6,7 +6,7 @@ import logging
 from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from klamm.broker.metrics.counters import TopicTallies
 from klamm.config import LONG_MAX
@@ -48,7 +48,6 @@ class Partition:
         "held",
         "is_sealed",
         "leader_epoch",
-        "log",
         "name",
         "partition",
         "topic",
@@ -77,23 +76,17 @@ class Partition:
         self._registry = registry
         self._log = log
         self._told = ""
-        # When the partition does not serve, this raises LogError with its error code. A plain attribute,
-        # which is not there any more then: one transaction reads it forty times.
-        self.log: PartitionLog
         if log is not None:
-            self.log = log
             log.on_change = self.changed
 
-    if not TYPE_CHECKING:  # or every attribute would exist
-
-        def __getattr__(self, name: str) -> object:
-            if name == "log":
-                raise LogError(self.error_code, f"{self.name} is not available on this broker")
-            raise AttributeError(name)
+    @property
+    def log(self) -> PartitionLog:
+        """Its log; LogError with its error code when the partition does not serve."""
+        if self.error_code is not NO_ERROR or self._log is None:
+            raise LogError(self.error_code, f"{self.name} is not available on this broker")
+        return self._log
 
     def _serve_no_more(self, error_code: ErrorCode) -> None:
-        if self.error_code is NO_ERROR:
-            del self.log
         self.error_code = error_code
         self.changed()
 

@@ -14,13 +14,20 @@ from klamm.broker.config.broker_config import BrokerConfig
 from klamm.config import LONG_MAX
 from klamm.protocol.errors import NO_ERROR, DecodeError, ErrorCode
 from klamm.protocol.types import Buffer
-from klamm.records.batch import BatchHeader, TimestampType, correct_max_timestamp, set_append_time
+from klamm.records.batch import (
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    TimestampType,
+    correct_max_timestamp,
+    set_append_time,
+)
 from klamm.records.compression import Codec
 from klamm.records.produced import append_error
 from klamm.records.record import Record, decode_records, recompress
 from klamm.storage.topic_config import TopicConfig
 
 NO_TIMESTAMP: Final = -1
+NO_PRODUCER: Final = -1  # as id and as epoch
 _CODECS: Final = {
     "uncompressed": Codec.NONE,
     "gzip": Codec.GZIP,
@@ -73,6 +80,9 @@ def checked_batch(
     else:
         _check_times(batch, header, config, validation, timestamp_ms)
     if codec != header.codec:
+        if _is_of_half_a_producer(header):
+            # As Kafka, which cannot write such a batch anew.
+            raise BatchRefusedError(ErrorCode.unknown_server_error)
         batch = recompress(
             batch, codec, level=_level(config, codec), max_bytes=validation.max_decompressed_bytes
         )
@@ -85,6 +95,13 @@ def checked_batch(
         set_append_time(stamped, timestamp_ms)
         return stamped
     return batch
+
+
+def _is_of_half_a_producer(header: BatchHeader) -> bool:
+    """Whether a batch has a transaction without a producer id, or a producer id without an epoch."""
+    if header.producer_id == NO_PRODUCER:
+        return bool(header.attributes & TRANSACTIONAL_BIT)
+    return header.producer_epoch == NO_PRODUCER
 
 
 def _contradicts_itself(header: BatchHeader) -> bool:

@@ -20,7 +20,7 @@ from klamm.config import ConfigError
 class End:
     """A cluster that can be connected to."""
 
-    name: str  # as the user wrote it
+    name: str  # as the user wrote it, without a password
     settings: dict[str, Any]  # of clients
     admin: Admin
     cluster_id: str
@@ -35,12 +35,20 @@ def is_database(location: str) -> bool:
     return location.startswith(("postgresql://", "postgres://"))
 
 
+def without_credentials(url: str) -> str:
+    """The URL of a database as it may be shown."""
+    scheme, _, rest = url.partition("://")
+    place = rest.partition("?")[0]  # settings can have a password, too
+    return f"{scheme}://{place.rpartition('@')[2]}"
+
+
 @contextmanager
 def open_end(location: str, *, must_exist: bool, timeout: float) -> Iterator[End]:
     """Connect to a cluster, or start a broker on a data folder or a database for as long as it is needed."""
     if is_database(location):
-        with _served(location, Broker(settings={"klamm.store": location})) as broker:
-            yield from _connected(location, broker.bootstrap, {}, timeout)
+        name = without_credentials(location)
+        with _served(name, Broker(settings={"klamm.store": location})) as broker:
+            yield from _connected(name, broker.bootstrap, {}, timeout)
     elif is_folder(location):
         if must_exist and not Path(location).is_dir():
             raise MoveError(f"there is no folder {location}")
@@ -51,13 +59,13 @@ def open_end(location: str, *, must_exist: bool, timeout: float) -> Iterator[End
 
 
 @contextmanager
-def _served(location: str, broker: Broker) -> Iterator[Broker]:
+def _served(name: str, broker: Broker) -> Iterator[Broker]:
     try:
         broker.__enter__()
     except ConfigError:
         raise
     except Exception as error:
-        raise MoveError(f"cannot open {location}: {error}; a broker that uses it must be stopped") from error
+        raise MoveError(f"cannot open {name}: {error}; a broker that uses it must be stopped") from error
     try:
         yield broker
     finally:

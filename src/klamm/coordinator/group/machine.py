@@ -39,6 +39,8 @@ DECISIONS: Final[Mapping[type, Callable[[GroupState, Any, Context], GroupOutcome
 class GroupMachine:
     """Decisions about the groups of one shard, and their state."""
 
+    __slots__ = ("_loader", "state", "written")
+
     def __init__(self, config: GroupConfig) -> None:
         self.state = GroupState(config)
         self._loader: GroupLoader | None = GroupLoader(self.state)
@@ -48,7 +50,7 @@ class GroupMachine:
         return DECISIONS[type(request)](self.state, request, context)
 
     def encode(self, records: Sequence[GroupRecord], timestamp_ms: int) -> bytes:
-        return encode_records(records, timestamp_ms, codec=self.state.config.offsets_topic_compression_codec)
+        return encode_records(records, timestamp_ms, self.state.config.offsets_topic_compression_codec)
 
     def replay(self, records: Sequence[GroupRecord], offset: int) -> int:
         return replay_all(self.state, records, offset, self.written)

@@ -56,7 +56,7 @@ class UnknownGroupKey(NamedTuple):
 
 
 def encode_records(
-    records: Sequence[GroupRecord], timestamp_ms: int, *, codec: int = Codec.NONE, base_offset: int = 0
+    records: Sequence[GroupRecord], timestamp_ms: int, codec: int = Codec.NONE, base_offset: int = 0
 ) -> bytes:
     """Records as one batch. Raises AppendRefusedError when one of them cannot be written at all."""
     first = records[0]

@@ -6,9 +6,9 @@ result.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from klamm.coordinator.runtime.fields import Fields
 from klamm.records.core import OffsetTable
 from klamm.records.layout import CommitBlock, OffsetCommitValue, Stored
 
@@ -112,15 +112,17 @@ def record_count(record: GroupRecord) -> int:
 # --- state -------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class GroupMemory:
+class GroupMemory(Fields):
     """What the log remembers of one group."""
 
-    registration: GroupRegistered | None = None
-    registered_until: int = 0  # the registration is durable when the log is up to here
-    changed_until: int = 0  # the same for removed and for transactional offsets
-    offsets: dict[str, OffsetTable] = field(default_factory=dict)  # by topic
-    pending: dict[int, dict[str, OffsetTable]] = field(default_factory=dict)  # by producer id, by topic
+    __slots__ = ("changed_until", "offsets", "pending", "registered_until", "registration")
+
+    def __init__(self) -> None:
+        self.registration: GroupRegistered | None = None
+        self.registered_until = 0  # the registration is durable when the log is up to here
+        self.changed_until = 0  # the same for removed and for transactional offsets
+        self.offsets: dict[str, OffsetTable] = {}  # by topic
+        self.pending: dict[int, dict[str, OffsetTable]] = {}  # by producer id, by topic
 
     @property
     def is_blank(self) -> bool:

@@ -6,7 +6,6 @@ changes transient state. A group exists as long as either half has something to 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from klamm.coordinator.group.config import GroupConfig
@@ -15,6 +14,7 @@ from klamm.coordinator.group.offsets.commit_answers import CommitAnswers
 from klamm.coordinator.group.offsets.signals import OffsetExpiryDue
 from klamm.coordinator.group.remembered import GroupMemory
 from klamm.coordinator.group.topics import TopicDirectory
+from klamm.coordinator.runtime.fields import Fields
 from klamm.coordinator.runtime.timers import Timer
 from klamm.records.core import Replaced
 from klamm.records.layout import OffsetCommitValue
@@ -28,36 +28,46 @@ class StagedCommit(NamedTuple):
     replaced: Replaced
 
 
-@dataclass(slots=True)
-class Group:
+class Group(Fields):
     """One group: what the log remembers of it, and its members."""
 
-    group_id: str
-    memory: GroupMemory = field(default_factory=GroupMemory)
-    membership: Membership = NOBODY
-    staged: list[StagedCommit] = field(default_factory=list)  # oldest first; some may be durable already
-    plain_commit_generation: int = -1  # of the last plain commit
-    txn_commit_generation: int = -1  # of the last commit in a transaction
-    is_mixing_reported: bool = False
+    __slots__ = (
+        "group_id", "is_mixing_reported", "membership", "memory", "plain_commit_generation", "staged",
+        "txn_commit_generation",
+    )  # fmt: skip
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.memory = GroupMemory()
+        self.membership: Membership = NOBODY
+        self.staged: list[StagedCommit] = []  # oldest first; some may be durable already
+        self.plain_commit_generation = -1  # of the last plain commit
+        self.txn_commit_generation = -1  # of the last commit in a transaction
+        self.is_mixing_reported = False
 
     def is_mixing(self, other_generation: int) -> bool:
         """Whether a commit now is the first to mix plain and transactional commits in one generation."""
         return other_generation == self.membership.generation and not self.is_mixing_reported
 
 
-@dataclass(slots=True)
-class GroupState:
+class GroupState(Fields):
     """All groups of one shard."""
 
-    config: GroupConfig = field(default_factory=GroupConfig)
-    topics: TopicDirectory | None = None  # what exists in the cluster now; None: not known
-    commit_answers: CommitAnswers = field(default_factory=CommitAnswers)
-    groups: dict[str, Group] = field(default_factory=dict)
-    open_transactions: dict[int, set[str]] = field(default_factory=dict)  # producer id -> its groups
-    expiry_timer: Timer = field(default_factory=lambda: Timer(OffsetExpiryDue()))
-    expiry_queue: tuple[str, ...] = ()  # groups that the current pass has not checked
-    end_offset: int = 0  # everything below this offset of the log is replayed
-    durable_offset: int = 0  # everything below this offset is durable
+    __slots__ = (
+        "commit_answers", "config", "durable_offset", "end_offset", "expiry_queue", "expiry_timer", "groups",
+        "open_transactions", "topics",
+    )  # fmt: skip
+
+    def __init__(self, config: GroupConfig | None = None) -> None:
+        self.config = GroupConfig() if config is None else config
+        self.topics: TopicDirectory | None = None  # what exists in the cluster now; None: not known
+        self.commit_answers = CommitAnswers()
+        self.groups: dict[str, Group] = {}
+        self.open_transactions: dict[int, set[str]] = {}  # producer id -> its groups
+        self.expiry_timer = Timer(OffsetExpiryDue())
+        self.expiry_queue: tuple[str, ...] = ()  # groups that the current pass has not checked
+        self.end_offset = 0  # everything below this offset of the log is replayed
+        self.durable_offset = 0  # everything below this offset is durable
 
     def of(self, group_id: str) -> Group:
         """The group, created if absent. For `replay` and `apply`; decisions use `groups.get`."""

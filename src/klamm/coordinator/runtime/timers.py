@@ -6,19 +6,22 @@ look at it next, so a hundred thousand members that keep heartbeating cost one l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import TypeAlias
 
+from klamm.coordinator.runtime.fields import Fields
 
-@dataclass(slots=True)
-class Timer:
+
+class Timer(Fields):
     """Something that will happen unless it is put off: `signal` enters the machine like a request."""
 
-    signal: object = None  # None: the timer itself
-    due_at_ms: int | None = None  # None: not armed
-    renewed_at_ms: int | None = None  # put off since then: by `period_ms` from here
-    looked_at_ms: int | None = None  # when the queue looks next; never after it is due
+    __slots__ = ("due_at_ms", "looked_at_ms", "renewed_at_ms", "signal")
+
+    def __init__(self, signal: object = None, due_at_ms: int | None = None) -> None:
+        self.signal = signal  # None: the timer itself
+        self.due_at_ms = due_at_ms  # None: not armed
+        self.renewed_at_ms: int | None = None  # put off since then: by `period_ms` from here
+        self.looked_at_ms: int | None = None  # when the queue looks next; never after it is due
 
     @property
     def period_ms(self) -> int:

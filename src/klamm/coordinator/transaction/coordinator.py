@@ -30,8 +30,8 @@ from klamm.coordinator.transaction.wire import (
     added_response,
     as_older_client_knows,
     batch_response,
-    missing_partitions,
     partitions_of,
+    refused_partitions,
 )
 from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -54,6 +54,7 @@ class PartitionDirectory(Protocol):
     """The coordinator's interface to topics."""
 
     def has_partition(self, partition: TopicPartition) -> bool: ...
+    def is_internal(self, topic: str) -> bool: ...
 
     def offsets_partition(self, group_id: str) -> TopicPartition:
         """The partition of `__consumer_offsets` that has a group's offsets."""
@@ -173,11 +174,9 @@ class TransactionCoordinator(ShardedCoordinator[TransactionRecord, Note]):
             self._to_shard(request.transactional_id, request, context)
 
     def _add(self, request: AddPartitions, context: Context) -> None:
-        missing = None
-        if request.transactional_id:
-            missing = missing_partitions(request, self._topics.has_partition)
-        if missing is not None:
-            self._send(context.token, missing)
+        refused = refused_partitions(request, self._topics.has_partition)
+        if refused is not None:
+            self._send(context.token, refused)
         else:
             self.add(request, context)
 
@@ -209,6 +208,11 @@ class TransactionCoordinator(ShardedCoordinator[TransactionRecord, Note]):
                 producer_id=request.v3_and_below_producer_id,
                 producer_epoch=request.v3_and_below_producer_epoch,
                 partitions=partitions_of(request.v3_and_below_topics),
+                internal_partitions=frozenset(
+                    partition
+                    for partition in partitions_of(request.v3_and_below_topics)
+                    if self._topics.is_internal(partition.topic)
+                ),
             )
             self._add(added, self._merged(context, partial(added_response, request)))
             return

@@ -23,14 +23,34 @@ _PLAIN: Final = (
 )
 
 
+# Every escape is matched, so that none begins with the second backslash of another.
+_ESCAPE: Final = re.compile(r"\\Q(?P<literal>.*?)(?:\\E|\Z)|\\.", re.DOTALL)
+
+
 def compile_pattern(text: str) -> re.Pattern[str]:
     """A pattern that can be matched in reasonable time. Raises re.error."""
     try:
-        if _repeats(_parser.parse(text), is_repeated=False) > MAX_REPEATS:
+        translated = _translated(text)
+        if _repeats(_parser.parse(translated), is_repeated=False) > MAX_REPEATS:
             raise re.error(f"more than {MAX_REPEATS} repeats")
-        return re.compile(text)
-    except (RecursionError, OverflowError) as fault:
+        return re.compile(translated, re.ASCII)  # in RE2 \d and the like are ASCII
+    except (
+        RecursionError,
+        OverflowError,
+        ValueError,
+    ) as fault:  # ValueError: flags that contradict each other
         raise re.error(str(fault)) from fault
+
+
+def _translated(text: str) -> str:
+    r"""A pattern of RE2 as Python writes it, where \Q and \E enclose literal text, and \z is the end."""
+
+    def replaced(found: re.Match[str]) -> str:
+        if found["literal"] is not None:
+            return re.escape(found["literal"])
+        return r"\Z" if found[0] == r"\z" else found[0]
+
+    return _ESCAPE.sub(replaced, text)
 
 
 # Any: the parser's own tuples.

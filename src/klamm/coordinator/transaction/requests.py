@@ -26,6 +26,7 @@ class AddPartitions:
     producer_id: int
     producer_epoch: int
     partitions: frozenset[TopicPartition] = field(default_factory=frozenset)
+    internal_partitions: frozenset[TopicPartition] = frozenset()  # among them, where they are not allowed
     is_verify_only: bool = False
     client_version: int = 0  # 2 when a Produce or TxnOffsetCommit adds its partitions itself
     is_answered_early: bool = False  # before it is durable: what follows is not durable before it either

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from klamm.coordinator.transaction.requests import AddPartitions, PartitionErrors
 from klamm.protocol.errors import ErrorCode
@@ -20,6 +20,8 @@ from klamm.protocol.messages.end_txn import EndTxnResponse
 from klamm.protocol.messages.init_producer_id import InitProducerIdResponse
 from klamm.protocol.types import TopicPartition
 
+# One of these in a response means that nothing was added.
+_REFUSED: Final = frozenset({ErrorCode.unknown_topic_or_partition, ErrorCode.topic_authorization_failed})
 Answer = TypeVar("Answer", InitProducerIdResponse, EndTxnResponse, AddOffsetsToTxnResponse)
 
 
@@ -42,15 +44,17 @@ def add_partitions_parts(request: AddPartitionsToTxnRequest, *, client_version: 
     ]
 
 
-def missing_partitions(
+def refused_partitions(
     request: AddPartitions, has_partition: Callable[[TopicPartition], bool]
 ) -> PartitionErrors | None:
-    """If a partition does not exist none is added, and the response names them; None if all exist."""
-    missing = [partition for partition in request.partitions if not has_partition(partition)]
-    if not missing:
+    """If a partition does not exist, or must not be added by a client, none is; None if all can be."""
+    internal = request.internal_partitions
+    missing = [partition for partition in request.partitions - internal if not has_partition(partition)]
+    if not missing and not internal:
         return None
     errors = dict.fromkeys(request.partitions, ErrorCode.operation_not_attempted)
     errors.update(dict.fromkeys(missing, ErrorCode.unknown_topic_or_partition))
+    errors.update(dict.fromkeys(internal, ErrorCode.topic_authorization_failed))
     return PartitionErrors(errors)
 
 
@@ -85,7 +89,7 @@ def _topic_results(
     *,
     is_verify_only: bool = False,
 ) -> list[AddPartitionsToTxnTopicResult]:
-    if is_verify_only or ErrorCode.unknown_topic_or_partition in response.errors.values():
+    if is_verify_only or not _REFUSED.isdisjoint(response.errors.values()):
         # Kafka answers these by partition: what is named twice once, a topic without partitions not at all.
         topics = _named_once(topics)
     return [

@@ -84,8 +84,7 @@ class MemoryCluster:
     # --- brokers and leaders ---------------------------------------------------------------------------
 
     def register(self, registration: BrokerRegistration) -> BrokerRegistration:
-        self._me = None
-        with self._changing() as content:
+        with self._changing(is_registration=True) as content:
             broker_id = registration.broker_id
             registered = replace(
                 registration, listeners=dict(registration.listeners), epoch=content.version + 1
@@ -98,11 +97,11 @@ class MemoryCluster:
         return registered
 
     def set_state(self, state: BrokerState) -> None:
-        assert self._me is not None, "no broker has registered with this store"
+        me = self._me
+        assert me is not None, "no broker has registered with this store"
         with self._changing() as content:
-            broker_id = self._me.broker_id
-            content.brokers[broker_id] = replace(content.brokers[broker_id], state=state)
-            self._touch(broker_id)
+            content.brokers[me.broker_id] = replace(content.brokers[me.broker_id], state=state)
+            self._touch(me.broker_id)
 
     def take_over(self, gone: BrokerRegistration, leaders: Sequence[LeaderChange]) -> None:
         with self._changing() as content:
@@ -235,12 +234,12 @@ class MemoryCluster:
     # --- parts of a change -----------------------------------------------------------------------------
 
     @contextmanager
-    def _changing(self) -> Iterator[_Content]:
+    def _changing(self, *, is_registration: bool = False) -> Iterator[_Content]:
         """One change at a time. What raises before its first write changes nothing."""
         content = self._content
         with content.lock:
             me = self._me
-            if me is not None:
+            if me is not None and not is_registration:
                 found = content.brokers[me.broker_id]
                 if found.epoch != me.epoch or found.state is BrokerState.GONE:
                     raise FencedError(f"broker {me.broker_id} was replaced or declared dead")

@@ -34,7 +34,7 @@ class Fault:
     let_through: int = 0
     error_number: int = EIO
     is_lasting: bool = False  # every later one fails too, until the fault is removed
-    happens: Callable[[], bool] = lambda: True  # asked for each operation
+    happens: Callable[[str], bool] = lambda _path: True  # asked for each operation, with its path
 
 
 @dataclass(slots=True)
@@ -82,25 +82,32 @@ class SimulatedFiles(MemoryFiles):
         self._durable_directories: set[str] = {"/"}
         self._name_changes: list[_NameChange] = []
 
-    def _asked(self, operation: Operation, path: str) -> None:
-        """Count a modifying operation; raise the fault that is due."""
+    def _asked(self, operation: Operation, on: str | MemoryFile) -> None:
+        """Count a modifying operation on a path or an open file; raise the fault that is due."""
         self._check_power()
         self.counters.by_operation[operation] = self.counters.by_operation.get(operation, 0) + 1
         self.counters.total += 1
         if self.power_fails_at is not None and self.counters.total >= self.power_fails_at:
             self._is_off = True
             raise PowerLossError
+        if not self.faults:
+            return
+        path = on if isinstance(on, str) else self._path_of(on)
         for fault in tuple(self.faults):
             if fault.operation != operation:
                 continue
             if fault.let_through:
                 fault.let_through -= 1
                 continue
-            if not fault.happens():
+            if not fault.happens(path):
                 continue
             if not fault.is_lasting:
                 self.faults.remove(fault)
             raise os_error(fault.error_number, path)
+
+    def _path_of(self, file: MemoryFile) -> str:
+        """Where an open file is now: its directory may have been renamed."""
+        return next((path for path, each in list(self._names.items()) if each is file), "a removed file")
 
     def _check_power(self) -> None:
         if self._is_off:
@@ -120,7 +127,7 @@ class SimulatedFiles(MemoryFiles):
         data = b"".join(chunks)
         file = self._handles[handle]
         try:
-            self._asked("write", "a file")
+            self._asked("write", file)
         except (PowerLossError, OSError):
             # Part of it, or even all, may have been written, as on a real disk.
             partial = self._random.randrange(len(data) + 1)
@@ -142,8 +149,8 @@ class SimulatedFiles(MemoryFiles):
         self._write(file, position, data)
 
     def truncate(self, handle: int, length: int) -> None:
-        self._asked("truncate", "a file")
         file = self._handles[handle]
+        self._asked("truncate", file)
         old = bytes(file.content[length:])
         self._changes.setdefault(file, []).append(_Change(length, old, len(file.content), None))
         self._truncate(file, length)
@@ -151,7 +158,7 @@ class SimulatedFiles(MemoryFiles):
     def sync(self, handle: int) -> None:
         file = self._handles[handle]
         try:
-            self._asked("sync", "a file")
+            self._asked("sync", file)
         except OSError:
             # The kernel marks these pages clean: a later sync does not write them either.
             for change in self._changes.get(file, []):

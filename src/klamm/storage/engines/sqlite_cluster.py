@@ -168,9 +168,8 @@ class SqliteCluster:
     # --- brokers and leaders ---------------------------------------------------------------------------
 
     def register(self, registration: BrokerRegistration) -> BrokerRegistration:
-        self._me = None
         listeners = json.dumps({name: list(address) for name, address in registration.listeners.items()})
-        with self._changing() as change:
+        with self._changing(is_registration=True) as change:
             registered = replace(registration, listeners=dict(registration.listeners), epoch=change.version)
             change.execute(
                 "INSERT INTO brokers VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET rack = excluded.rack, "
@@ -190,10 +189,11 @@ class SqliteCluster:
         return registered
 
     def set_state(self, state: BrokerState) -> None:
-        assert self._me is not None, "no broker has registered with this store"
+        me = self._me
+        assert me is not None, "no broker has registered with this store"
         with self._changing() as change:
-            change.execute("UPDATE brokers SET state = ? WHERE broker_id = ?", (state, self._me.broker_id))
-            change.touch(BROKER, str(self._me.broker_id))
+            change.execute("UPDATE brokers SET state = ? WHERE broker_id = ?", (state, me.broker_id))
+            change.touch(BROKER, str(me.broker_id))
 
     def take_over(self, gone: BrokerRegistration, leaders: Sequence[LeaderChange]) -> None:
         with self._changing() as change:
@@ -344,11 +344,14 @@ class SqliteCluster:
             yield self._connection
 
     @contextmanager
-    def _changing(self) -> Iterator[SqliteChange]:
-        """A transaction that increments the version; FencedError when another process is this broker now."""
+    def _changing(self, *, is_registration: bool = False) -> Iterator[SqliteChange]:
+        """A transaction that increments the version; FencedError when another process is this broker now.
+
+        Until a registration is complete, what other threads change is that of the former one.
+        """
         with self._wrapped_errors(), self._transaction() as connection:
             me = self._me
-            if me is not None:
+            if me is not None and not is_registration:
                 row = connection.execute(
                     "SELECT 1 FROM brokers WHERE broker_id = ? AND epoch = ? AND state <> 'gone'",
                     (me.broker_id, me.epoch),

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, Final, Literal
 
-from klamm.client.assignors.base import Assignor
 from klamm.client.assignors.registry import Strategy
 from klamm.client.consumer.consumer import Consumer
 from klamm.client.consumer.group.listener import RebalanceListener
-from klamm.client.consumer.settings import parse
 from klamm.coordinator.group.config import GroupConfig
 from klamm.durations import nanoseconds
 from klamm.protocol.types import TopicPartition
@@ -21,9 +18,11 @@ from klamm.testing.rebalances.coordinator import Topics
 from klamm.testing.rebalances.history import Callback, Generation
 from klamm.testing.rebalances.member import ListenerMaker, Member, Status
 from klamm.testing.rebalances.network import ADDRESS
+from klamm.testing.rebalances.settings import SettingsByName
 from klamm.testing.rebalances.world import GROUP_ID, World
 
 _COORDINATOR_SETTINGS: Final = frozenset(each.name for each in fields(GroupConfig))
+_BOOTSTRAP: Final = "{}:{}".format(*ADDRESS)
 _MS_NS: Final = 1_000_000
 _MOST_LINES: Final = 200  # of the story, in an error
 
@@ -85,7 +84,8 @@ class ScriptedGroup:
             seed=seed,
             is_exclusive=exclusive,
         )
-        self._world.is_over = self._has_failed
+        self._world.ends_at_errors = self._raises
+        self._settings_by_name = SettingsByName()
         self._joined: dict[str, _Joined] = {}
         self._reported_errors = 0
         self.seed = seed
@@ -116,21 +116,24 @@ class ScriptedGroup:
                 self._start(name, how)
 
     def _start(self, name: str, how: _Joined) -> None:
+        before = self._world.ended.pop(name, None)
+        if before is not None:
+            before.deliver()
         given = how.assignor if how.assignor is not None else self._assignor
         keywords: dict[str, Any] = {
             "enable_auto_commit": False,
             **self._settings,
             **{key.replace(".", "_"): value for key, value in how.settings.items()},
-            "bootstrap_servers": "{}:{}".format(*ADDRESS),
+            "bootstrap_servers": _BOOTSTRAP,
             "group_id": GROUP_ID,
             "client_id": name,
         }
         if given is not None:
-            keywords["partition_assignment_strategy"] = _of_one_member(given)
+            keywords["partition_assignment_strategy"] = given
         if how.is_static:
             keywords["group_instance_id"] = name
-        config, parsed = parse(None, keywords, 1)
-        member = Member(self._world, name, config, parsed, how.listener or self._listener)
+        settings = self._settings_by_name.of(name, keywords)
+        member = Member(self._world, name, settings, how.listener or self._listener)
         self._world.members[name] = member
         self._joined[name] = how
         if how.pattern is not None:
@@ -150,7 +153,10 @@ class ScriptedGroup:
                 except Exception as error:  # of the listener: the consumer is closed all the same
                     self._world.poll_failed(member, error)
                 finally:
-                    del self._world.members[name]
+                    self._ended(name)
+
+    def _ended(self, name: str) -> None:
+        self._world.ended[name] = self._world.members.pop(name)
 
     def die(self, *names: str) -> None:
         """End processes at once. The coordinator notices when the session ends."""
@@ -158,17 +164,17 @@ class ScriptedGroup:
             member = self._member(name)
             with self._step("die", name):
                 member.end()
-                del self._world.members[name]
+                self._ended(name)
 
     def restart(self, *names: str) -> None:
         """Start a consumer again in the same way as before; if it runs, its process ends first."""
         for name in names:
             if name not in self._joined:
                 raise ValueError(f"{name} has never joined")
-            running = self._world.members.pop(name, None)
             with self._step("restart", name):
-                if running is not None:
+                if (running := self._world.members.get(name)) is not None:
                     running.end()
+                    self._ended(name)
                 self._start(name, self._joined[name])
 
     def stall(self, *names: str) -> None:
@@ -227,7 +233,10 @@ class ScriptedGroup:
             self._world.topics_changed += 1
 
     def restart_coordinator(self) -> None:
-        """Restart the broker: connections break, the group is loaded from the coordinator's log."""
+        """Restart the broker: connections break, the group is loaded from the coordinator's log.
+
+        Static members that returned during a rebalance are fenced, as by Kafka: see `unregistered`.
+        """
         with self._step("restart_coordinator"):
             self._world.restart_coordinator()
 
@@ -243,12 +252,9 @@ class ScriptedGroup:
         """Let time pass until the group is at rest: all members in one generation, the others removed."""
         limit_ms = nanoseconds(timeout) // _MS_NS
         with self._step("settle"):
-            if not self._world.run_until(self._is_settled_or_failed, self._world.now_ms + limit_ms):
+            if not self._world.run_until(self._world.is_settled_or_over, self._world.now_ms + limit_ms):
                 raise AssertionError(f"the group is not at rest after {timeout}: {self._unrest()}")
-        self.check()
-
-    def _is_settled_or_failed(self) -> bool:
-        return self._has_failed() or self._world.is_settled()
+        self._check(is_settled=not self._world.is_over)
 
     def _unrest(self) -> str:
         group = self._world.group
@@ -276,6 +282,11 @@ class ScriptedGroup:
         """The consumers that poll."""
         members = self._world.members.values()
         return tuple(each.name for each in members if each.status is Status.RUNNING)
+
+    @property
+    def unregistered(self) -> tuple[str, ...]:
+        """The static members with a new id that is not yet in the coordinator's log, but their old one."""
+        return self._world.unregistered()
 
     @property
     def joined(self) -> tuple[str, ...]:
@@ -341,32 +352,31 @@ class ScriptedGroup:
 
     def check(self) -> None:
         """AssertionError, with the story, if a promise is broken."""
+        self._check(is_settled=self._world.is_settled())
+
+    def _check(self, *, is_settled: bool) -> None:
         problem = self._world.violation
-        if not problem and self._is_complete and self._world.is_settled():
+        if not problem and self._is_complete and is_settled:
             problem = self._orphans()
         if problem:
             raise AssertionError(f"{problem}\n\n{self._told()}")
 
     def _orphans(self) -> str:
         running = [each for each in self._world.members.values() if each.status is Status.RUNNING]
-        topics = {topic for each in running for topic in each.engine.state.topics}
+        topics = frozenset().union(*(each.engine.state.topics for each in running))
         known = self._world.topics.known
-        wanted = {
-            TopicPartition(topic, number)
-            for topic in topics & known.keys()
+        owned = set().union(*(each.engine.state.partitions for each in running))
+        orphans = [
+            each
+            for topic in sorted(topics & known.keys())
             for number in range(known[topic].partition_count)
-        }
-        orphans = sorted(wanted.difference(*(each.engine.state.partitions for each in running)))
+            if (each := TopicPartition(topic, number)) not in owned
+        ]
         return f"no member has {', '.join(map(str, orphans))}, and the group is at rest" if orphans else ""
 
     def _told(self) -> str:
         seed = "" if self.seed is None else f"seed {self.seed}\n"
         return seed + self._world.history.story(_MOST_LINES)
-
-    def _has_failed(self) -> bool:
-        return bool(self._world.violation) or (
-            self._raises and len(self._world.poll_errors) > self._reported_errors
-        )
 
     @contextmanager
     def _step(self, name: str, *arguments: object) -> Iterator[None]:
@@ -383,19 +393,11 @@ class ScriptedGroup:
         if self._raises and len(world.poll_errors) > self._reported_errors:
             member, failure = world.poll_errors[self._reported_errors]
             self._reported_errors = len(world.poll_errors)
+            world.is_over = bool(world.violation)
             failure.add_note(f"raised by the poll of {member}\n\n{self._told()}")
             raise failure
         if world.violation:
             self.check()
-
-
-def _of_one_member(given: Strategy | Sequence[Strategy]) -> Any:
-    """Assignors for one member: each has its own, because an assignor may have a memory."""
-    if isinstance(given, Assignor):
-        return deepcopy(given)
-    if isinstance(given, str | type):
-        return given
-    return [deepcopy(each) if isinstance(each, Assignor) else each for each in given]
 
 
 def _coordinator_config(given: Mapping[str, int]) -> GroupConfig:

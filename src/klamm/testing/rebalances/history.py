@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from klamm.coordinator.group.events import RebalanceCompleted
 from klamm.coordinator.runtime.events import Event
@@ -14,8 +14,7 @@ from klamm.protocol.types import TopicPartition
 CallbackKind = Literal["assigned", "revoked", "lost"]
 
 
-@dataclass(frozen=True, slots=True)
-class Callback:
+class Callback(NamedTuple):
     """One call of a member's rebalance listener."""
 
     member: str
@@ -52,30 +51,35 @@ class Generation:
         return f"generation {self.number} by {self.leader} with {self.assignor} ({self.cause}): {owned}"
 
 
-@dataclass(slots=True)
 class History:
-    """Written as things happen. Times are of the script's clock."""
+    """Written as things happen, put into words when they are read. Times are of the script's clock."""
 
-    generations: list[Generation] = field(default_factory=list)
-    callbacks: list[Callback] = field(default_factory=list)
-    lines: list[tuple[int, object]] = field(default_factory=list)  # put into words when they are read
-    last_owners: dict[TopicPartition, str] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.callbacks: list[Callback] = []
+        self._completed: list[tuple[int, RebalanceCompleted]] = []
+        self._generations: list[Generation] = []  # of these, as far as somebody has looked
+        self._lines: list[tuple[int, object]] = []
+        self._last_owners: dict[TopicPartition, str] = {}
 
     def note(self, at_ms: int, what: object) -> None:
-        self.lines.append((at_ms, what))
+        self._lines.append((at_ms, what))
 
     def called(self, callback: Callback) -> None:
         self.callbacks.append(callback)
-        self.note(callback.at_ms, callback)
+        self._lines.append((callback.at_ms, callback))
 
     def happened(self, event: Event, at_ms: int) -> None:
         """An event of the coordinator."""
         if isinstance(event, RebalanceCompleted):
-            generation = self._generation(event, at_ms)
-            self.generations.append(generation)
-            self.note(at_ms, generation)
-        else:
-            self.note(at_ms, event)
+            self._completed.append((at_ms, event))
+        self._lines.append((at_ms, event))
+
+    @property
+    def generations(self) -> list[Generation]:
+        """All generations so far."""
+        for at_ms, event in self._completed[len(self._generations) :]:
+            self._generations.append(self._generation(event, at_ms))
+        return self._generations
 
     def _generation(self, event: RebalanceCompleted, at_ms: int) -> Generation:
         assignment = {
@@ -86,12 +90,12 @@ class History:
         kept = 0
         for name, partitions in assignment.items():
             for partition in partitions:
-                before = self.last_owners.get(partition, "")
+                before = self._last_owners.get(partition, "")
                 if before == name:
                     kept += 1
                 elif before in assignment and partition not in assignment[before]:
                     moved[partition] = (before, name)
-                self.last_owners[partition] = name
+                self._last_owners[partition] = name
         return Generation(
             number=event.generation_after,
             at_ms=at_ms,
@@ -105,15 +109,24 @@ class History:
 
     def story(self, most: int | None = None) -> str:
         """All of it or the last lines, with times."""
-        left_out = 0 if most is None else max(0, len(self.lines) - most)
-        told = [f"{at_ms / 1000:>10.3f} s  {_in_words(what)}" for at_ms, what in self.lines[left_out:]]
+        left_out = 0 if most is None else max(0, len(self._lines) - most)
+        shown = self._lines[left_out:]
+        # The last generations are those of the lines that are shown.
+        generations = self.generations
+        count = sum(isinstance(what, RebalanceCompleted) for _, what in shown)
+        completed = iter(generations[len(generations) - count :])
+        told = [f"{at_ms / 1000:>10.3f} s  {_in_words(what, completed)}" for at_ms, what in shown]
         return "\n".join([f"({left_out} lines before)", *told] if left_out else told)
 
 
-def _in_words(what: object) -> str:
+def _in_words(what: object, generations: Iterator[Generation]) -> str:
     if isinstance(what, str):  # a step, or an error
         return what
-    return f"  {what}" if isinstance(what, Callback | Generation) else f"  coordinator: {what.line()}"  # type: ignore[attr-defined]  # an Event
+    if isinstance(what, Callback):
+        return f"  {what}"
+    if isinstance(what, RebalanceCompleted):
+        return f"  {next(generations)}"
+    return f"  coordinator: {what.line()}"  # type: ignore[attr-defined]  # an Event
 
 
 def member_name(member_id: str) -> str:

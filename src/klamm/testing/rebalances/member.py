@@ -8,14 +8,12 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from klamm.client.callables import takes
-from klamm.client.config import ClientConfig
 from klamm.client.consumer.consumer import Consumer
 from klamm.client.consumer.consumer_operations import ConsumerOperations
 from klamm.client.consumer.group.generation import MemberState
 from klamm.client.consumer.group.listener import RebalanceListener
 from klamm.client.consumer.polling.hosts import run_blocking
 from klamm.client.consumer.polling.inbox import Signal
-from klamm.client.consumer.settings import ConsumerSettings
 from klamm.client.consumer.state import SubscriptionType
 from klamm.client.runtime import Core
 from klamm.clock import Clock
@@ -24,6 +22,7 @@ from klamm.net.wire import Call
 from klamm.protocol.types import TopicPartition
 from klamm.testing.rebalances.history import Callback, CallbackKind
 from klamm.testing.rebalances.network import DirectCore, Exchange, Pipe
+from klamm.testing.rebalances.settings import MemberSettings
 
 if TYPE_CHECKING:
     from klamm.testing.rebalances.world import World
@@ -49,14 +48,14 @@ class Member:
         self,
         world: World,
         name: str,
-        config: ClientConfig,
-        settings: ConsumerSettings,
+        settings: MemberSettings,
         make_listener: ListenerMaker | None,
     ) -> None:
         self._world = world
         self.name = name
         self.status = Status.RUNNING
         self.due_ms: int | None = 0  # when it has something to do
+        self.is_stirred = False  # it has heard or done something: the client has to go on in this instant
         self.topics_seen = -1  # how many changes of topics its metadata has
         self.is_in_callback = False
         self.is_closing = False
@@ -64,19 +63,21 @@ class Member:
         self._under_way: dict[Exchange, None] = {}  # requests without an answer
         self._decided: Exchange | None = None  # the one that the coordinator has read and not answered
         self._core = core = DirectCore(
-            config.network(settings.client_id),
-            config.metadata(allow_auto_topic_creation=False),
-            random=Random(world.seed),
-            now_ms=world.now_ms,
+            settings.network, settings.metadata, random=Random(world.seed), now_ms=world.now_ms
         )
         core.network.post = self._post
         core.network.on_disconnect = self.disconnect
         self.to_coordinator = Pipe(self._arrive)
         self.to_client = Pipe(self._receive)
-        operations = ConsumerOperations(_Host(world, core), settings)
+        operations = ConsumerOperations(_Host(world, core), settings.consumer)
         self._poller = operations.poller
         self.engine = operations.engine
         self.engine.is_waiting = True  # in a poll
+        self._inbox, self._membership, self._joining = (
+            self.engine.inbox,
+            self.engine.membership,
+            self.engine.joining,
+        )
         self.consumer: Consumer[Any, Any] = Consumer.__new__(Consumer)
         self.consumer._begin(operations)
         self.listener = _made(make_listener, self.consumer)
@@ -134,14 +135,14 @@ class Member:
             self.reply(exchange, response)
 
     def reply(self, exchange: Exchange, response: object) -> None:
-        if self.status is not Status.GONE and exchange in self._under_way:
+        if exchange in self._under_way:
             self._world.traffic.send(self.to_client, (exchange, response))
 
     def _receive(self, answer: tuple[Exchange, object]) -> None:
         exchange, response = answer
-        if exchange in self._under_way and self.status is not Status.GONE:
+        if exchange in self._under_way:
             del self._under_way[exchange]
-            self._core.on_time(self._world.now_ms)
+            self._core.network.now_ms = self._world.clock.now_ms()
             exchange.call.finish(response, None)
             self.turn()
 
@@ -158,12 +159,20 @@ class Member:
     # --- its process -------------------------------------------------------------------------------------
 
     def turn(self) -> None:
-        """Do what is due: first the application that polls, then the client."""
-        if self.status in (Status.GONE, Status.STALLED):
+        """Let the application poll; the client goes on when everything that is under way has arrived."""
+        if self.status is Status.GONE or self.status is Status.STALLED:
             return
-        now_ms = self._world.now_ms
-        self._core.on_time(now_ms)
-        self._poll(now_ms)
+        self._poll(self._world.clock.now_ms())
+        if not self.is_stirred:
+            self.is_stirred = True
+            self._world.stirred.append(self)
+
+    def tick(self) -> None:
+        """Let the client do what is due."""
+        self.is_stirred = False
+        if self.status is Status.GONE or self.status is Status.STALLED:
+            return
+        now_ms = self._world.clock.now_ms()
         self.due_ms = self._core.tick(now_ms)
         self._poll(now_ms)
         if self._polls_again_ms > now_ms:
@@ -174,11 +183,12 @@ class Member:
             return
         if now_ms < self._polls_again_ms:
             return
-        engine = self.engine
-        inbox = engine.inbox
-        if engine.state.is_auto:
-            engine.joining.on_poll()
-        while inbox.errands or inbox.failures or inbox.callbacks:
+        inbox, membership, joining = self._inbox, self._membership, self._joining
+        while True:
+            if membership.needs_rejoin and not joining.is_running and self.engine.state.is_auto:
+                joining.on_poll()
+            if not inbox.needs_attention:
+                return
             self.is_in_callback = True
             try:
                 run_blocking(self._poller.run_errands())
@@ -188,8 +198,6 @@ class Member:
                 return
             finally:
                 self.is_in_callback = False
-            if engine.state.is_auto:
-                engine.joining.on_poll()
 
     def close(self) -> None:
         """Leave the group as a consumer that is closed does."""
@@ -205,6 +213,12 @@ class Member:
         self.status = Status.GONE
         self.due_ms = None
         self._under_way.clear()
+
+    def deliver(self) -> None:
+        """Let the requests arrive that it has sent: a new process of its name sends later than this one."""
+        pipe = self.to_coordinator
+        while pipe.items and not pipe.is_held:
+            pipe.receive(pipe.items.popleft())
 
     def stop_polling(self) -> None:
         self.status = Status.NOT_POLLING

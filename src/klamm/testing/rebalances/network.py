@@ -43,28 +43,26 @@ class Traffic:
 
     def __init__(self, random: Random | None) -> None:
         self._random = random
-        self._busy: deque[Pipe] = deque()  # once for each message that can be delivered
+        self.busy: deque[Pipe] = deque()  # once for each message that can be delivered
 
     def send(self, pipe: Pipe, item: Any) -> None:
         pipe.items.append(item)
         if not pipe.is_held:
-            self._busy.append(pipe)
+            self.busy.append(pipe)
 
     def release(self, pipe: Pipe) -> None:
         """What was held can be delivered."""
         if pipe.is_held:
             pipe.is_held = False
-            self._busy.extend([pipe] * len(pipe.items))
-
-    @property
-    def is_quiet(self) -> bool:
-        return not self._busy
+            if pipe.items:
+                self.busy.extend([pipe] * len(pipe.items))
 
     def deliver_one(self) -> None:
         """Let one message arrive."""
-        if self._random is not None and len(self._busy) > 1:
-            self._busy.rotate(self._random.randrange(len(self._busy)))
-        pipe = self._busy.popleft()
+        busy = self.busy
+        if self._random is not None and len(busy) > 1:
+            busy.rotate(self._random.randrange(len(busy)))
+        pipe = busy.popleft()
         if pipe.items and not pipe.is_held:
             pipe.receive(pipe.items.popleft())
 
@@ -72,12 +70,16 @@ class Traffic:
 class Exchange:
     """A request on its way, and its answer. The coordinator identifies the request by it."""
 
-    __slots__ = ("call", "keep", "request")
+    __slots__ = ("_answered", "call", "request")
 
-    def __init__(self, call: Call, request: Any, keep: Callable[[Exchange, object], None]) -> None:
+    def __init__(self, call: Call, request: Any, answered: Callable[[Exchange, object], None]) -> None:
         self.call = call
         self.request = request
-        self.keep: Callable[[object], None] = lambda response: keep(self, response)
+        self._answered = answered
+
+    def keep(self, response: object) -> None:
+        """The coordinator has answered."""
+        self._answered(self, response)
 
 
 class DirectNetwork(Network):
@@ -89,10 +91,13 @@ class DirectNetwork(Network):
         self.on_disconnect: Callable[[DisconnectedError], None] = lambda _error: None
 
     def call(self, node: Node, call: Call) -> None:
-        self.stir()
-        call.version = min(_newest(call.api_key), call.max_version)
-        request = call.request(call.version) if callable(call.request) else call.request
-        for name, value in _implied(type(request).__name__, call.version):
+        self.event_count += 1  # as `stir` does
+        newest = _newest(call.api_key)
+        call.version = version = newest if newest < call.max_version else call.max_version
+        request = call.request
+        if callable(request):
+            request = request(version)
+        for name, value in _implied(type(request).__name__, version):
             setattr(request, name, value)
         self.post(call, request)
 
@@ -156,6 +161,6 @@ class _NoTransport:
 COORDINATOR_APIS: Final = frozenset(
     {
         ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP,
-        ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH,
+        ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.DESCRIBE_GROUPS,
     }
 )  # fmt: skip

@@ -48,6 +48,8 @@ class Step:
                 return name in group.joined
             case "add_partitions":
                 return group.partitions.get(str(name), 0) < int(self.arguments[1])
+            case "restart_coordinator":
+                return not group.unregistered  # they would be fenced, and their applications would end
             case "create_topic":
                 return name not in group.partitions
         return True

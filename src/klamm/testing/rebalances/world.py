@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
@@ -56,8 +57,15 @@ class World:
         self.coordinator.on_event = self._happened
         self.coordinator.elect_all()
         self.members: dict[str, Member] = {}  # those whose process has not ended
+        self.ended: dict[str, Member] = {}  # the last process of each of the others
         self.poll_errors: list[tuple[str, Exception]] = []
-        self.is_over: Callable[[], bool] = lambda: False  # whether something failed that ends the step
+        self.ends_at_errors = True
+        self.is_over = False  # something failed that ends the step
+        self.stirred: deque[Member] = deque()  # those whose clients have to go on before the clock does
+        self._coordinator_found = FindCoordinatorResponse(
+            coordinators=[Coordinator(GROUP_ID, COORDINATOR_ID, *ADDRESS)]
+        )
+        self._metadata_known: tuple[int, dict[tuple[str, ...], MetadataResponse]] = (-1, {})
         self._racks = racks
         self._is_exclusive = is_exclusive
         self.violation = ""  # the first one of a promise that holds at all times
@@ -77,38 +85,66 @@ class World:
         found = self.coordinator.state.groups.get(GROUP_ID)
         return None if found is None else classic_of(found)
 
+    def unregistered(self) -> tuple[str, ...]:
+        """The static members whose last id is in the log, and not the one that they have."""
+        found = self.coordinator.state.groups.get(GROUP_ID)
+        registration = None if found is None else found.memory.registration
+        logged = (
+            {each.group_instance_id: each.member_id for each in registration.members} if registration else {}
+        )
+        return tuple(
+            name
+            for name, member in self.members.items()
+            if (instance_id := member.engine.membership.instance_id) is not None
+            and member.member_id
+            and logged.get(instance_id, member.member_id) != member.member_id
+        )
+
     # --- what members send ---------------------------------------------------------------------------------
 
     def request(self, member: Member, exchange: Exchange) -> None:
         """Pass a request on. Metadata and the coordinator's address come from another connection."""
-        match exchange.call.api_key:
-            case key if key in COORDINATOR_APIS:
-                self.traffic.send(member.to_coordinator, exchange)
-            case ApiKey.METADATA:
-                member.topics_seen = self.topics_changed
-                member.reply(exchange, self._metadata(exchange.request))
-            case ApiKey.FIND_COORDINATOR:
-                found = Coordinator(GROUP_ID, COORDINATOR_ID, *ADDRESS)
-                member.reply(exchange, FindCoordinatorResponse(coordinators=[found]))
-            case key:
-                raise NotImplementedError(
-                    f"{key.name}: a scripted group has no records; use klamm.testing.Broker to read and write"
-                )
+        key = exchange.call.api_key
+        if key in COORDINATOR_APIS:
+            pipe = member.to_coordinator
+            if self.random is None and not pipe.items and not pipe.is_held:
+                pipe.receive(exchange)  # nothing overtakes it
+            else:
+                self.traffic.send(pipe, exchange)
+        elif key is ApiKey.METADATA:
+            member.topics_seen = self.topics_changed
+            member.reply(exchange, self._metadata(exchange.request))
+        elif key is ApiKey.FIND_COORDINATOR:
+            member.reply(exchange, self._coordinator_found)
+        else:
+            raise NotImplementedError(
+                f"{key.name}: a scripted group has no records; use klamm.testing.Broker to read and write"
+            )
 
     def decide(self, member: Member, exchange: Exchange) -> None:
         """Have the coordinator decide a request."""
-        context = self.coordinator.context(exchange, member.name)
-        self.coordinator.coordinator.handle(exchange.request, context)
+        coordinator = self.coordinator
+        coordinator.coordinator.handle(exchange.request, coordinator.context(exchange, member.name))
 
     def _metadata(self, request: MetadataRequest) -> MetadataResponse:
-        names = self.topics.known if request.topics is None else [each.name or "" for each in request.topics]
-        racks = self._racks or (None,)
-        return MetadataResponse(
-            brokers=[MetadataResponseBroker(number, *ADDRESS, rack) for number, rack in enumerate(racks, 1)],
-            cluster_id="scripted",
-            controller_id=COORDINATOR_ID,
-            topics=[self._topic(name) for name in names],
-        )
+        """The topics as they are. Members share the response, which they only read."""
+        asked = self.topics.known if request.topics is None else [each.name or "" for each in request.topics]
+        names = tuple(asked)
+        if self._metadata_known[0] != self.topics_changed:
+            self._metadata_known = (self.topics_changed, {})
+        responses = self._metadata_known[1]
+        response = responses.get(names)
+        if response is None:
+            racks = self._racks or (None,)
+            response = responses[names] = MetadataResponse(
+                brokers=[
+                    MetadataResponseBroker(number, *ADDRESS, rack) for number, rack in enumerate(racks, 1)
+                ],
+                cluster_id="scripted",
+                controller_id=COORDINATOR_ID,
+                topics=[self._topic(name) for name in names],
+            )
+        return response
 
     def _topic(self, name: str) -> MetadataResponseTopic:
         known = self.topics.by_name(name)
@@ -140,6 +176,7 @@ class World:
         self.history.called(callback)
         if callback.kind == "assigned" and self._is_exclusive and not self.violation:
             self.violation = self._owned_twice(member, callback.partitions)
+            self.is_over |= bool(self.violation)
 
     def _owned_twice(self, member: Member, partitions: Sequence[TopicPartition]) -> str:
         """Partitions that another member has in the same generation, in words."""
@@ -157,6 +194,7 @@ class World:
     def poll_failed(self, member: Member, error: Exception) -> None:
         """The application's poll has raised an error."""
         self.poll_errors.append((member.name, error))
+        self.is_over |= self.ends_at_errors
         self.history.note(self.at_ms, f"  {member.name}: poll raised {error!r}")
 
     def restart_coordinator(self) -> None:
@@ -170,14 +208,25 @@ class World:
 
     def exchange(self, most: int | None = None) -> None:
         """Deliver what is under way, and what that causes, at this instant; or that many messages."""
-        traffic = self.traffic
+        traffic, busy = self.traffic, self.traffic.busy
         limit = _MOST_MESSAGES + 200 * len(self.members) if most is None else most
+        is_random = self.random is not None
         for _ in range(limit):
-            if traffic.is_quiet or self.is_over():
+            # With random numbers a client goes on at once: its requests are among those that overtake.
+            if self.stirred and (is_random or not busy):
+                self._tick_stirred()
+            if not busy or self.is_over:
                 return
             traffic.deliver_one()
         if most is None:
             raise AssertionError(f"{limit} messages in one instant, and no end: the group is in a loop")
+
+    def _tick_stirred(self) -> None:
+        stirred = self.stirred
+        while stirred and not self.is_over:
+            member = stirred.popleft()
+            if member.is_stirred:
+                member.tick()
 
     def run_until(self, is_done: Callable[[], bool], until_ms: int | None) -> bool:
         """Let time pass until something is so, or up to an instant; whether it is so."""
@@ -204,7 +253,7 @@ class World:
             if self.random is not None:
                 self.random.shuffle(due)
             for member in due:
-                member.turn()
+                member.tick()
                 if member.due_ms is not None and member.due_ms <= now_ms:
                     member.due_ms = now_ms + 1  # it waits for something that happens in this instant
 
@@ -215,6 +264,9 @@ class World:
             if due_ms is not None and (next_ms is None or due_ms < next_ms):
                 next_ms = due_ms
         return next_ms
+
+    def is_settled_or_over(self) -> bool:
+        return self.is_over or self.is_settled()
 
     def is_settled(self) -> bool:
         """Whether nothing will happen to the group before the next step of the script."""

@@ -18,6 +18,8 @@ from klamm.protocol.messages.delete_records import (
 from klamm.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from klamm.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from klamm.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from klamm.protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
+from klamm.protocol.messages.describe_topic_partitions import TopicRequest as TopicName
 from klamm.protocol.messages.fetch import FetchRequest, ForgottenTopic
 from klamm.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -322,3 +324,100 @@ def test_a_topic_named_twice_is_answered_in_one_place(jar: Jar, client: JarClien
         )
         for topic in deleted
     ] == [("t", [(0, 1, 0), (7, -1, 3)])]
+
+
+def test_a_topic_with_neither_name_nor_id_fails_the_request(client: JarClient) -> None:
+    request = MetadataRequest([MetadataRequestTopic(name=None), MetadataRequestTopic(name="t")])
+    response = client.ask(ApiKey.METADATA, 13, request)
+    assert [(topic.name, topic.error_code) for topic in response.topics] == [("", -1), ("t", -1)]
+    assert (response.error_code, list(response.brokers), response.controller_id) == (-1, [], -1)
+
+
+def partitions_described(
+    client: JarClient, names: list[str], limit: int, cursor: Cursor | None
+) -> tuple[list[tuple[str, int, int]], tuple[str, int] | None]:
+    """(topic, error code, number of partitions) of each, and the next cursor."""
+    request = DescribeTopicPartitionsRequest([TopicName(name) for name in names], limit, cursor)
+    response = client.ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request)
+    following = response.next_cursor
+    return (
+        [(topic.name, topic.error_code, len(topic.partitions)) for topic in response.topics],
+        None if following is None else (following.topic_name, following.partition_index),
+    )
+
+
+def test_an_empty_name_without_a_cursor_fails_all_topics(client: JarClient) -> None:
+    assert partitions_described(client, ["t", ""], 10, None) == ([("t", -1, 0), ("", -1, 0)], None)
+    assert partitions_described(client, ["t", ""], 10, Cursor("", 0)) == ([("", 17, 0), ("t", 0, 1)], None)
+
+
+@pytest.mark.parametrize(
+    ("partition", "limit", "following"),
+    [
+        (2**31 - 1, 10, ("t", -(2**31) + 9)),
+        (2**31 - 2, 2, ("t", -(2**31))),
+        (2**31 - 2, 1, None),
+        (5, 2, None),
+    ],
+)
+def test_a_cursor_past_the_last_partition_may_wrap(
+    client: JarClient, partition: int, limit: int, following: tuple[str, int] | None
+) -> None:
+    described, found = partitions_described(client, ["t"], limit, Cursor("t", partition))
+    assert (described, found) == ([("t", 0, 0)], following)
+
+
+@pytest.mark.parametrize("partition", [0, 9])
+def test_a_batch_of_impossible_length_fails_the_request(jar: Jar, client: JarClient, partition: int) -> None:
+    batch = bytearray(a_batch(jar))
+    batch[8:12] = (2**31 - 1).to_bytes(4, "big")
+    request = a_produce(jar, batches={("t", partition): bytes(batch), ("u", 0): a_batch(jar)})
+    assert produced(client, request) == [(-1, -1), (-1, -1)]
+
+
+def test_an_unknown_codec_is_found_after_wrong_acks(jar: Jar, client: JarClient) -> None:
+    batch = bytearray(a_batch(jar))
+    batch[ATTRIBUTES_AT + 1] |= 7
+    reseal(batch)
+    assert produced(client, a_produce(jar, bytes(batch), acks=2)) == [(21, -1)]
+    assert produced(client, a_produce(jar, bytes(batch))) == [(76, -1)]
+
+
+def test_an_epoch_below_that_of_no_producer_is_fenced(jar: Jar, client: JarClient) -> None:
+    first = a_batch(jar, producer_id=7, producer_epoch=-2, base_sequence=0)
+    assert produced(client, a_produce(jar, first)) == [(47, -1)]
+    assert produced(
+        client, a_produce(jar, a_batch(jar, producer_id=7, producer_epoch=-1, base_sequence=0))
+    ) == [(0, 0)]
+
+
+def test_a_topic_and_a_partition_that_are_named_twice_are_answered_once(jar: Jar, client: JarClient) -> None:
+    twice = a_produce(jar, batches={("t", 0): a_batch(jar), ("t", 9): a_batch(jar)})
+    other = a_produce(jar, topic="u")
+    request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[*twice.topic_data, *other.topic_data] * 2)
+    response = client.ask(ApiKey.PRODUCE, 9, request)
+    assert [
+        (topic.name, [(each.index, each.error_code) for each in topic.partition_responses])
+        for topic in response.responses
+    ] == [("t", [(0, 42), (9, 3)]), ("u", [(0, 42)])]
+
+
+def test_an_unknown_codec_fails_a_request_of_a_version_without_zstd(jar: Jar, client: JarClient) -> None:
+    batch = bytearray(a_batch(jar))
+    batch[ATTRIBUTES_AT + 1] |= 7
+    reseal(batch)
+    request = a_produce(jar, batches={("t", 0): bytes(batch), ("u", 0): a_batch(jar)}, acks=2)
+    assert produced(client, request, 6) == [(76, -1), (-1, -1)]
+    request = a_produce(jar, batches={("t", 9): bytes(batch), ("u", 0): a_batch(jar)})
+    assert produced(client, request, 6) == [(3, -1), (0, 0)]
+
+
+def test_a_batch_of_half_a_producer_cannot_be_compressed_anew(jar: Jar, client: JarClient) -> None:
+    jar.create_topic("gzip", compression_type="gzip")
+    for half in (
+        a_batch(jar, transactional=True),
+        a_batch(jar, producer_id=7, producer_epoch=-1, base_sequence=0),
+    ):
+        request = a_produce(jar, half, topic="gzip", transactional_id="x")
+        assert produced(client, request) == [(-1, -1)]
+        assert produced(client, a_produce(jar, half, topic="t", transactional_id="x"))[0][0] == 0

@@ -193,7 +193,7 @@ def test_log_directories_tell_the_sizes_that_were_asked_for(jar: AdminJar) -> No
     assert sizes(jar, []) == {}
 
 
-@pytest.mark.parametrize("version", range(1, 5))
+@pytest.mark.parametrize("version", range(1, 6))
 def test_disk_sizes_come_with_version_4(jar: AdminJar, version: int) -> None:
     (result,) = jar.client.ask(ApiKey.DESCRIBE_LOG_DIRS, version, DescribeLogDirsRequest(None)).results
     assert (result.error_code, result.log_dir) == (ErrorCode.none, "/logs")

@@ -2,90 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 
-import klamm.protocol.messages.alter_configs as replacing
-import klamm.protocol.messages.incremental_alter_configs as altering
-from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResourceResult,
-    DescribeConfigsResult,
-)
 from klamm.storage.cluster import ConfigResourceType
 from unit.broker.apis.admin_jar import AdminJar
+from unit.broker.apis.config_requests import (
+    APPEND,
+    BROKER,
+    DELETE,
+    SET,
+    SUBTRACT,
+    TOPIC,
+    Operation,
+    Restart,
+    alter,
+    alter_all,
+    describe,
+    entry,
+    replace,
+    synonyms,
+)
 
 MakeJar = Callable[..., AdminJar]
-Restart = Callable[[AdminJar], AdminJar]
-TOPIC, BROKER = 2, 4
-SET, DELETE, APPEND, SUBTRACT = range(4)
-
-Operation = tuple[str, int, str | None]
-
-
-def alter(
-    jar: AdminJar, resource: tuple[int, str], *operations: Operation, version: int = 1, dry: bool = False
-) -> int:
-    return alter_all(jar, [(resource, operations)], version=version, dry=dry)[0]
-
-
-def alter_all(
-    jar: AdminJar,
-    changes: Sequence[tuple[tuple[int, str], Sequence[Operation]]],
-    *,
-    version: int = 1,
-    dry: bool = False,
-) -> list[int]:
-    request = altering.IncrementalAlterConfigsRequest(
-        resources=[
-            altering.AlterConfigsResource(*resource, [altering.AlterableConfig(*each) for each in operations])
-            for resource, operations in changes
-        ],
-        validate_only=dry,
-    )
-    answers = jar.client.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, version, request).responses
-    assert [(each.resource_type, each.resource_name) for each in answers] == [each for each, _ in changes]
-    assert all((each.error_message is None) == (each.error_code == 0) for each in answers)
-    return [each.error_code for each in answers]
-
-
-def replace(
-    jar: AdminJar,
-    resource: tuple[int, str],
-    *entries: tuple[str, str | None],
-    version: int = 2,
-    dry: bool = False,
-) -> int:
-    request = replacing.AlterConfigsRequest(
-        resources=[
-            replacing.AlterConfigsResource(*resource, [replacing.AlterableConfig(*each) for each in entries])
-        ],
-        validate_only=dry,
-    )
-    (answer,) = jar.client.ask(ApiKey.ALTER_CONFIGS, version, request).responses
-    return int(answer.error_code)
-
-
-def describe(
-    jar: AdminJar, resource: tuple[int, str], keys: Sequence[str] | None = None, version: int = 4
-) -> DescribeConfigsResult:
-    request = DescribeConfigsRequest([DescribeConfigsResource(*resource, keys)], True, version >= 3)
-    (result,) = jar.client.ask(ApiKey.DESCRIBE_CONFIGS, version, request).results
-    assert isinstance(result, DescribeConfigsResult)
-    return result
-
-
-def entry(jar: AdminJar, resource: tuple[int, str], key: str) -> DescribeConfigsResourceResult:
-    (found,) = describe(jar, resource, [key]).configs
-    return found
-
-
-def synonyms(found: DescribeConfigsResourceResult) -> list[tuple[str, str | None, int]]:
-    return [(each.name, each.value, each.source) for each in found.synonyms]
 
 
 @pytest.mark.parametrize("version", range(1, 5))
@@ -113,9 +54,11 @@ def test_unknown_keys_are_left_out(jar: AdminJar) -> None:
         ((TOPIC, "missing"), ErrorCode.unknown_topic_or_partition),
         ((BROKER, "77"), ErrorCode.invalid_request),
         ((BROKER, "x"), ErrorCode.invalid_request),
-        ((8, "1"), ErrorCode.invalid_request),
-        ((16, "x"), ErrorCode.invalid_request),
-        ((32, "group"), ErrorCode.invalid_request),
+        ((BROKER, " 1"), ErrorCode.invalid_request),
+        ((8, "2"), ErrorCode.invalid_request),
+        ((8, ""), ErrorCode.invalid_request),
+        ((16, ""), ErrorCode.invalid_request),
+        ((32, ""), ErrorCode.invalid_request),
         ((0, ""), ErrorCode.invalid_request),
     ],
 )
@@ -184,7 +127,6 @@ def test_of_two_settings_one_bad_one_changes_nothing(jar: AdminJar) -> None:
         ((BROKER, ""), ("log.dirs", SET, "x"), ErrorCode.invalid_request),
         ((BROKER, ""), ("log.retention.hours", SET, "5"), ErrorCode.invalid_request),
         ((BROKER, ""), ("nonsense", SET, "5"), ErrorCode.invalid_config),
-        ((8, "1"), ("root", SET, "INFO"), ErrorCode.invalid_request),
         ((3, "x"), ("a", SET, "b"), ErrorCode.invalid_request),
     ],
 )
@@ -236,7 +178,8 @@ def test_a_default_for_all_brokers_holds_for_topics_and_after_a_restart(
         found = entry(jar, (TOPIC, "t"), "retention.ms")
         assert (found.value, found.config_source) == ("7777", 3)
         assert synonyms(found) == [("log.retention.ms", "7777", 3), ("log.retention.hours", "168", 5)]
-        assert [each.name for each in describe(jar, (BROKER, "")).configs] == ["log.retention.ms"]
+        names = [each.name for each in describe(jar, (BROKER, "")).configs]
+        assert names == ["log.retention.ms", "min.insync.replicas"]
         jar = restart(jar)
 
 
@@ -272,3 +215,43 @@ def test_static_settings_are_shown_as_such_and_read_only_where_they_are(make_jar
     segment = entry(jar, (TOPIC, "t"), "segment.bytes")
     assert (segment.value, segment.config_source) == ("5000", 4)
     assert synonyms(segment) == [("log.segment.bytes", "5000", 4), ("log.segment.bytes", "1073741824", 5)]
+
+
+def test_replicas_in_sync_are_set_for_all_brokers_only(jar: AdminJar) -> None:
+    jar.create_topic("t")
+    assert synonyms(entry(jar, (TOPIC, "t"), "min.insync.replicas")) == [
+        ("min.insync.replicas", "1", 3),
+        ("min.insync.replicas", "1", 5),
+    ]
+    name = "min.insync.replicas"
+    assert alter(jar, (BROKER, ""), (name, DELETE, None)) == ErrorCode.invalid_config
+    assert replace(jar, (BROKER, ""), ("log.retention.ms", "5")) == ErrorCode.invalid_config
+    assert alter(jar, (BROKER, "1"), (name, SET, "1")) == ErrorCode.invalid_config
+    assert alter(jar, (BROKER, "1"), (name, DELETE, None)) == ErrorCode.invalid_config
+    assert replace(jar, (BROKER, "1"), (name, "1")) == ErrorCode.invalid_config
+    assert alter(jar, (BROKER, ""), (name, SET, "2")) == ErrorCode.none
+    assert replace(jar, (BROKER, ""), (name, "3"), ("log.retention.ms", "5")) == ErrorCode.none
+    assert (entry(jar, (TOPIC, "t"), name).value, entry(jar, (TOPIC, "t"), name).config_source) == ("3", 3)
+
+
+def test_replicas_in_sync_begin_with_the_static_setting(make_jar: MakeJar) -> None:
+    jar = make_jar({"min.insync.replicas": "2"})
+    assert synonyms(entry(jar, (BROKER, "1"), "min.insync.replicas")) == [
+        ("min.insync.replicas", "2", 3),
+        ("min.insync.replicas", "2", 4),
+        ("min.insync.replicas", "1", 5),
+    ]
+
+
+@pytest.mark.parametrize("name", ["01", "+1"])
+def test_a_broker_is_found_by_any_spelling_of_its_id(jar: AdminJar, name: str) -> None:
+    assert entry(jar, (BROKER, name), "num.partitions").value == "1"
+    assert alter(jar, (BROKER, name), ("log.retention.ms", SET, "8888")) == ErrorCode.none
+    assert jar.services.config.layers.dynamic == {"log.retention.ms": "8888"}
+
+
+def test_an_unknown_operation_is_found_in_its_turn(jar: AdminJar) -> None:
+    jar.create_topic("t")
+    changes: list[Operation] = [("retention.ms", APPEND, "5"), ("segment.ms", 9, "5")]
+    assert alter(jar, (TOPIC, "t"), *changes) == ErrorCode.invalid_config
+    assert alter(jar, (TOPIC, "t"), *reversed(changes)) == ErrorCode.invalid_request

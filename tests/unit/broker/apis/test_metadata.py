@@ -130,6 +130,12 @@ def test_an_absent_internal_topic_is_internal_all_the_same(jar: AdminJar) -> Non
     assert (topic.error_code, topic.is_internal) == (ErrorCode.unknown_topic_or_partition, True)
 
 
+def test_kafkas_metadata_log_is_never_created(jar: AdminJar) -> None:
+    (topic,) = ask(jar, by_name("__cluster_metadata"), creates=True).topics
+    assert (topic.error_code, topic.is_internal) == (ErrorCode.unknown_topic_or_partition, False)
+    assert "__cluster_metadata" not in jar.services.image.topics
+
+
 def test_topics_are_found_by_id(jar: AdminJar) -> None:
     topic_id = jar.create_topic("t")
     known, unknown = ask(jar, by_id(topic_id, b"x" * 16), 12).topics
@@ -154,10 +160,9 @@ def test_beside_an_id_a_bare_name_is_ignored_and_not_created(jar: AdminJar) -> N
         (by_id(b"x" * 16), 11),
         ([MetadataRequestTopic(topic_id=b"x" * 16, name="t")], 10),
         ([MetadataRequestTopic(name=None)], 11),
-        ([MetadataRequestTopic(name=None)], 12),
     ],
 )
-def test_ids_before_version_12_and_nameless_topics_make_no_sense(
+def test_ids_before_version_12_make_no_sense(
     jar: AdminJar, topics: list[MetadataRequestTopic], version: int
 ) -> None:
     response = ask(jar, topics, version)

@@ -15,7 +15,7 @@ from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.produce import PartitionProduceResponse, ProduceRequest
 from klamm.records.record import decode_records
 from klamm.storage.engines.simulated_disk import Fault
-from klamm.testing.requests import a_batch, a_produce
+from klamm.testing.requests import a_batch, a_fetch, a_produce
 
 
 @pytest.fixture
@@ -41,6 +41,26 @@ def partition_of(jar: Jar, topic: str = "t") -> Partition:
     partition = jar.services.partitions.get(topic, 0)
     assert partition is not None
     return partition
+
+
+def test_a_client_reads_what_it_has_written_itself_whatever_its_acks(jar: Jar, client: JarClient) -> None:
+    jar.disk.delay_ms = 50
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar, acks=0))
+    assert produce_one(client, a_produce(jar, acks=1)).error_code == 0
+    client.send(ApiKey.FETCH, 12, a_fetch(jar))
+    other = jar.connect().ask(ApiKey.FETCH, 12, a_fetch(jar))
+    assert other.responses[0].partitions[0].high_watermark == 0  # others read what is durable, at once
+    assert client.new_answers() == []
+    jar.pass_ms(120)
+    (answer,) = client.new_answers()
+    assert answer.responses[0].partitions[0].high_watermark == 2
+
+
+def test_what_is_durable_is_not_waited_for_again(jar: Jar, client: JarClient) -> None:
+    assert produce_one(client, a_produce(jar, acks=1)).error_code == 0
+    jar.pass_ms(60)
+    jar.disk.delay_ms = 50
+    assert client.ask(ApiKey.FETCH, 12, a_fetch(jar)).responses[0].partitions[0].high_watermark == 1
 
 
 def test_acks_1_do_not_wait_for_the_disk_and_nobody_reads_what_is_not_on_it(

@@ -293,5 +293,6 @@ def test_growth_is_refused_or_only_judged(jar: AdminJar) -> None:
     assert grow(jar, "t", 1) == ErrorCode.invalid_partitions
     assert grow(jar, "missing", 3) == ErrorCode.unknown_topic_or_partition
     assert grow(jar, "__consumer_offsets", 60) == ErrorCode.invalid_topic_exception
+    assert grow(jar, "__consumer_offsets", 50) == ErrorCode.invalid_partitions
     assert grow(jar, "t", 3, validate_only=True) == ErrorCode.none
     assert len(jar.cluster.topics()["t"].partitions) == 1

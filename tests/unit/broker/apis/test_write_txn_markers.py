@@ -187,6 +187,34 @@ def test_a_marker_without_a_producer_is_an_error_of_the_server_and_writes_nothin
     assert log_of(jar).log_end_offset == 0
 
 
+def test_such_a_marker_fails_the_request_but_not_what_is_written_by_then(jar: Jar, client: JarClient) -> None:
+    markers = [a_marker(), a_marker(producer_id=8), a_marker(1, producer_id=8, epoch=-1), a_marker(1)]
+    response = client.ask(ApiKey.WRITE_TXN_MARKERS, 2, WriteTxnMarkersRequest(markers))
+    assert codes(response) == {PRODUCER: {("t", 1): -1}, 8: {("t", 1): -1}}  # the last marker of each
+    assert log_of(jar).log_end_offset == 2
+
+
+def test_the_failure_names_markers_for_no_partition_too(client: JarClient) -> None:
+    markers = [a_marker(epoch=-1), WritableTxnMarker(8, 0, True, [])]
+    response = client.ask(ApiKey.WRITE_TXN_MARKERS, 2, WriteTxnMarkersRequest(markers))
+    assert codes(response) == {PRODUCER: {("t", 0): -1}, 8: {}}
+
+
+def test_such_a_marker_for_a_partition_that_is_not_there_is_only_that(client: JarClient) -> None:
+    missing = ErrorCode.unknown_topic_or_partition
+    assert write(client, a_marker(77, epoch=-1)) == {("t", 77): missing}
+
+
+def test_a_marker_below_any_epoch_is_fenced(jar: Jar, client: JarClient) -> None:
+    assert write(client, a_marker(epoch=-2)) == {("t", 0): ErrorCode.invalid_producer_epoch}
+    fenced = ErrorCode.transaction_coordinator_fenced
+    assert write(client, a_marker(coordinator_epoch=-2)) == {("t", 0): fenced}
+    assert write(client, a_marker(producer_id=-2, epoch=-2)) == {
+        ("t", 0): 0
+    }  # nothing is known of such a one
+    assert log_of(jar).log_end_offset == 1
+
+
 def test_a_marker_for_no_partition_is_not_in_the_answer(client: JarClient) -> None:
     marker = WritableTxnMarker(PRODUCER, 0, True, [])
     assert codes(client.ask(ApiKey.WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest([marker]))) == {}

@@ -92,3 +92,21 @@ def test_an_image_loads_all_that_the_store_has() -> None:
     image.apply(store.changes(image.version))
     assert image.configs(ConfigResourceType.BROKER, "") == {}
     assert image.version == store.version()
+
+
+def test_a_leader_is_shown_before_the_rest_of_a_change_is_applied() -> None:
+    image = an_image()
+    moved = replace(TOPIC.partitions[1], leader_id=1, leader_epoch=5)
+    image.show(replace(TOPIC, partitions=(TOPIC.partitions[0], moved)), [moved])
+    assert image.topic("t") is image.topic_by_id(b"t" * 16)
+    assert [image.partition("t", number) for number in (0, 1)] == [TOPIC.partitions[0], moved]
+    assert image.version == 3
+
+
+def test_nothing_is_shown_early_of_a_topic_or_partition_that_is_new() -> None:
+    image = an_image()
+    image.show(replace(TOPIC, topic_id=b"u" * 16), [replace(TOPIC.partitions[0], leader_epoch=9)])
+    image.show(replace(TOPIC, name="u"), [TOPIC.partitions[0]])
+    image.show(TOPIC, [PartitionRegistration(2, (1,), 1, 0)])
+    assert image.topic("t") == TOPIC
+    assert image.topic("u") is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -12,8 +13,11 @@ import pytest
 from internals.cluster_jar import ClusterJar
 from klamm.broker.broker import Broker
 from klamm.broker.cluster.image import ClusterImage
+from klamm.broker.cluster.topic_names import OFFSETS_TOPIC
 from klamm.broker.net.server import StartError
+from klamm.broker.partitions.registry import Partition
 from klamm.storage.cluster import (
+    BrokerRegistration,
     BrokerState,
     ClusterStoreError,
     ConfigResourceType,
@@ -81,6 +85,29 @@ def test_a_dead_brokers_partitions_are_taken_over_and_no_others_move(three: Clus
             assert (new, new_epoch) == (old, epoch)
     assert sorted(leader for leader, _ in after) == [2, 2, 2, 3, 3, 3]
     assert [len(three.open_at("t")[each]) for each in (2, 3)] == [3, 3]
+
+
+def test_partitions_that_are_taken_over_are_shown_as_they_are_opened_those_of_coordinators_first() -> None:
+    two = ClusterJar(1, 2)
+    two.create_topic("a", 40)
+    assert not two.loop.run(two.members[1].services.topics.ensure([OFFSETS_TOPIC]))
+    two.pass_ms(50)
+    survivor = two.members[2].services
+    opened: list[tuple[str, int]] = []
+    shown: list[int] = []  # of those opened before
+
+    def note(partition: Partition) -> None:
+        states = [survivor.image.partition(*each) for each in opened]
+        shown.append(sum(state is not None and state.leader_id == 2 for state in states))
+        opened.append((partition.topic, partition.partition))
+
+    survivor.partitions.opening_watchers.append(note)
+    kill(two, 1)
+    two.pass_ms(300)
+    moved = opened[:45]  # what they caused follows
+    assert [topic for topic, _ in moved] == [OFFSETS_TOPIC] * 25 + ["a"] * 20
+    assert shown[:45] == [position - position % 8 for position in range(45)]
+    two.close()
 
 
 def test_two_of_three_die_at_once_and_the_third_leads_all(three: ClusterJar) -> None:
@@ -205,6 +232,26 @@ def test_a_broker_that_stops_hands_its_partitions_over_first(three: ClusterJar) 
     assert sum(len(numbers) for numbers in three.open_at("t").values()) == 120
 
 
+def test_a_broker_that_stops_without_its_store_waits_for_it_until_its_time_is_over(
+    three: ClusterJar, caplog: pytest.LogCaptureFixture
+) -> None:
+    three.create_topic("t", 6)
+    member = three.members[1]
+    finish_moves = member.cluster.finish_moves
+
+    def fail(moves: object) -> Any:
+        raise ClusterStoreError("the disk is gone")
+
+    member.cluster.finish_moves = fail  # type: ignore[method-assign]  # after the partitions are closed
+    began_at_ms = three.clock.now_ms()
+    member.stop()
+    assert 30_000 <= three.clock.now_ms() - began_at_ms <= 31_500
+    assert "a second signal ends the process at once" in caplog.text
+    member.cluster.finish_moves = finish_moves  # type: ignore[method-assign]
+    three.pass_ms(500)
+    assert {leader for leader, _ in three.leaders("t")} == {2, 3}
+
+
 def test_the_last_broker_keeps_its_partitions_and_the_first_one_back_leads_all(three: ClusterJar) -> None:
     three.create_topic("t", 6)
     for broker_id in (1, 2, 3):
@@ -244,11 +291,67 @@ def test_a_broker_declared_dead_drops_its_partitions_and_registers_anew(three: C
     assert again.state is BrokerState.RUNNING
 
 
+def test_a_broker_declared_dead_while_it_stops_does_not_register_anew(
+    three: ClusterJar, caplog: pytest.LogCaptureFixture
+) -> None:
+    three.create_topic("t", 6, 3)
+    three.loop.run(three.members[1].membership._renewing.stop())  # type: ignore[union-attr]
+    three.pass_ms(9500)
+    epoch = {each.broker_id: each.epoch for each in three.cluster.brokers()}[1]
+    three.members[1].stop()
+    three.pass_ms(100)
+    (gone,) = [each for each in three.cluster.brokers() if each.broker_id == 1]
+    assert (gone.epoch, gone.state) == (epoch, BrokerState.GONE)
+    assert "broker 1 was replaced or declared dead: closing all partitions" in caplog.messages
+
+
+def test_a_broker_that_stops_while_it_registers_anew_is_gone(three: ClusterJar) -> None:
+    three.loop.run(three.members[1].membership._renewing.stop())  # type: ignore[union-attr]
+    three.pass_ms(9500)
+    member = three.members[1]
+    register = member.cluster.register
+    stopped: list[asyncio.Task[None]] = []
+
+    def register_and_stop(registration: BrokerRegistration) -> BrokerRegistration:
+        stopped.append(three.loop.create_task(member.broker.stop()))
+        return register(registration)
+
+    member.cluster.register = register_and_stop  # type: ignore[method-assign]  # as a thread that goes on
+    three.loop.run(member.membership._renew())
+    three.pass_ms(1)
+    three.loop.run(asyncio.wait(stopped))
+    assert states(three)[1] is BrokerState.GONE
+    del three.members[1]
+
+
 def test_a_broker_that_stood_still_itself_judges_nobody(three: ClusterJar) -> None:
     three.create_topic("t", 6)
     before = three.leaders("t")
     # The whole machine was suspended for a minute.
     three.clock.advance(60_000)
+    three.pass_ms(5000)
+    assert three.leaders("t") == before
+    assert set(states(three).values()) == {BrokerState.RUNNING}
+
+
+def test_a_broker_whose_store_stood_still_while_it_looked_for_deaths_judges_nobody(
+    three: ClusterJar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    three.create_topic("t", 6)
+    before = three.leaders("t")
+    three.pass_ms(3000)
+    lease = three.members[2].lease
+    is_dead = lease.is_dead
+
+    def stand_still(broker: BrokerRegistration, *, judges_silence: bool) -> bool:
+        lease.is_dead = is_dead  # type: ignore[method-assign]  # only once
+        three.clock.advance(60_000)
+        return is_dead(broker, judges_silence=judges_silence)
+
+    lease.is_dead = stand_still  # type: ignore[method-assign]
+    monkeypatch.setattr(lease, "hold", lambda broker: nullcontext(True))  # as a database's does
+    three.pass_ms(150)
+    assert three.clock.now_ms() > 60_000
     three.pass_ms(5000)
     assert three.leaders("t") == before
     assert set(states(three).values()) == {BrokerState.RUNNING}

@@ -120,7 +120,7 @@ def test_api_versions_tells_what_the_routes_serve_in_ascending_order(jar: Jar, c
     told = [(each.api_key, each.min_version, each.max_version) for each in answer.api_keys]
     assert told == sorted(told)
     assert told[0] == (0, 0, 13)  # Produce is served from 3 on, and told from 0 on
-    assert (1, 4, 17) in told
+    assert (1, 4, 18) in told
     assert {key for key, _, _ in told} == {int(route.api_key) for route in jar.services.routes.routes}
 
 
@@ -311,6 +311,7 @@ def test_one_connection_too_many_is_closed_at_once(setting: str, ips: list[str])
     jar.close()
 
 
+@pytest.mark.plain
 def test_a_handler_that_breaks_answers_in_its_own_shape(
     jar: Jar, client: JarClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

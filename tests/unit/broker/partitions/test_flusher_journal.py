@@ -262,6 +262,7 @@ def test_a_partition_that_moves_waits_for_what_comes_before(jar: Jar) -> None:
     assert log.recovery_point == 2
 
 
+@pytest.mark.plain
 def test_a_partition_that_moves_waits_for_the_round_under_way_without_looking_again_and_again(
     jar: Jar, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 import klamm
@@ -100,3 +103,18 @@ def test_what_cannot_be_several_brokers_is_refused() -> None:
         assert broker.node_ids == [1]
         with pytest.raises(RuntimeError, match="one broker only"):
             broker.kill_node(1)
+
+
+@pytest.mark.parametrize(("brokers", "expected"), [(1, "False"), (2, "True")])
+def test_only_brokers_that_may_replace_another_import_the_coordinators_before_they_need_them(
+    brokers: int, expected: str
+) -> None:
+    code = f"""
+import sys
+import klamm
+with klamm.Broker(brokers={brokers}):
+    pass  # its end waits for what was begun
+print("klamm.coordinator.group.coordinator" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == expected

@@ -236,6 +236,7 @@ def test_25_a_rebalance_that_was_open_is_forgotten_and_begins_anew(jar: SharedJa
     assert first.joined().generation_id == second.joined().generation_id == generation + 1
 
 
+@pytest.mark.plain
 def test_26_while_its_shard_loads_a_group_has_to_wait(
     jar: SharedJar, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -219,6 +219,7 @@ def test_checkpoints_know_nothing_of_a_topic_when_its_deletion_is_answered(jar: 
     ("chore", "looks"),
     [(Chores.delete_old_segments, "delete_old_segments"), (Chores.expire_producers, "expire_producers")],
 )
+@pytest.mark.plain
 def test_requests_have_their_turn_while_a_chore_looks_at_many_partitions(
     jar: Jar,
     monkeypatch: pytest.MonkeyPatch,
@@ -270,6 +271,7 @@ def test_checkpoints_of_many_partitions_are_prepared_in_several_turns(
     assert b"recovery_point: 1\n" in jar.files.read_file(f"/logs/t-0/{names.PARTITION_CHECKPOINT}")
 
 
+@pytest.mark.plain
 def test_each_second_looks_only_at_logs_that_are_flushed_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
     jar = Jar({"klamm.flush": "os"})
     for number in range(20):

@@ -47,3 +47,13 @@ def test_a_database_that_a_broker_uses_is_refused(postgres: PostgresServer, tmp_
     assert done.exit_code == 1
     assert "broker 1 is already running" in done.stderr
     assert "a broker that uses it must be stopped" in done.stderr
+
+
+def test_a_password_is_in_no_message(tmp_path: Path) -> None:
+    url = "postgresql://anna:secret@127.0.0.1:1/db?password=hidden"
+    with klamm.Broker() as target:
+        done = move(url, target.bootstrap, tmp_path / "state")
+    assert done.exit_code == 1
+    assert "cannot open postgresql://127.0.0.1:1/db: " in done.stderr
+    assert "secret" not in done.stderr
+    assert "hidden" not in done.stderr

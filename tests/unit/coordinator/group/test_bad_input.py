@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -35,9 +34,7 @@ def picture(world: World) -> Any:
 
 
 def _shown(live: ClassicMembership) -> dict[str, Any]:
-    shown = {
-        field.name: getattr(live, field.name) for field in fields(live) if not field.name.endswith("_timer")
-    }
+    shown = {name: value for name, value in live.fields().items() if not name.endswith("_timer")}
     shown["members"] = {member_id: _member(member) for member_id, member in live.members.items()}
     return {
         name: dict(value) if isinstance(value, dict) else value
@@ -47,8 +44,8 @@ def _shown(live: ClassicMembership) -> dict[str, Any]:
 
 
 def _member(member: Member) -> dict[str, Any]:
-    own = {field.name for field in fields(Member)} - {"due_at_ms", "renewed_at_ms", "looked_at_ms"}
-    return {name: getattr(member, name) for name in own}
+    timer = {"due_at_ms", "renewed_at_ms", "looked_at_ms"}
+    return {name: value for name, value in member.fields().items() if name not in timer}
 
 
 def first(world: World) -> tuple[str, int]:

@@ -87,6 +87,9 @@ class Topics:
     def has_partition(self, partition: TopicPartition) -> bool:
         return partition.topic in self.names and 0 <= partition.partition < 8
 
+    def is_internal(self, topic: str) -> bool:
+        return topic.startswith("__")
+
     def offsets_partition(self, group_id: str) -> TopicPartition:
         return TopicPartition("__consumer_offsets", partition_for(group_id, 50))
 

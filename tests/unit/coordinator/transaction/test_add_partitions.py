@@ -205,6 +205,26 @@ def test_what_is_added_is_answered_as_it_is_named(version: int) -> None:
     assert results_of(world, version, identity) == as_named
 
 
+def test_a_client_adds_no_internal_partition() -> None:
+    world = World()
+    identity = world.init().identity
+    offsets = TopicPartition("__consumer_offsets", 0)
+    assert world.add(identity, OUT_0, NOWHERE, offsets) == {
+        OUT_0: ErrorCode.operation_not_attempted,
+        NOWHERE: ErrorCode.unknown_topic_or_partition,
+        offsets: ErrorCode.topic_authorization_failed,
+    }
+    assert world.state_name() == "Empty"
+    assert world.add_one(identity, offsets, version=4) is ErrorCode.none  # a broker does
+
+
+def test_partitions_are_looked_at_before_the_transactional_id() -> None:
+    world = World()
+    errors = world.add((P, 0), OUT_0, NOWHERE, transactional_id="")
+    assert errors[NOWHERE] is ErrorCode.unknown_topic_or_partition
+    assert world.add((P, 0), OUT_0, transactional_id="") == {OUT_0: ErrorCode.invalid_request}
+
+
 def test_what_is_named_twice_is_verified_once_and_a_topic_without_partitions_not_at_all() -> None:
     world = World()
     identity = world.init().identity

@@ -74,7 +74,18 @@ def test_patterns_that_make_no_sense_or_take_too_long_are_refused(pattern: str) 
 
 
 @pytest.mark.parametrize(
-    "pattern", ["ord.*-[0-9]+", "(orders|o)?-?r?d?.*", "orders-1", "^orders.1$", "[^x]{8}"]
+    "pattern",
+    [
+        "ord.*-[0-9]+",
+        "(orders|o)?-?r?d?.*",
+        "orders-1",
+        "^orders.1$",
+        "[^x]{8}",
+        r"\Qorders-\E.",
+        r"\Qorders-1",
+        r"orders-1\z",
+        r"\w+-\d",
+    ],
 )
 def test_patterns_as_people_write_them_match_the_whole_id(pattern: str) -> None:
     world = World()

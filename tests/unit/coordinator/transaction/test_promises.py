@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from copy import copy
 from typing import Any
 
 from hypothesis import settings
@@ -62,8 +62,8 @@ def _snapshot(state: TransactionState) -> tuple[Any, ...]:
         list(state.ongoing),
         {name: parked.request for name, parked in state.parked.items()},
         list(state.held_ends),
-        replace(state.timeout_timer),
-        replace(state.expiry_timer),
+        copy(state.timeout_timer),
+        copy(state.expiry_timer),
         state.expiry_queue,
     )
 

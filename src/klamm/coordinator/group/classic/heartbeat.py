@@ -21,9 +21,9 @@ def heartbeat(state: GroupState, request: HeartbeatRequest, context: Context) ->
     group = state.groups.get(request.group_id)
     if group is None:
         return _refuse(context, ErrorCode.unknown_member_id)
-    live = group.membership
-    if type(live) is not ClassicMembership:
+    if type(group.membership) is not ClassicMembership:
         return _refuse(context, ErrorCode.unknown_member_id)
+    live = group.membership
     response = _ALIVE
     if live.phase is not STABLE:
         if live.phase is DEAD:

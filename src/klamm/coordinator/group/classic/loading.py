@@ -12,14 +12,14 @@ from klamm.protocol.messages.join_group import JoinGroupRequestProtocol
 def revived(registration: GroupRegistered) -> ClassicMembership:
     """Stable if it has members: an unfinished rebalance is not recorded."""
     live = ClassicMembership(
-        registration.group_id,
-        phase=Phase.STABLE if registration.members else Phase.EMPTY,
-        phase_timestamp_ms=None if registration.state_timestamp_ms < 0 else registration.state_timestamp_ms,
-        generation=registration.generation,
-        protocol_type=registration.protocol_type or None,
-        protocol_name=registration.protocol_name,
-        leader_id=registration.leader_id,
+        registration.group_id, phase=Phase.STABLE if registration.members else Phase.EMPTY
     )
+    if registration.state_timestamp_ms >= 0:
+        live.phase_timestamp_ms = registration.state_timestamp_ms
+    live.generation = registration.generation
+    live.protocol_type = registration.protocol_type or None
+    live.protocol_name = registration.protocol_name
+    live.leader_id = registration.leader_id
     protocol_name = registration.protocol_name or ""
     for known in registration.members:
         member = live.members[known.member_id] = Member(registration.group_id, known.member_id)

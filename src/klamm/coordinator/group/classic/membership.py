@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from klamm.coordinator.group.classic.phases import COMPLETING, DEAD, EMPTY, STABLE, Phase
 from klamm.coordinator.group.classic.signals import JoinTimeUp, SyncTimeUp
 from klamm.coordinator.group.membership import CLASSIC, OffsetExpiry
 from klamm.coordinator.group.state import Group
+from klamm.coordinator.runtime.fields import Fields
 from klamm.coordinator.runtime.outcome import Reply
 from klamm.coordinator.runtime.timers import Timer
 from klamm.protocol.errors import NO_ERROR, ErrorCode
@@ -21,7 +22,6 @@ CONSUMER: Final = "consumer"  # the only protocol type whose metadata the broker
 NEW_MEMBER_TIMEOUT_MS: Final = 300_000  # a new member does not send heartbeats while its join is parked
 
 
-@dataclass(slots=True, init=False, kw_only=True)
 class Member(Timer):
     """The state of one member, also before it joins with the id that it was given. Only notes change it.
 
@@ -29,29 +29,25 @@ class Member(Timer):
     longer the more members there are, because they do not all fit into the processor's cache.
     """
 
-    group_id: str
-    member_id: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    protocols: Sequence[JoinGroupRequestProtocol]  # in order of preference; mostly one object for all members
-    assignment: bytes
-    parked_join: object | None  # the token of a request that is not answered yet
-    parked_sync: object | None
-    is_new: bool  # until its first join phase ends
+    __slots__ = (
+        "assignment", "client_host", "client_id", "group_id", "group_instance_id", "is_new", "member_id",
+        "parked_join", "parked_sync", "protocols", "rebalance_timeout_ms", "session_timeout_ms",
+    )  # fmt: skip
 
     def __init__(self, group_id: str, member_id: str) -> None:
         self.signal = self.due_at_ms = self.renewed_at_ms = self.looked_at_ms = None
         self.group_id = group_id
         self.member_id = member_id
-        self.session_timeout_ms = self.rebalance_timeout_ms = 0
-        self.group_instance_id = self.parked_join = self.parked_sync = None
-        self.client_id = self.client_host = ""
-        self.protocols = ()
+        self.session_timeout_ms = 0
+        self.rebalance_timeout_ms = 0
+        self.group_instance_id: str | None = None
+        self.client_id = ""
+        self.client_host = ""
+        self.protocols: Sequence[JoinGroupRequestProtocol] = ()  # by preference; mostly shared by all members
         self.assignment = b""
-        self.is_new = True
+        self.parked_join: object | None = None  # the token of a request that is not answered yet
+        self.parked_sync: object | None = None
+        self.is_new = True  # until its first join phase ends
 
     @property
     def period_ms(self) -> int:
@@ -110,33 +106,35 @@ class OpenRebalance:
     dropped: tuple[str, ...] = ()  # members that did not rejoin
 
 
-@dataclass(slots=True)
-class ClassicMembership:
+class ClassicMembership(Fields):
     """The members of one group as they are now, in the classic protocol. Only notes change it."""
 
-    group_id: str
-    phase: Phase = Phase.EMPTY
-    phase_timestamp_ms: int | None = None  # wall clock of the last transition; None: unknown
-    generation: int = 0
-    protocol_type: str | None = None
-    protocol_name: str | None = None
-    leader_id: str | None = None
-    members: dict[str, Member] = field(default_factory=dict)
-    static_members: dict[str, str] = field(default_factory=dict)  # instance id -> member id
-    pending: dict[str, Member] = field(default_factory=dict)  # with an id that was given out and not used yet
-    supported: dict[str, int] = field(default_factory=dict)  # protocol -> number of members that support it
-    awaiting_join: int = 0
-    pending_sync: dict[str, None] = field(default_factory=dict)  # an ordered set
-    subscribed_topics: frozenset[str] | None = frozenset()  # None: unknown
-    initial_delay: InitialDelay | None = None
-    has_new_member: bool = False  # extends the initial delay
-    rebalance: OpenRebalance | None = None
-    join_timer: Timer = field(init=False)
-    sync_timer: Timer = field(init=False)
+    __slots__ = (
+        "awaiting_join", "generation", "group_id", "has_new_member", "initial_delay", "join_timer",
+        "leader_id", "members", "pending", "pending_sync", "phase", "phase_timestamp_ms", "protocol_name",
+        "protocol_type", "rebalance", "static_members", "subscribed_topics", "supported", "sync_timer",
+    )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        self.join_timer = Timer(JoinTimeUp(self.group_id))
-        self.sync_timer = Timer(SyncTimeUp(self.group_id))
+    def __init__(self, group_id: str, phase: Phase = EMPTY) -> None:
+        self.group_id = group_id
+        self.phase = phase
+        self.phase_timestamp_ms: int | None = None  # wall clock of the last transition; None: unknown
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.leader_id: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}  # instance id -> member id
+        self.pending: dict[str, Member] = {}  # with an id that was given out and not used yet
+        self.supported: dict[str, int] = {}  # protocol -> number of members that support it
+        self.awaiting_join = 0
+        self.pending_sync: dict[str, None] = {}  # an ordered set
+        self.subscribed_topics: frozenset[str] | None = frozenset()  # None: unknown
+        self.initial_delay: InitialDelay | None = None
+        self.has_new_member = False  # extends the initial delay
+        self.rebalance: OpenRebalance | None = None
+        self.join_timer = Timer(JoinTimeUp(group_id))
+        self.sync_timer = Timer(SyncTimeUp(group_id))
 
     def member_error(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
         """Whether this is a member, and its instance id belongs to it."""

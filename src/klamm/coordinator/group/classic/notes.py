@@ -23,12 +23,18 @@ from klamm.coordinator.runtime.outcome import Context
 from klamm.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 
 
-@dataclass(slots=True)
 class IdHandedOut:
     """A client got a member id and has to join again with it."""
 
-    group_id: str
-    member: Member
+    __slots__ = ("group_id", "member")
+
+    def __init__(
+        self,
+        group_id: str,
+        member: Member,
+    ) -> None:
+        self.group_id = group_id
+        self.member = member
 
 
 @dataclass(slots=True)
@@ -39,24 +45,40 @@ class PendingForgotten:
     member_id: str
 
 
-@dataclass(slots=True)
 class MemberAdded:
     """A new member joins, and waits."""
 
-    group_id: str
-    member: Member  # a new one, or that of the id that was handed out
-    request: JoinGroupRequest
-    context: Context
+    __slots__ = ("context", "group_id", "member", "request")
+
+    def __init__(
+        self,
+        group_id: str,
+        member: Member,  # a new one, or that of the id that was handed out
+        request: JoinGroupRequest,
+        context: Context,
+    ) -> None:
+        self.group_id = group_id
+        self.member = member
+        self.request = request
+        self.context = context
 
 
-@dataclass(slots=True)
 class MemberRejoined:
     """A member joins again, perhaps with other protocols or timeouts."""
 
-    group_id: str
-    member: Member
-    request: JoinGroupRequest
-    token: object
+    __slots__ = ("group_id", "member", "request", "token")
+
+    def __init__(
+        self,
+        group_id: str,
+        member: Member,
+        request: JoinGroupRequest,
+        token: object,
+    ) -> None:
+        self.group_id = group_id
+        self.member = member
+        self.request = request
+        self.token = token
 
 
 @dataclass(slots=True)
@@ -116,13 +138,20 @@ class GroupBecameEmpty:
     timestamp_ms: int
 
 
-@dataclass(slots=True)
 class SyncParked:
     """A member waits for its assignment."""
 
-    group_id: str
-    member: Member
-    token: object
+    __slots__ = ("group_id", "member", "token")
+
+    def __init__(
+        self,
+        group_id: str,
+        member: Member,
+        token: object,
+    ) -> None:
+        self.group_id = group_id
+        self.member = member
+        self.token = token
 
 
 @dataclass(slots=True)

@@ -165,7 +165,7 @@ def complete_join(
         is_expected = member.parked_join is not None or member.group_instance_id is not None
         (staying if is_expected else gone).append(member)
     if gone:
-        draft.notes.append(MembersRemoved(live.group_id, tuple(member.member_id for member in gone)))
+        draft.notes.append(MembersRemoved(live.group_id, tuple([member.member_id for member in gone])))
         draft.say_goodbye(live, gone, GroupEventCause.JOIN_MISSED)
     if not staying:
         return _emptied(draft, live, gone, replies)
@@ -204,7 +204,7 @@ def _emptied(
             generation_before=rebalance.generation_before,
             generation_after=registration.generation,
             join_phase_ms=context.now_ms - rebalance.started_at_ms,
-            dropped=tuple(member.member_id for member in gone),
+            dropped=tuple([member.member_id for member in gone]),
         )
     )
     outcome = draft.outcome()
@@ -242,7 +242,7 @@ def _next_generation(
             replace(
                 rebalance,
                 joined_at_ms=context.now_ms,
-                dropped=tuple(member.member_id for member in gone),
+                dropped=tuple([member.member_id for member in gone]),
             ),
             context.timestamp_ms,
         )

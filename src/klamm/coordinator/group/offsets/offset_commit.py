@@ -91,7 +91,8 @@ def _records(
         if commits:
             block = _BLOCK((group_id, name, topic_id, commits, timestamp_ms, expire_ms))
             if refused is None and len(request.topics) == 1:  # as most requests
-                return state.commit_answers.of(topic_id, name, commits), (block,)
+                answers = state.commit_answers
+                return answers.of(topic_id, name, commits), (block,)
             records.append(block)
         topics.append(OffsetCommitResponseTopic(topic_id, name, _answers(topic.partitions, refused)))
     return OffsetCommitResponse(topics=topics), records

@@ -159,8 +159,7 @@ class PostgresCluster:
     # --- brokers and leaders ---------------------------------------------------------------------------
 
     def register(self, registration: BrokerRegistration) -> BrokerRegistration:
-        self._me = None
-        with self._changing() as change:
+        with self._changing(is_registration=True) as change:
             registered = replace(registration, listeners=dict(registration.listeners), epoch=change.version)
             change.execute(
                 "INSERT INTO broker VALUES (%s, %s, %s, %s, %s, clock_timestamp(), "
@@ -188,11 +187,12 @@ class PostgresCluster:
         return registered
 
     def set_state(self, state: BrokerState) -> None:
-        assert self._me is not None, "no broker has registered with this store"
+        me = self._me
+        assert me is not None, "no broker has registered with this store"
         self.has_left = state is BrokerState.GONE
         with self._changing() as change:
-            change.execute("UPDATE broker SET state = %s WHERE broker_id = %s", [state, self._me.broker_id])
-            change.touch(BROKER, [str(self._me.broker_id)])
+            change.execute("UPDATE broker SET state = %s WHERE broker_id = %s", [state, me.broker_id])
+            change.touch(BROKER, [str(me.broker_id)])
 
     def take_over(self, gone: BrokerRegistration, leaders: Sequence[LeaderChange]) -> None:
         with self._changing() as change:
@@ -374,8 +374,11 @@ class PostgresCluster:
             yield connection
 
     @contextmanager
-    def _changing(self) -> Iterator[PostgresChange]:
-        """A transaction that increments the version; FencedError when another process is this broker now."""
+    def _changing(self, *, is_registration: bool = False) -> Iterator[PostgresChange]:
+        """A transaction that increments the version; FencedError when another process is this broker now.
+
+        Until a registration is complete, what other threads change is that of the former one.
+        """
         transaction_id = ""
         is_decided = False
         with self._wrapped_errors():
@@ -387,7 +390,8 @@ class PostgresCluster:
                     ).fetchone()
                     assert row is not None
                     version, transaction_id = row
-                    self._check_registration(connection)
+                    if not is_registration:
+                        self._check_registration(connection)
                     connection.execute("DELETE FROM change WHERE version <= %s", [version - KEPT_VERSIONS])
                     yield PostgresChange(connection, version)
                     connection.execute("SELECT pg_notify(%s, %s)", [CHANNEL, str(version)])

@@ -63,6 +63,9 @@ class Address:
             scheme = urlsplit(url).scheme
             if scheme not in ("postgresql", "postgres"):
                 raise StoreUnavailableError(f"invalid PostgreSQL URL: its scheme is {scheme!r}; {_EXAMPLE}")
+            if not url.startswith(f"{scheme}://"):
+                # libpq would take it for a list of settings, and repeat it in its message.
+                raise StoreUnavailableError(f"invalid PostgreSQL URL: {scheme}: without //; {_EXAMPLE}")
             parts = conninfo_to_dict(url)
         except (ValueError, psycopg.Error) as error:
             raise StoreUnavailableError(f"invalid PostgreSQL URL: {one_line(error)}; {_EXAMPLE}") from error

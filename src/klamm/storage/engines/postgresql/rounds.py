@@ -223,12 +223,13 @@ class PostgresRounds:
                 # Not sent: nothing is lost, and the appends stay in memory.
                 if not waits:
                     _logger.error("appends wait for PostgreSQL: %s", error)
-                self._wait(waits)
+                if self._gives_up(waits):
+                    return error
                 waits += 1
 
-    def _wait(self, waits: int) -> None:
-        if self._is_closing.wait(_RETRY_S[min(waits, len(_RETRY_S) - 1)]):
-            raise StoreUnavailableError("the store was closed while PostgreSQL could not be reached")
+    def _gives_up(self, waits: int) -> bool:
+        """Wait before the next try; whether the store was closed meanwhile, so that there is none."""
+        return self._is_closing.wait(_RETRY_S[min(waits, len(_RETRY_S) - 1)])
 
     def _resolve(self, tickets: Sequence[PostgresTicket], reason: str) -> dict[int, Exception]:
         """Find out how far logs came whose statement has an unknown outcome, or that were left out.
@@ -251,12 +252,11 @@ class PostgresRounds:
             except ClusterStoreError as error:
                 if not waits:
                     _logger.error("%s; finding out what is durable: %s", reason, error)
-                try:
-                    self._wait(waits)
-                except StoreUnavailableError as closed:
-                    reason = str(closed)
-                    ends = {}
-                    break
+                if self._gives_up(waits):
+                    closed = LogError(
+                        ErrorCode.not_leader_or_follower, f"{reason}; closed without knowing what is durable"
+                    )
+                    return {ticket.partition_id: closed for ticket in tickets}
                 waits += 1
         failures: dict[int, Exception] = {}
         for ticket in tickets:

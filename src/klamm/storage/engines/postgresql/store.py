@@ -342,19 +342,28 @@ class PostgresLogStore:
     def status(self) -> Sequence[LogDirStatus]:
         return [LogDirStatus(self._cluster.address.text, -1, -1, is_offline=False)]
 
+    def give_up(self) -> None:
+        """Wait no longer for a database that cannot be reached: appends that are not durable by now fail."""
+        self._is_closing.set()
+
     def close(self) -> None:
         """Flush and close every open log, and save their producers."""
         if self._is_closed:
             return
         self._is_closed = True
         self._is_closing.set()
+        is_reachable = True
         for place, log in list(self._logs.items()):
+            if not is_reachable:
+                log.abandon()  # each of them would wait until a connection fails
+                continue
             try:
                 log.close()
             except LogError as error:
                 _logger.error(
                     "closing %s failed; its producers are read from the log next time: %s", place, error
                 )
+                is_reachable = not isinstance(error.__cause__, ConnectionLostError | StoreUnavailableError)
         for session in (self._writing, *self._reading):
             session.close()
 

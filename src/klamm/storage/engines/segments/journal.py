@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
@@ -163,6 +163,8 @@ class Journal:
         self._has_tail_to_cut = False  # behind the durable frames, after a failed round
         self._ends_file = False  # with the round that is under way
         self._has_directory = bool(self._full)
+        # Logs by topic and partition that are flushed by themselves, for tests that let one log's disk fail.
+        self.leaves_out: Callable[[str, int], bool] | None = None
 
     def _path(self, slot: int) -> str:
         return f"{self.directory}/{names.journal_file(self._node_id, slot)}"
@@ -227,8 +229,11 @@ class Journal:
     def _chosen(self, tickets: Sequence[SegmentSyncTicket]) -> list[SegmentSyncTicket]:
         """Those that must be in the journal, and small ones."""
         chosen, others, size_bytes = [], [], 0
+        leaves_out = self.leaves_out
         for ticket in tickets:
             assert ticket.log is not None
+            if leaves_out is not None and leaves_out(ticket.log.topic, ticket.log.partition):
+                continue
             if ticket.log.is_always_journaled:
                 chosen.append(ticket)
             else:

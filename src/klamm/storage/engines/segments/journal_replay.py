@@ -1,9 +1,10 @@
-"""Appending what a journal holds of a partition, and its segments lost, to the end of its log."""
+"""Writing what a journal holds of a partition to its segments, after a crash."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 
 from klamm.protocol.errors import ErrorCode
 from klamm.storage.engines.segments.epochs import LeaderEpochs
@@ -56,3 +57,48 @@ def replay_journal(
             "%s: appended offsets %d to %d from the journal", active.log_path, first_offset, log_end_offset
         )
     return log_end_offset
+
+
+def write_again(segments: Sequence[Segment], batches: Iterable[JournaledBatch], from_offset: int) -> None:
+    """Write batches again that the segments have, from an offset on.
+
+    They may be in the page cache only. If the process that was killed could not sync them, the kernel has
+    marked their pages clean, and no sync of another process writes them. The caller makes the segments
+    durable, before the journal is used again. Batches that were replaced, as by compaction, stay as they are.
+    Raises OSError.
+    """
+    bases = [segment.base_offset for segment in segments]
+    run = _Run()
+    for header, data in batches:
+        offset = header.base_offset
+        if offset < max(from_offset, bases[0]):
+            continue
+        segment = segments[bisect_right(bases, offset) - 1]
+        position = run.end if segment is run.segment and offset == run.next_offset else segment.locate(offset)
+        if position + len(data) > segment.size_bytes or segment.read(position, len(data)) != data:
+            continue
+        if segment is not run.segment or position != run.end:
+            run.write()
+            run = _Run(segment, position)
+        run.add(data, header.next_offset)
+    run.write()
+
+
+class _Run:
+    """Batches that follow each other in a segment, for one write."""
+
+    def __init__(self, segment: Segment | None = None, position: int = 0) -> None:
+        self.segment = segment
+        self._position = position
+        self._data: list[bytes] = []
+        self.end = position
+        self.next_offset = -1
+
+    def add(self, data: bytes, next_offset: int) -> None:
+        self._data.append(data)
+        self.end += len(data)
+        self.next_offset = next_offset
+
+    def write(self) -> None:
+        if self.segment is not None:
+            self.segment.write_again(self._position, b"".join(self._data))

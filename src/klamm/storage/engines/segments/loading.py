@@ -14,7 +14,7 @@ from klamm.storage.engines.segments.epochs import LeaderEpochs
 from klamm.storage.engines.segments.files import DirectoryEntry, Files, remove_if_there, write_aside
 from klamm.storage.engines.segments.handles import HandlePool
 from klamm.storage.engines.segments.journal_reading import JournaledBatch
-from klamm.storage.engines.segments.journal_replay import replay_journal
+from klamm.storage.engines.segments.journal_replay import replay_journal, write_again
 from klamm.storage.engines.segments.leftovers import tidy
 from klamm.storage.engines.segments.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from klamm.storage.engines.segments.offset_index import CorruptIndexError
@@ -121,6 +121,8 @@ def load_parts(files: Files, pool: HandlePool, directory: str, settings: LoadSet
             gaps_up_to=settings.gaps_up_to,
         )
     if settings.journaled:
+        if not settings.is_clean:
+            write_again(segments, settings.journaled, settings.recovery_point or 0)
         # Before the log end is compared with the log start: it may be above only in the journal.
         if producers is None:
             producers = restore(snapshots, segments, log_end_offset)

@@ -296,7 +296,8 @@ class SegmentLog(ReadableLog):
     def finish_sync(self, ticket: SyncTicket) -> None:
         assert isinstance(ticket, SegmentSyncTicket)
         if self._flushing.finish(ticket, self._chain, self._epochs) and self._flush_on_commit:
-            self._raise_high_watermark(ticket.end_offset, *self._flushing.durable_place)
+            segment, position = self._flushing.durable_place
+            self._raise_high_watermark(ticket.end_offset, segment, position)
 
     def fail_sync(self, ticket: SyncTicket) -> None:
         assert isinstance(ticket, SegmentSyncTicket)

@@ -1,0 +1,1 @@
+# Closures, compiled as they are.

@@ -1,0 +1,16 @@
+cimport cython
+
+from klamm.coordinator.runtime.coordinator cimport ShardedCoordinator
+from klamm.coordinator.runtime.outcome cimport Context
+from klamm.coordinator.runtime.shard cimport Shard
+
+
+cdef class GroupCoordinator(ShardedCoordinator):
+    cdef public object _config
+    cdef public object _make_machine
+    cdef public object _topics
+    cdef public object _commit_answers
+    cdef public object written
+
+    @cython.locals(shard=Shard)
+    cpdef _member_request(self, object request, Context context)

@@ -1,0 +1,1 @@
+cpdef tuple screen_metadata(object asked, object max_units)

@@ -1,0 +1,14 @@
+cimport cython
+
+
+cdef class FrameReader:
+    cdef public bint _are_requests
+    cdef public Py_ssize_t _came
+    cdef public bytes _head
+    cdef public Py_ssize_t _max_bytes
+    cdef public list _parts
+    cdef public Py_ssize_t _size
+    cdef public Py_ssize_t _smallest
+
+    @cython.locals(size=Py_ssize_t)
+    cpdef bytes only(self, bytes data)

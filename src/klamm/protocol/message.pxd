@@ -1,0 +1,6 @@
+cdef class Message:
+    pass
+
+
+cdef class Request(Message):
+    pass
