@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from random import Random
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
+from psycopg import Connection
 
 from klamm.clock import ManualClock
 from klamm.protocol.errors import ErrorCode
@@ -17,6 +18,7 @@ from klamm.records.record import Record, decode_records, encode_batch
 from klamm.storage.cluster import BrokerRegistration, PartitionRegistration, TopicState
 from klamm.storage.engines.postgresql.cluster import PostgresCluster
 from klamm.storage.engines.postgresql.log import PostgresLog
+from klamm.storage.engines.postgresql.retention import delete_expired
 from klamm.storage.engines.postgresql.rounds import PostgresTicket
 from klamm.storage.engines.postgresql.store import CompactionSettings, PostgresLogStore
 from klamm.storage.log import AbortedTransaction, LogError, LogStore, MustLoadError, PartitionLog
@@ -489,6 +491,35 @@ def test_a_log_start_is_saved_and_only_by_its_leader(store: TestingStore, other:
     with pytest.raises(LogError) as refused:
         store.start_saving_log_starts()()
     assert refused.value.error_code is ErrorCode.not_leader_or_follower
+
+
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_what_is_appended_while_retention_looks_for_old_records_stays(
+    store: TestingStore, is_empty: bool
+) -> None:
+    log = open_log(store)
+    if not is_empty:
+        append(log, a_batch(timestamps_ms=[T - 2000]))
+        sync(log)
+    with store._reading[0].use() as connection:
+
+        class Appending:
+            """A connection on which a record arrives after each statement about chunks."""
+
+            def execute(self, statement: str, parameters: Any) -> Any:
+                result = connection.execute(statement, parameters)
+                if statement.startswith("SELECT"):
+                    append(log, a_batch(timestamps_ms=[T]))
+                    sync(log)
+                return result
+
+        expired = delete_expired(
+            cast("Connection[Any]", Appending()), log.partition_id, 0, 0, TopicConfig(retention_ms=1000), T
+        )
+    assert expired.start_offset == (0 if is_empty else 1)
+    assert store.rows("SELECT min(base_offset), max(last_offset) + 1 FROM chunk") == [
+        (expired.start_offset, log.log_end_offset)
+    ]
 
 
 def test_all_partitions_of_a_topic_are_loaded_together(store: TestingStore) -> None:

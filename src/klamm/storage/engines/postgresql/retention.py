@@ -71,17 +71,14 @@ def _start_by_time(
     """Where the first chunk begins that is new enough; the end of the log if none is."""
     if retention_ms < 0:
         return start_offset
-    row = (
-        connection.execute(
-            "SELECT base_offset FROM chunk WHERE partition_id = %s AND last_offset >= %s "
-            "AND max_timestamp >= %s ORDER BY last_offset LIMIT 1",
-            [partition_id, start_offset, timestamp_ms - retention_ms],
-        ).fetchone()
-        or connection.execute(
-            "SELECT max(last_offset) + 1 FROM chunk WHERE partition_id = %s AND last_offset >= %s",
-            [partition_id, start_offset],
-        ).fetchone()
-    )
+    # One statement, one snapshot: a chunk that is appended between two would be taken for an old one.
+    row = connection.execute(
+        "SELECT coalesce((SELECT base_offset FROM chunk WHERE partition_id = %(id)s "
+        "AND last_offset >= %(start)s AND max_timestamp >= %(oldest)s ORDER BY last_offset LIMIT 1), "
+        "(SELECT max(last_offset) + 1 FROM chunk WHERE partition_id = %(id)s "
+        "AND last_offset >= %(start)s))",
+        {"id": partition_id, "start": start_offset, "oldest": timestamp_ms - retention_ms},
+    ).fetchone()
     return start_offset if row is None or row[0] is None else int(row[0])
 
 
