@@ -228,6 +228,8 @@ def test_a_foreign_directory_is_refused(machine: Machine, cluster_id: str, node_
         (TopicConfig(segment_bytes=1024), [a_batch(value=bytes(600))] * 3, [0, 1, 2]),
         (TopicConfig(segment_ms=100), [a_batch(timestamps_ms=[T + n]) for n in (0, 100, 101, 150)], [0, 2]),
         (TopicConfig(segment_ms=100), [a_batch(timestamps_ms=[T + n]) for n in (0, 10**9, 5)], [0, 1]),
+        (TopicConfig(segment_ms=2**63 - 1), [a_batch(timestamps_ms=[T + n]) for n in (0, 1, 10**9)], [0]),
+        (TopicConfig(), [a_batch(timestamps_ms=[2**63 - 9 + n]) for n in (0, 1, 8)], [0]),
         (TopicConfig(segment_index_bytes=24, index_interval_bytes=0), [a_batch()] * 5, [0, 2, 4]),
         (
             TopicConfig(cleanup_policy=frozenset({"compact"}), max_compaction_lag_ms=100),
@@ -235,7 +237,7 @@ def test_a_foreign_directory_is_refused(machine: Machine, cluster_id: str, node_
             [0, 1],
         ),
     ],
-    ids=["size", "record time", "future time", "full index", "compaction lag"],
+    ids=["size", "record time", "future time", "no time limit", "end of time", "full index", "compaction lag"],
 )
 def test_segments_roll_with_a_snapshot_beside(
     machine: Machine, config: TopicConfig, batches: list[bytes], expected: list[int]

@@ -19,6 +19,7 @@ from klamm.storage.topic_config import TopicConfig
 _logger = logging.getLogger(__name__)
 
 _MAX_RELATIVE_OFFSET: Final = (1 << 31) - 1
+_MAX_TIMESTAMP_MS: Final = (1 << 63) - 1  # segment.ms may be as large
 _MAX_UNWRITTEN_BYTES: Final = 256 * 1024
 _MAX_UNWRITTEN_CHUNKS: Final = 900  # pwritev accepts 1024 of them
 
@@ -80,7 +81,8 @@ class Segment(IndexedFile):
             limit_ms = min(limit_ms, config.max_compaction_lag_ms)
         if self._first_timestamp_ms >= 0:
             # A batch without a timestamp is not later than any other.
-            self._limits_of, self._latest_ms = config, self._first_timestamp_ms + limit_ms
+            self._latest_ms = min(self._first_timestamp_ms + limit_ms, _MAX_TIMESTAMP_MS)
+            self._limits_of = config
             return max_timestamp_ms > self._latest_ms
         return now_ms - self.created_at_ms > limit_ms
 
