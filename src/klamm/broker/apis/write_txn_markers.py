@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from klamm.broker.cluster.topic_names import OFFSETS_TOPIC
 from klamm.broker.net.context import HandlerResult, HeldResponse, RequestContext
@@ -19,6 +20,8 @@ from klamm.protocol.messages.write_txn_markers import (
 )
 from klamm.protocol.types import TopicPartition
 
+UNKNOWN_VERSION: Final = -1
+
 
 def handle(
     services: Services, context: RequestContext, request: WriteTxnMarkersRequest
@@ -32,6 +35,7 @@ def handle(
             wanted.transaction_result,
             wanted.coordinator_epoch,
             bumps_epoch=wanted.transaction_version >= 2,
+            is_of_unknown_version=wanted.transaction_version == UNKNOWN_VERSION and wanted.producer_id >= 0,
         )
         partitions = _partitions(wanted)
         if marker.is_of_no_producer and any(

@@ -35,6 +35,7 @@ class TransactionMarker:
     is_commit: bool
     coordinator_epoch: int
     bumps_epoch: bool = False  # transaction.version 2: the epoch is higher than that of the records
+    is_of_unknown_version: bool = False  # nobody can say whether the epoch is
 
     @property
     def is_of_no_producer(self) -> bool:
@@ -129,7 +130,7 @@ class MarkerWriter:
             if partition is None:
                 write.settle(name, self._absence(name))
                 continue
-            if marker.is_of_no_producer:
+            if marker.is_of_no_producer or marker.is_of_unknown_version:
                 write.settle(name, ErrorCode.unknown_server_error)  # as Kafka answers it
                 continue
             try:

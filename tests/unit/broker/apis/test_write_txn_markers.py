@@ -215,6 +215,16 @@ def test_a_marker_below_any_epoch_is_fenced(jar: Jar, client: JarClient) -> None
     assert log_of(jar).log_end_offset == 1
 
 
+def test_a_marker_of_an_unknown_transaction_version_is_an_error_of_the_server(
+    jar: Jar, client: JarClient
+) -> None:
+    open_transaction(jar)
+    expected = {("t", 0): ErrorCode.unknown_server_error, ("t", 7): ErrorCode.unknown_topic_or_partition}
+    assert write(client, a_marker(0, 7, version=-1)) == expected
+    assert log_of(jar).last_stable_offset == 0
+    assert write(client, a_marker(0, version=-2)) == {("t", 0): 0}, "as any version below 2"
+
+
 def test_a_marker_for_no_partition_is_not_in_the_answer(client: JarClient) -> None:
     marker = WritableTxnMarker(PRODUCER, 0, True, [])
     assert codes(client.ask(ApiKey.WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest([marker]))) == {}
