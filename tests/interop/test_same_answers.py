@@ -34,7 +34,7 @@ from klamm.records.compression import Codec
 from klamm.records.record import Record, encode_batch
 from klamm.testing import wait_until
 
-TOPIC, COMPACTED, MISSING = "same-plain", "same-compacted", "same-missing"
+TOPIC, COMPACTED, UNDATED, MISSING = "same-plain", "same-compacted", "same-undated", "same-missing"
 METADATA, CREATE, DELETE_TOPICS = ApiKey.METADATA, ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS
 GROW, DESCRIBE, PARTITIONS = (
     ApiKey.CREATE_PARTITIONS,
@@ -88,10 +88,13 @@ def fill(address: str) -> None:
     compacted = create_topics.CreatableTopic(
         name=COMPACTED, num_partitions=1, replication_factor=1, configs=[policy]
     )
+    undated = create_topics.CreatableTopic(name=UNDATED, num_partitions=1, replication_factor=1)
+    without_time = encode_batch([Record(n, -1, None, b"v", ()) for n in range(2)])
     with Conversation(address) as conversation:
-        conversation.ask(CREATE, 7, create_topics.CreateTopicsRequest(topics=[plain, compacted]))
+        conversation.ask(CREATE, 7, create_topics.CreateTopicsRequest(topics=[plain, compacted, undated]))
         for batch in (a_batch(3), a_batch(2, codec=Codec.LZ4, start_ms=START_MS + 10), a_batch(1)):
             wait_until(partial(wrote, conversation, batch))
+        wait_until(partial(wrote, conversation, without_time, UNDATED))
         wait_until(lambda: conversation.ask(PRODUCER_ID, 0, asking_for_an_id()).error_code, equals=0)
         wait_until(lambda: conversation.ask(METADATA, 9, naming(COMPACTED)).topics[0].error_code, equals=0)
 
@@ -100,8 +103,8 @@ def asking_for_an_id() -> object:
     return init_producer_id.InitProducerIdRequest(transaction_timeout_ms=1000)
 
 
-def wrote(conversation: Conversation, batch: bytes) -> bool:
-    answer = conversation.ask(ApiKey.PRODUCE, 9, producing(batch))
+def wrote(conversation: Conversation, batch: bytes, topic: str = TOPIC) -> bool:
+    answer = conversation.ask(ApiKey.PRODUCE, 9, producing(batch, topic=topic))
     return bool(answer.responses[0].partition_responses[0].error_code == 0)
 
 
@@ -297,6 +300,8 @@ QUESTIONS = [
     Question("offsets: earliest", OFFSETS, looking_up(-2)),
     Question("offsets: latest", OFFSETS, looking_up(-1)),
     Question("offsets: largest timestamp", OFFSETS, looking_up(-3), (7, 10)),
+    Question("offsets: largest timestamp of none", OFFSETS, looking_up(-3, topic=UNDATED), (7, 10)),
+    Question("offsets: by time, without times", OFFSETS, looking_up(0, topic=UNDATED)),
     Question("offsets: earliest local", OFFSETS, looking_up(-4), (8, 10)),
     Question("offsets: by time", OFFSETS, looking_up(START_MS + 2)),
     Question("offsets: inside a compressed batch", OFFSETS, looking_up(START_MS + 11)),

@@ -51,6 +51,17 @@ class HistoryContract(EngineContract):
         append(log, a_batch(timestamps_ms=[1, 2, 3], append_time_ms=900))
         assert log.offset_for_timestamp(500, 7) == TimestampedOffset(4, 900, 0)
 
+    def test_without_dated_records_the_first_has_the_largest_timestamp(self, log: PartitionLog) -> None:
+        assert log.offset_for_max_timestamp() == TimestampedOffset()
+        for _ in range(3):
+            append(log, a_batch(timestamps_ms=[-1, -1]))
+        assert log.offset_for_max_timestamp() == TimestampedOffset(0, -1, 0)
+        sync(log)
+        log.delete_records(3)
+        assert log.offset_for_max_timestamp() == TimestampedOffset(3, -1, 0)
+        append(log, a_batch(timestamps_ms=[5]))
+        assert log.offset_for_max_timestamp() == TimestampedOffset(6, 5, 0)
+
     def test_lookups_by_time_forget_what_is_deleted(self, open_log: Callable[..., PartitionLog]) -> None:
         log = open_log(TopicConfig(segment_bytes=1024, index_interval_bytes=100))
         times = [50, 900, 40, 30, *range(100, 140)]

@@ -204,7 +204,7 @@ def look_up_timestamp(
 def look_up_max_timestamp(
     connection: Connection[Any], partition_id: int, start_offset: int, until_offset: int
 ) -> TimestampedOffset:
-    """The first record with the largest timestamp in a range of offsets."""
+    """The first record with the largest timestamp in a range of offsets; -1, of those without one, counts."""
     (best_ms,) = connection.execute(
         "SELECT coalesce(max(max_timestamp), -1) FROM chunk "
         "WHERE partition_id = %s AND base_offset >= %s AND last_offset < %s",
@@ -219,6 +219,4 @@ def look_up_max_timestamp(
     for (records,) in edges:
         inside = [batch for batch in batches_of(records) if batch.last_offset < until_offset]
         best_ms = max(best_ms, max_timestamp_ms(inside, start_offset))
-    if best_ms < 0:
-        return TimestampedOffset()
     return look_up_timestamp(connection, partition_id, best_ms, start_offset, until_offset)

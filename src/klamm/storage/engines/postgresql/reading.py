@@ -227,7 +227,7 @@ class ReadablePostgresLog:
                 lambda connection: look_up_max_timestamp(connection, self.partition_id, start, until),
             )
         best_ms = max_timestamp_ms(tail.batches, start)
-        if best_ms <= older.timestamp_ms:
+        if older.offset >= 0 and best_ms <= older.timestamp_ms:
             return older
         return find_timestamp(tail.batches, best_ms, start, sys.maxsize) or older
 

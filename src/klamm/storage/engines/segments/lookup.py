@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from klamm.protocol.errors import DecodeError, ErrorCode
@@ -39,7 +40,7 @@ def find_timestamp(
 
 
 def find_max_timestamp(segments: Sequence[Segment], start_offset: int) -> TimestampedOffset:
-    """The first record with the largest timestamp in a log."""
+    """The first record with the largest timestamp in a log; if none is dated, the first record."""
     best_ms, best_offset = -1, -1
     for index, segment in enumerate(segments):
         if index + 1 < len(segments) and segments[index + 1].base_offset <= start_offset:
@@ -50,9 +51,8 @@ def find_max_timestamp(segments: Sequence[Segment], start_offset: int) -> Timest
             timestamp_ms, offset = _max_from(segment, start_offset)
         if timestamp_ms > best_ms:
             best_ms, best_offset = timestamp_ms, offset
-    if best_ms < 0:
-        return TimestampedOffset()
-    return find_timestamp(segments, best_ms, start_offset, best_offset + 1)
+    until_offset = best_offset + 1 if best_ms >= 0 else sys.maxsize
+    return find_timestamp(segments, best_ms, start_offset, until_offset)
 
 
 def _max_from(segment: Segment, start_offset: int) -> tuple[int, int]:
