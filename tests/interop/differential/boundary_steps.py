@@ -43,8 +43,8 @@ _KEPT_IN: Final = {
     ApiKey.ALTER_CONFIGS: {"name", "resources"},  # one resource twice: Kafka does not answer
     ApiKey.DESCRIBE_CONFIGS: {"configuration_keys"},  # all settings of a broker
     ApiKey.UPDATE_FEATURES: {"validate_only"},  # changes the cluster for the histories that follow
-    # A partition twice, or none that exists, leaves Kafka silent. A later epoch, also that of another producer,
-    # leaves a transaction for ever in the state before its end, in both.
+    # A partition twice, or none that exists, leaves Kafka silent. A later epoch, also that of another
+    # producer, leaves a transaction for ever in the state before its end, in both.
     ApiKey.WRITE_TXN_MARKERS: {
         "markers",
         "topics",

@@ -237,7 +237,7 @@ def test_a_foreign_directory_is_refused(machine: Machine, cluster_id: str, node_
             [0, 1],
         ),
     ],
-    ids=["size", "record time", "future time", "no time limit", "end of time", "full index", "compaction lag"],
+    ids=["size", "record time", "future time", "no limit", "end of time", "full index", "compaction lag"],
 )
 def test_segments_roll_with_a_snapshot_beside(
     machine: Machine, config: TopicConfig, batches: list[bytes], expected: list[int]
