@@ -221,7 +221,8 @@ def main() -> None:
     for figure in (COMMITS, HEARTBEATS):
         ratios = {case: round(report.ratio(figure, case) or 0, 2) for case in CASES}
         print(f"{figure.name}, in those of one broker: {ratios}")
-    print(f"{FAILOVER.name}: median {median(report.samples[FAILOVER]['3']):.0f} ms")
+    if arguments.kills:
+        print(f"{FAILOVER.name}: median {median(report.samples[FAILOVER]['3']):.0f} ms")
     print(report.write("folder_cluster"))
 
 

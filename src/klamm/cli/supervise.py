@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import IO, Final, NamedTuple
 
+from klamm.broker.config.settings import BROKER_SETTINGS
 from klamm.cli.exit_codes import FAILED
-from klamm.config import ConfigError
+from klamm.config import ENVIRONMENT_PREFIX, ConfigError
 
 MAX_BROKERS: Final = 64
 FIRST_DELAY_S: Final = 0.5
@@ -80,9 +82,10 @@ class Backoff:
 class _Child:
     """One broker process, now or soon."""
 
-    def __init__(self, broker_id: int, command: Sequence[str]) -> None:
-        self.broker_id = broker_id
-        self.command = command
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self.broker_id = int(settings["node.id"])
+        self.command = command_of(settings)
+        self.environment = environment_of(settings, os.environ)
         self.process: subprocess.Popen[str] | None = None
         self.started_at_s = 0.0
         self.restart_at_s: float | None = None
@@ -93,10 +96,7 @@ class _Child:
 def supervise(settings: Mapping[str, str], first_id: int, count: int) -> int:
     """Run brokers until a signal; the exit code. Raises ConfigError."""
     events: SimpleQueue[_Event] = SimpleQueue()
-    children = {
-        int(own["node.id"]): _Child(int(own["node.id"]), _command(own))
-        for own in settings_of(settings, first_id, count)
-    }
+    children = {int(own["node.id"]): _Child(own) for own in settings_of(settings, first_id, count)}
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: events.put(_Event(-1)))
     for child in children.values():
@@ -104,11 +104,33 @@ def supervise(settings: Mapping[str, str], first_id: int, count: int) -> int:
     return _Supervision(children, events).run()
 
 
-def _command(settings: Mapping[str, str]) -> list[str]:
+def command_of(settings: Mapping[str, str]) -> list[str]:
+    """The command of a broker, without secrets: every user can list the arguments of processes."""
     command = [sys.executable, "-m", "klamm.cli", "up"]
     for name, value in settings.items():
-        command += ["--set", f"{name}={value}"]
+        if not _is_secret(name):
+            command += ["--set", f"{name}={value}"]
     return command
+
+
+def environment_of(settings: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a broker: secrets, and no settings that its command has already."""
+    others = {
+        name: value
+        for name, value in environ.items()
+        if name != "KLAMM_CONFIG" and not name.startswith(ENVIRONMENT_PREFIX)
+    }
+    secrets = {
+        ENVIRONMENT_PREFIX + name.upper().replace(".", "_"): value
+        for name, value in settings.items()
+        if _is_secret(name)
+    }
+    return others | secrets
+
+
+def _is_secret(name: str) -> bool:
+    setting = BROKER_SETTINGS.settings.get(name)
+    return setting is not None and setting.is_sensitive
 
 
 def _start(child: _Child, events: SimpleQueue[_Event]) -> None:
@@ -117,6 +139,7 @@ def _start(child: _Child, events: SimpleQueue[_Event]) -> None:
     # In a process group of its own: Ctrl-C is for this process, which stops the brokers in order.
     child.process = subprocess.Popen(
         child.command,
+        env=child.environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

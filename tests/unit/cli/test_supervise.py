@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from klamm.broker.config.settings import BROKER_SETTINGS
 from klamm.cli.quick import UpOptions, parse_up
 from klamm.cli.start import start
-from klamm.cli.supervise import FIRST_DELAY_S, MAX_DELAY_S, STEADY_S, Backoff, settings_of
-from klamm.config import ConfigError
+from klamm.cli.supervise import (
+    FIRST_DELAY_S,
+    MAX_DELAY_S,
+    STEADY_S,
+    Backoff,
+    command_of,
+    environment_of,
+    settings_of,
+)
+from klamm.config import ConfigError, from_environment, from_flags, merge
 
 
 def test_each_broker_has_its_own_id_and_ports() -> None:
@@ -37,6 +46,21 @@ def test_any_free_port_stays_any_free_port() -> None:
 def test_too_many_brokers_or_too_high_a_port_is_refused(count: int, port: int) -> None:
     with pytest.raises(ConfigError, match=r"expected 1 to 64|port 65536 does not exist"):
         settings_of({"listeners": f"A://h:{port}"}, 1, count)
+
+
+def test_a_password_is_not_in_the_arguments_of_the_processes() -> None:
+    settings = {"node.id": "2", "klamm.store": "postgresql://anna:secret@db/klamm", "klamm.fence": "wait"}
+    outside = {
+        "HOME": "/h",
+        "KLAMM_CONFIG": "a.toml",
+        "KLAMM_SET_BROKER_ID": "1",
+        "KLAMM_SET_STORE": "other",
+    }
+    command, environment = command_of(settings), environment_of(settings, outside)
+    assert "secret" not in " ".join(command)
+    assert environment.pop("HOME") == "/h"
+    flags = [word for word in command if "=" in word]
+    assert merge(from_environment(environment, BROKER_SETTINGS), from_flags(flags)) == settings
 
 
 def test_a_broker_that_dies_again_and_again_is_started_less_often() -> None:

@@ -228,6 +228,7 @@ class TestBadInput:
             ("mysql://127.0.0.1/db", "scheme is 'mysql'.*write postgresql://"),
             ("postgresql://127.0.0.1:port/db", "(?s)port.*"),
             ("postgresql://127.0.0.1:1/db", "(?i)refused.*check that PostgreSQL runs"),
+            ("postgresql://anna:a@b@127.0.0.1/db", "write @ as %40"),
         ],
     )
     def test_a_url_that_leads_nowhere(self, url: str, message: str) -> None:
@@ -243,11 +244,17 @@ class TestBadInput:
     def test_a_role_without_rights(self, postgres: PostgresServer) -> None:
         postgres.execute("DROP ROLE IF EXISTS guest")
         postgres.execute("CREATE ROLE guest LOGIN")
-        with pytest.raises(ClusterStoreError, match=r"permission denied.*needs CREATE on the schema"):
+        with pytest.raises(ClusterStoreError, match=r"denied for schema public; the role of .*needs"):
             PostgresCluster(postgres.url_of("postgres", user="guest"), random=Random(1))
 
     @pytest.mark.parametrize(
-        "url", ["postgresql://anna:secret@127.0.0.1:1/db", "postgresql:/anna:secret@127.0.0.1:1/db"]
+        "url",
+        [
+            "postgresql://anna:secret@127.0.0.1:1/db",
+            "postgresql:/anna:secret@127.0.0.1:1/db",
+            "postgresql://anna:a@secret@127.0.0.1:1/db",
+            "postgresql://anna:1/secret@127.0.0.1:1/db",
+        ],
     )
     def test_the_password_is_in_no_message(self, url: str) -> None:
         with pytest.raises(ClusterStoreError) as caught:

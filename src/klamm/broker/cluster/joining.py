@@ -79,7 +79,11 @@ class _Waiting:
             raise StartError(self._is_running(holder))
         self._first = holder
         if self._tries % _REMIND_EVERY_TRIES == _REMIND_AFTER_TRIES:
-            _log.info("broker %d: waiting for the lease of %s to end", self._broker_id, holder.description)
+            _log.info(
+                "broker %d: waiting for the lease of its former process to end (%s)",
+                self._broker_id,
+                holder.description,
+            )
         self._tries += 1
 
     def _is_running(self, holder: LeaseHolder) -> str:

@@ -6,6 +6,7 @@ Everything here blocks, and runs on worker threads, but for what `Session.take` 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from select import POLLIN, poll
@@ -66,6 +67,12 @@ class Address:
             if not url.startswith(f"{scheme}://"):
                 # libpq would take it for a list of settings, and repeat it in its message.
                 raise StoreUnavailableError(f"invalid PostgreSQL URL: {scheme}: without //; {_EXAMPLE}")
+            before, at, _ = url.partition("://")[2].partition("?")[0].rpartition("@")
+            if at and set("@/") & set(before):
+                # libpq would take the rest of the password for a host or a database, and repeat it.
+                raise StoreUnavailableError(
+                    "invalid PostgreSQL URL: @ or / in user or password; write @ as %40 and / as %2F"
+                )
             parts = conninfo_to_dict(url)
         except (ValueError, psycopg.Error) as error:
             raise StoreUnavailableError(f"invalid PostgreSQL URL: {one_line(error)}; {_EXAMPLE}") from error
@@ -105,6 +112,7 @@ class Address:
 
 
 _EXAMPLE: Final = "write postgresql://user:password@host:5432/database"
+_POINTER: Final = re.compile(r"LINE \d+:|\^$")
 
 
 def check_server(connection: Connection[Any], address: Address, *, must_be_durable: bool) -> None:
@@ -185,6 +193,7 @@ _HINTS: Final = {
     "53300": "; raise max_connections: a broker uses up to 6 connections",
     "53100": "; free disk space on the database server",
     "25006": "; name the primary server",
+    "08P01": "; correct sslmode in klamm.store, or set up SSL on the server",
     "": "; check that PostgreSQL runs and that klamm.store has its address",
 }
 
@@ -199,14 +208,18 @@ def _sqlstate_in(message: str) -> str:
         return "28P01"
     if "pg_hba.conf" in message:
         return "28000"
+    if "SSL was required" in message:
+        return "08P01"
     if "too many clients" in message or "remaining connection slots" in message:
         return "53300"
     return ""
 
 
 def one_line(error: BaseException) -> str:
+    """The message and its detail, without the line of the statement that PostgreSQL points at."""
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
-    return "; ".join(lines[:2]) or type(error).__name__
+    said = [line for line in lines if not _POINTER.match(line)]
+    return "; ".join(said[:2]) or type(error).__name__
 
 
 class Session:
