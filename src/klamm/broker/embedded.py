@@ -42,6 +42,7 @@ _VIRTUAL_SETTINGS: Final[Mapping[str, RawValue]] = {
     "transaction.state.log.num.partitions": 1,
 }
 _VIRTUAL_SWEEP_MS: Final = 3_600_000
+MAX_BROKERS: Final = 64
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -125,8 +126,10 @@ class Broker:
     ) -> None:
         if not isinstance(data, (str, Path, NoneType)):
             raise TypeError(f"data is a folder, not {data!r}; settings=... has the settings")
-        if brokers < 1:
-            raise ValueError(f"invalid number of brokers {brokers}: expected at least 1")
+        if not isinstance(brokers, int):
+            raise TypeError(f"brokers is a number, not {brokers!r}")
+        if not 1 <= brokers <= MAX_BROKERS:
+            raise ValueError(f"invalid number of brokers {brokers}: expected 1 to {MAX_BROKERS}")
         if brokers > 1 and data is not None:
             raise ValueError("several brokers in one program keep everything in memory: leave out the folder")
         if brokers > 1 and clock == "virtual":
@@ -146,6 +149,11 @@ class Broker:
             given["log.dirs"] = str(data)
         self._given = given
         self._config = BrokerConfig.from_settings(given)
+        if brokers > 1 and self._config.klamm_store is not None:
+            raise ValueError(
+                "several brokers in one program keep everything in memory: remove klamm.store, or start each "
+                "with its own node.id"
+            )
         if not self._has_control_port:
             _refuse_settings_of_up(self._config)
         self._is_in_memory = data is None and self._config.klamm_store is None

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from klamm.cli.dump_files import DumpError, Fact, facts
-from klamm.cli.dump_store import exported, stored_facts
+from klamm.cli.dump_store import exported, stored_facts, stored_partitions
 from klamm.cli.failures import FAILED, MISUSED, fail
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -19,9 +19,12 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 @app.command()
 def dump(
     files: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILES...", help="Files of one or more logs; with --store TOPIC-PARTITION."),
-    ],
+        list[Path] | None,
+        typer.Argument(
+            metavar="FILES...",
+            help="Files of one or more logs; with --store TOPIC-PARTITION, or nothing to list partitions.",
+        ),
+    ] = None,
     records: Annotated[
         bool, typer.Option("--records", "-r", help="Print each record, not only its batch.")
     ] = False,
@@ -46,11 +49,15 @@ def dump(
       klamm dump --records klamm-data/__transaction_state-*/*.log
       klamm dump klamm-data/orders-0/*.index klamm-data/orders-0/*.timeindex
       klamm dump klamm-data/*checkpoint klamm-data/orders-0/leader-epoch-checkpoint
+      klamm dump --store postgresql://klamm@db/klamm
       klamm dump --store postgresql://klamm@db/klamm --records orders-0
       klamm dump --store postgresql://klamm@db/klamm --export kafka-logs orders-0 orders-1
     """
     if export is not None and store is None:
         fail("--export needs --store: files are Kafka's already", MISUSED)
+    if not files:
+        _list_partitions(store, export, as_json=as_json)
+        return
     is_whole = True
     for path in files:
         if len(files) > 1 and not as_json and export is None:
@@ -70,6 +77,18 @@ def dump(
             typer.echo(f"klamm: {error}", err=True)
     if not is_whole:
         raise typer.Exit(FAILED)
+
+
+def _list_partitions(store: str | None, export: Path | None, *, as_json: bool) -> None:
+    if store is None:
+        fail("name the files of one or more logs, as in klamm-data/orders-0/*.log", MISUSED)
+    if export is not None:
+        fail("--export needs the partitions to export, as in orders-0", MISUSED)
+    try:
+        for fact in stored_partitions(store):
+            typer.echo(json.dumps(fact) if as_json else as_line(fact))
+    except DumpError as error:
+        fail(error)
 
 
 def as_line(fact: Fact) -> str:

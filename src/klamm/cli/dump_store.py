@@ -25,6 +25,19 @@ def stored_facts(url: str, name: str, *, with_records: bool) -> Iterator[Fact]:
         yield from batch_facts(_found(reader, log), log.topic, with_records=with_records)
 
 
+def stored_partitions(url: str) -> Iterator[Fact]:
+    """The partitions of a database. Raises DumpError."""
+    with _reading(url, "the partitions") as reader:
+        for topic, partition, start, end, size_bytes in reader.names():
+            yield {
+                "type": "partition",
+                "partition": f"{topic}-{partition}",
+                "start_offset": start,
+                "end_offset": end,
+                "size_bytes": size_bytes,
+            }
+
+
 def exported(url: str, name: str, folder: Path) -> Path:
     """Write a partition as segment files into a folder; where they are. Raises DumpError."""
     with _opened(url, name) as (reader, log):
@@ -48,6 +61,12 @@ def _opened(url: str, name: str) -> Iterator[tuple[LogReader, StoredLog]]:
     place = parse_partition_directory(name)
     if place is None:
         raise DumpError(f"{name} is not a partition: expected TOPIC-PARTITION, as in orders-0")
+    with _reading(url, name) as reader:
+        yield reader, reader.find(*place)
+
+
+@contextmanager
+def _reading(url: str, name: str) -> Iterator[LogReader]:
     try:
         # Imported here: only klamm[postgresql] has psycopg.
         from klamm.storage.engines.postgresql.connection import StoreUnavailableError  # noqa: PLC0415
@@ -58,7 +77,7 @@ def _opened(url: str, name: str) -> Iterator[tuple[LogReader, StoredLog]]:
         ) from error
     try:
         with open_reader(url) as reader:
-            yield reader, reader.find(*place)
+            yield reader
     except StoreUnavailableError as error:
         raise DumpError(str(error)) from error
     except FileExistsError as error:

@@ -117,6 +117,19 @@ def test_a_partition_that_does_not_exist_is_an_error(store: str, name: str, mess
     assert message in result.stderr
 
 
+def test_without_a_partition_all_are_listed(store: str) -> None:
+    result = dump("--store", store, "--json")
+    assert result.exit_code == 0
+    found = {each["partition"]: each for each in map(json.loads, result.stdout.splitlines())}
+    assert {"orders-0", "orders-1"} <= found.keys()
+    assert found["orders-0"]["end_offset"] > 0
+    assert found["orders-0"]["size_bytes"] > 0
+    assert "partition orders-0" in dump("--store", store).stdout
+    assert dump().exit_code == 2
+    refused = dump("--store", store, "--export", "folder")
+    assert (refused.exit_code, "needs the partitions" in refused.stderr) == (2, True)
+
+
 def test_a_database_without_klamm_s_tables_is_an_error_and_stays_empty(postgres: PostgresServer) -> None:
     url = postgres.new_schema()
     result = dump("--store", url, "orders-0")

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from klamm.broker.embedded import Broker
+from klamm.broker.net.server import StartError
 from klamm.cli.move.state import MoveError
 from klamm.cli.profiles import profile_settings
 from klamm.client.admin.admin import Admin
 from klamm.config import ConfigError
+
+_GONE_WITHIN_S: Final = 1.5  # a broker that was just killed is still listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +52,12 @@ def open_end(location: str, *, must_exist: bool, timeout: float) -> Iterator[End
     if is_database(location):
         name = without_credentials(location)
         with _served(name, Broker(settings={"klamm.store": location})) as broker:
-            yield from _connected(name, broker.bootstrap, {}, timeout)
+            yield from _connected(name, broker.bootstrap, {}, timeout, is_served=True)
     elif is_folder(location):
         if must_exist and not Path(location).is_dir():
             raise MoveError(f"there is no folder {location}")
         with _served(location, Broker(location)) as broker:
-            yield from _connected(location, broker.bootstrap, {}, timeout)
+            yield from _connected(location, broker.bootstrap, {}, timeout, is_served=True)
     else:
         yield from _connected(location, location, profile_settings(), timeout)
 
@@ -64,16 +68,35 @@ def _served(name: str, broker: Broker) -> Iterator[Broker]:
         broker.__enter__()
     except ConfigError:
         raise
-    except Exception as error:
-        raise MoveError(f"cannot open {name}: {error}; a broker that uses it must be stopped") from error
+    except StartError as error:
+        # What it says about klamm.store and its place is known here.
+        cause = str(error).removeprefix("cannot use klamm.store: ").removeprefix(f"{name}: ")
+        raise MoveError(f"cannot open {name}: {cause}") from error
     try:
         yield broker
     finally:
         broker.__exit__(None, None, None)
 
 
-def _connected(name: str, bootstrap: str, settings: Mapping[str, Any], timeout: float) -> Iterator[End]:
+def _connected(
+    name: str, bootstrap: str, settings: Mapping[str, Any], timeout: float, *, is_served: bool = False
+) -> Iterator[End]:
     settings = {**settings, "bootstrap.servers": bootstrap}
     admin_settings = {**settings, "default.api.timeout.ms": round(timeout * 1000)}
     with Admin(admin_settings) as admin:
+        if is_served:
+            _refuse_company(name, admin, bootstrap)
         yield End(name, settings, admin, admin.describe_cluster().cluster_id)
+
+
+def _refuse_company(name: str, admin: Admin, own_address: str) -> None:
+    """Other brokers of a store would give partitions to the one of this process, and clients its address."""
+    deadline_s = time.monotonic() + _GONE_WITHIN_S
+    while len(brokers := admin.describe_cluster().brokers) > 1:
+        if time.monotonic() > deadline_s:
+            addresses = {each.broker_id: f"{each.host}:{each.port}" for each in brokers}
+            others = [f"{each} at {place}" for each, place in addresses.items() if place != own_address]
+            raise MoveError(
+                f"{name} is in use by broker {', '.join(others)}: stop it, or name its address instead"
+            )
+        time.sleep(0.05)

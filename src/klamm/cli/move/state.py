@@ -49,7 +49,10 @@ def load_state(path: Path, source_id: str, target_id: str) -> MoveState:
     except FileNotFoundError:
         return MoveState(source_id, target_id)
     except (OSError, ValueError) as error:
-        raise MoveError(f"cannot read the state file {path}: {error}") from error
+        raise MoveError(
+            f"cannot read the state file {path}: {error}; correct it, or delete the topics at the target and "
+            "name another file with --state"
+        ) from error
     try:
         state = _decoded(found)
     except (KeyError, TypeError, ValueError) as error:

@@ -95,6 +95,12 @@ def test_a_broker_keeps_its_address_when_it_is_restarted() -> None:
 def test_what_cannot_be_several_brokers_is_refused() -> None:
     with pytest.raises(ValueError, match="invalid number of brokers 0"):
         klamm.Broker(brokers=0)
+    with pytest.raises(ValueError, match="invalid number of brokers 65: expected 1 to 64"):
+        klamm.Broker(brokers=65)
+    with pytest.raises(TypeError, match="brokers is a number, not '3'"):
+        klamm.Broker(brokers="3")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"remove klamm\.store"):
+        klamm.Broker(brokers=2, settings={"klamm.store": "postgresql://127.0.0.1/db"})
     with pytest.raises(ValueError, match="leave out the folder"):
         klamm.Broker("folder", brokers=2)
     with pytest.raises(ValueError, match="leave out clock"):

@@ -46,7 +46,17 @@ def test_a_database_that_a_broker_uses_is_refused(postgres: PostgresServer, tmp_
         done = move(url, target.bootstrap, tmp_path / "state")
     assert done.exit_code == 1
     assert "broker 1 is already running" in done.stderr
-    assert "a broker that uses it must be stopped" in done.stderr
+    assert "stop it" in done.stderr
+
+
+def test_a_database_that_a_broker_with_another_id_uses_is_refused(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    url = postgres.new_schema()
+    with klamm.Broker(settings={"klamm.store": url, "node.id": 2}) as user, klamm.Broker() as target:
+        done = move(url, target.bootstrap, tmp_path / "state")
+        assert done.exit_code == 1
+        assert f"is in use by broker 2 at {user.bootstrap}: stop it" in done.stderr
 
 
 def test_a_password_is_in_no_message(tmp_path: Path) -> None:
@@ -54,6 +64,6 @@ def test_a_password_is_in_no_message(tmp_path: Path) -> None:
     with klamm.Broker() as target:
         done = move(url, target.bootstrap, tmp_path / "state")
     assert done.exit_code == 1
-    assert "cannot open postgresql://127.0.0.1:1/db: " in done.stderr
+    assert "cannot open postgresql://127.0.0.1:1/db: connection" in done.stderr
     assert "secret" not in done.stderr
     assert "hidden" not in done.stderr

@@ -60,9 +60,19 @@ class LogReader:
             [topic, partition],
         ).fetchone()
         if row is None:
-            raise StoreUnavailableError(f"{self._address.text} has no partition {topic}-{partition}")
+            raise StoreUnavailableError(
+                f"{self._address.text} has no partition {topic}-{partition}; `klamm dump --store` without a "
+                "partition lists them"
+            )
         topic_id, *rest = row
         return StoredLog(topic, partition, topic_id.bytes, *rest)
+
+    def names(self) -> list[tuple[str, int, int, int, int]]:
+        """Of all partitions: topic, partition, start and end offset, and size in bytes."""
+        return self._connection.execute(
+            "SELECT t.name, p.partition, g.start_offset, g.end_offset, g.size_bytes "
+            "FROM topic t JOIN partition p USING (topic_id) JOIN log g USING (partition_id) ORDER BY 1, 2"
+        ).fetchall()
 
     def batches(self, log: StoredLog) -> Iterator[bytes]:
         """Its batches from the log start on, each as it is stored."""
