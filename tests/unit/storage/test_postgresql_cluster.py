@@ -165,6 +165,19 @@ def test_a_taker_that_dies_in_its_transaction_leaves_the_take_over_to_the_next(
     assert (other.version(), leaders(other)) == (version + 1, [(2, 1), (2, 1)])
 
 
+def test_a_take_over_of_many_partitions_is_one_change(store: PostgresCluster, other: PostgresCluster) -> None:
+    # scenario 69
+    count = 10_000
+    gone = other.register(BrokerRegistration(1, None, {}))
+    store.register(BrokerRegistration(2, None, {}))
+    store.create_topic(a_topic(partitions=count), {})
+    before = store.version()
+    store.take_over(gone, [LeaderChange("orders", each, 1, 0, 2) for each in range(count)])
+    taken = other.changes(before)
+    assert (store.version(), taken.version) == (before + 1, before + 1)
+    assert leaders(store) == [(2, 1)] * count
+
+
 def test_a_change_whose_notification_was_lost_is_found_by_the_poll(
     store: PostgresCluster, other: PostgresCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -191,6 +191,21 @@ def test_28_a_leader_that_dies_before_it_hands_over_is_succeeded(jar: SharedJar)
     assert produce(jar[now.leader_id]).base_offset == 1
 
 
+def test_28_a_leader_whose_successor_dies_before_it_hands_over_serves_on(jar: SharedJar) -> None:
+    assert produce(jar[1]).base_offset == 0
+    state = jar.state("t", 0)
+    jar[1].disk.delay_ms = 300  # it learns of the move after the death
+    jar.vanish(3)
+    assert jar[2].cluster.start_moves([LeaderChange("t", 0, 1, state.leader_epoch, 3)])
+    jar.pass_ms(290)
+    assert [each.broker_id for each in jar[2].services.image.running_brokers()] == [1, 2]
+    jar[1].disk.delay_ms = 0
+    jar.pass_ms(2_000)
+    now = jar.state("t", 0)
+    assert (now.leader_id, now.leader_epoch, now.moving_to) == (1, state.leader_epoch, -1)
+    assert produce(jar[1]).base_offset == 1
+
+
 def test_29_a_broker_that_stops_hands_over_before_it_closes_connections(jar: SharedJar) -> None:
     client = jar[1].connect()
     jar.stop(1)
