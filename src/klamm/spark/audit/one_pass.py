@@ -28,7 +28,7 @@ from klamm.spark.audit.causes import EXPLAINING, Causes, event_row
 from klamm.spark.audit.history import CommitHistory
 from klamm.spark.audit.schemas import COMMIT_HISTORY, EVENTS, LATEST_OFFSETS, TABLES, schema_of
 from klamm.spark.audit.spans import TransactionSpans
-from klamm.spark.audit.standing import group_rows, lag_of
+from klamm.spark.audit.standing import KnownEnds, group_rows, lag_of
 from klamm.spark.audit.steps import GroupSteps
 from klamm.spark.decode.outcomes import COMMITTED, NAMES, NONE, DecidedBatch
 from klamm.spark.decode.record_tables import EXTRACTORS, NamedRow, Row, no_commits, offset_rows
@@ -135,6 +135,7 @@ class _Passed:
         self._task = task
         self.collector = _Collector()
         self.unexplained: list[Row] = []
+        self._ends = KnownEnds(self._end_offsets)
 
     def over(self, wanted: OffsetRange, check_crcs: bool) -> Rows:
         return _OffsetPass(self, wanted, check_crcs)
@@ -158,7 +159,7 @@ class _Passed:
         """Where the groups of one range stand at its end."""
         task = self._task
         latest = history.latest()
-        lag = lag_of(latest, self._end_offsets, task.as_of_ms)
+        lag = lag_of(latest, self._ends, task.as_of_ms)
         rows = group_rows(
             steps.standings,
             lag,

@@ -19,6 +19,22 @@ _NO_OFFSET: Final = -1
 EndOffsets = Callable[[list[TopicPartition]], Mapping[TopicPartition, int]]
 
 
+class KnownEnds:
+    """End offsets, each asked for once: groups of many ranges read the same topics."""
+
+    def __init__(self, ask: EndOffsets) -> None:
+        self._ask = ask
+        self._known: dict[TopicPartition, int | None] = {}  # None: there is no such partition
+
+    def __call__(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]:
+        wanted = [key for key in partitions if key not in self._known]
+        if wanted:
+            found = self._ask(wanted)
+            self._known |= {key: found.get(key) for key in wanted}
+        known = ((key, self._known[key]) for key in partitions)
+        return {key: end for key, end in known if end is not None}
+
+
 def lag_of(latest: Any, end_offsets: EndOffsets, as_of_ms: int) -> Any:
     """Rows of `lag` for rows of `latest_offsets`. A partition that does not exist has no lag."""
     # The exactly-once sink keeps the number of its last batch as an offset: that is no place in a topic.

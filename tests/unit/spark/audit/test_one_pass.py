@@ -11,6 +11,7 @@ import pytest
 from klamm.protocol.types import TopicPartition
 from klamm.spark.audit import one_pass
 from klamm.spark.audit.schemas import EVENTS
+from klamm.spark.audit.standing import KnownEnds
 from klamm.spark.decode.tables import TRANSACTION_STATE
 from unit.spark.audit.histories import Row
 from unit.spark.audit.passes import AS_OF_MS, RETENTION_MS, in_one_pass
@@ -65,6 +66,20 @@ def test_lag_is_counted_to_the_ends_of_the_partitions_that_exist() -> None:
     }
     assert only(lag, topic="u")["lag"] is None
     assert only(lag, group_id="g2")["lag"] == 0, "a commit beyond the end is no lag"
+
+
+def test_the_end_of_a_partition_is_asked_for_once() -> None:
+    asked: list[list[TopicPartition]] = []
+
+    def ask(partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        asked.append(partitions)
+        return {key: end for key, end in ENDS.items() if key in partitions}
+
+    known = KnownEnds(ask)
+    first, second, missing = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+    assert known([first, missing]) == {first: 15}
+    assert known([first, second, missing]) == {first: 15, second: 9}
+    assert asked == [[first, missing], [second]]
 
 
 def test_groups_are_what_their_records_and_offsets_say() -> None:
