@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -191,6 +191,17 @@ def started(writer: Any) -> Any:
         wait_until(partial(_is_beyond_start, query), "4m")
         if not _was_slow_to_start(query.exception()):
             return query
+
+
+def ended(query: Any, start_again: Callable[[], Any]) -> Exception | None:
+    """How a query ended: its failure, or None. Later processes of a query may be slow to start, too."""
+    while True:
+        with suppress(StreamingQueryException):
+            assert query.awaitTermination(240)
+        failure: Exception | None = query.exception()
+        if not _was_slow_to_start(failure):
+            return failure
+        query = start_again()
 
 
 def _was_slow_to_start(failure: Exception | None) -> bool:

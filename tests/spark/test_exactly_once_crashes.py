@@ -12,8 +12,8 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,7 +26,7 @@ from interop.processes import ROOT, KlammProcess, LineProcess
 from klamm.testing import wait_until
 from spark.clusters import Cluster
 from spark.crash_cases import Case, cases
-from spark.crashing import PARTITIONS, PLACES, REACHED_WITHIN, StoppingSource, job
+from spark.crashing import PARTITIONS, PLACES, REACHED_WITHIN, StoppingSource, ended, job
 from spark.readers import committed_values
 
 RUNS_ALL = os.environ.get("KLAMM_ALL_CRASHES") == "1"
@@ -72,8 +72,9 @@ def at_places(
 def finish(spark: SparkSession, found: Sequence[Case]) -> None:
     """The queries again, from their checkpoints, without a crash."""
     started = [case.query.start(spark) for case in found]
-    for query in started:
-        assert query.awaitTermination(240)
+    for case, query in zip(found, started, strict=True):
+        failure = ended(query, partial(case.query.start, spark))
+        assert failure is None, (case.stop, failure)
     for case in found:
         case.check()
 
@@ -123,10 +124,10 @@ def test_a_killed_python_process_leaves_every_row_to_be_written_once(
 ) -> None:
     found = at_places([klamm_cluster, kafka], names, tmp_path, places, is_suicide=True)
     started = [case.query.start(stopping, case.stop) for case in found]
-    for query in started:
-        with pytest.raises(StreamingQueryException):
-            query.awaitTermination(240)
-    assert all(case.stop.reached.exists() for case in found)
+    for case, query in zip(found, started, strict=True):
+        failure = ended(query, partial(case.query.start, stopping, case.stop))
+        assert case.stop.reached.exists(), (case.stop, failure)
+        assert failure is not None, case.stop
     finish(stopping, found)
 
 
@@ -193,10 +194,9 @@ def test_a_killed_broker_leaves_every_row_to_be_written_once(
         for case in found:
             case.stop.released.touch()
         killable.start()
-        for query in started:
+        for case, query in zip(found, started, strict=True):
             # Most queries wait for the broker and go on. One that fails is started again, as for any failure.
-            with suppress(StreamingQueryException):
-                assert query.awaitTermination(240)
+            ended(query, partial(case.query.start, stopping, case.stop))
         finish(stopping, found)
 
 
