@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from random import Random
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from klamm.errors import DisconnectedError, KlammError, KlammTimeoutError, ProtocolError
 from klamm.net.wire import Call, Wire
@@ -46,6 +47,8 @@ class LinkEvents(Protocol):
 
     def connected(self) -> None: ...
     def received(self, data: bytes) -> None: ...
+    def room(self) -> memoryview | None: ...  # for what comes next; None: as `received`
+    def filled(self, count: int) -> None: ...  # so many bytes of that
     def lost(self, error: OSError | None) -> None: ...
 
 
@@ -129,12 +132,23 @@ class _Connection:
         self.link.send(self.wire.open(self.network.config.request_timeout_ms, self.network.now_ms))
 
     def received(self, data: bytes) -> None:
+        if self.wire is not None:
+            self._take(partial(self.wire.receive, data))
+
+    def room(self) -> memoryview | None:
+        return self.wire.room() if self.wire is not None else None
+
+    def filled(self, count: int) -> None:
+        if self.wire is not None:
+            self._take(partial(self.wire.filled, count))
+
+    def _take(self, receive: Callable[[int], tuple[list[tuple[Call, Any]], list[Buffer]]]) -> None:
         wire, link = self.wire, self.link
         if wire is None or link is None:
             return
         self.last_used_ms = self.network.now_ms
         try:
-            answered, to_send = wire.receive(data, self.network.now_ms)
+            answered, to_send = receive(self.network.now_ms)
         except ProtocolError as error:
             self.close(ProtocolError(f"{self._place()}: {error}"))
             return

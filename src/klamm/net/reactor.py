@@ -289,8 +289,13 @@ class _SocketLink:
         self._events.connected()
 
     def _read(self, opened: socket.socket) -> None:
+        room = self._events.room()
+        data, count = b"", 0
         try:
-            data = opened.recv(CHUNK_BYTES)
+            if room is None:
+                data = opened.recv(CHUNK_BYTES)
+            else:
+                count = opened.recv_into(room)
         except BlockingIOError:
             return
         except OSError as error:
@@ -298,6 +303,8 @@ class _SocketLink:
             return
         if data:
             self._events.received(data)
+        elif count:
+            self._events.filled(count)
         else:
             self._lose(None)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -21,6 +21,8 @@ from klamm.version import __version__
 NEGOTIATION_VERSION: Final = 4
 # Until the versions are known the peer may be anything; their response fits a kilobyte.
 NEGOTIATION_BYTES: Final = 1024 * 1024
+# Fetches of such a size are received where they stay. Memory is taken as announced, so there is a limit.
+LARGE_BYTES: Final = range(512 * 1024, 64 * 1024 * 1024)
 
 Done = Callable[[Any, KlammError | None], None]
 
@@ -58,6 +60,8 @@ class Wire:
         self.features: Mapping[str, int] = {}
         self.is_ready = False
         self.in_flight: deque[tuple[int, Call]] = deque()
+        self._large: bytearray | None = None  # a large response, and how much of it came
+        self._large_came = 0
 
     def open(self, timeout_ms: int, now_ms: int) -> list[Buffer]:
         """ApiVersions, the first request of every connection."""
@@ -103,10 +107,41 @@ class Wire:
         Raises ProtocolError when the other side breaks the protocol, or a broker error when it refuses to
         negotiate; the connection is of no use then.
         """
+        return self._received(self._frames.feed(data), now_ms)
+
+    def room(self) -> memoryview | None:
+        """Where the rest of a large response goes, which spares a copy of it; None if there is none."""
+        if self._large is None:
+            size = self._frames.incomplete_bytes
+            # Of all responses, that of Fetch alone is large because of data that is passed on as it is.
+            if (
+                size not in LARGE_BYTES
+                or not self.in_flight
+                or self.in_flight[0][1].api_key is not ApiKey.FETCH
+            ):
+                return None
+            self._large, self._large_came = bytearray(size), 0
+            for part in self._frames.take_incomplete():
+                end = self._large_came + len(part)
+                self._large[self._large_came : end] = part
+                self._large_came = end
+        return memoryview(self._large)[self._large_came :]
+
+    def filled(self, count: int, now_ms: int) -> tuple[list[tuple[Call, Any]], list[Buffer]]:
+        """As `receive`, for bytes that were put where `room` said."""
+        large = self._large
+        assert large is not None
+        self._large_came += count
+        if self._large_came < len(large):
+            return [], []
+        self._large = None
+        return self._received([large], now_ms)
+
+    def _received(self, frames: Iterable[Buffer], now_ms: int) -> tuple[list[tuple[Call, Any]], list[Buffer]]:
         answered: list[tuple[Call, Any]] = []
         to_send: list[Buffer] = []
         try:
-            for frame in self._frames.feed(data):
+            for frame in frames:
                 call, response = self._response(frame)
                 if self.is_ready:
                     answered.append((call, response))
@@ -116,7 +151,7 @@ class Wire:
             raise ProtocolError(f"malformed response: {error}") from error
         return answered, to_send
 
-    def _response(self, frame: bytes) -> tuple[Call, Any]:
+    def _response(self, frame: Buffer) -> tuple[Call, Any]:
         if not self.in_flight:
             raise ProtocolError("response without a request")
         # It leaves the queue only once it is decoded: a malformed response fails it with all others.

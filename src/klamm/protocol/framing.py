@@ -48,6 +48,11 @@ class FrameReader:
         """The announced size of a frame that is being received; 0 when there is none."""
         return self._size if self._parts else 0
 
+    def take_incomplete(self) -> list[bytes | bytearray | memoryview]:
+        """The parts of a frame that is being received; the caller receives the rest of it."""
+        parts, self._parts, self._came = self._parts, [], 0
+        return parts
+
     def only(self, data: bytes) -> bytes | None:
         """The frame, if the data is exactly one, as is usual; else None, and the caller must `feed` it."""
         size = len(data) - 4

@@ -116,7 +116,7 @@ def response_has_tags(api_key: int, version: int) -> bool:
     return api_key != ApiKey.API_VERSIONS and is_flexible(api_key, version)
 
 
-def read_response_header(frame: bytes, *, has_tags: bool) -> tuple[int, int]:
+def read_response_header(frame: Buffer, *, has_tags: bool) -> tuple[int, int]:
     """(correlation id, position of the body)."""
     try:
         (correlation_id,) = _INT32.unpack_from(frame)

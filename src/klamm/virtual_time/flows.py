@@ -93,6 +93,11 @@ class CountingSocket(socket.socket):
         self.received_bytes += len(data)
         return data
 
+    def recv_into(self, *arguments: Any) -> int:
+        count = super().recv_into(*arguments)
+        self.received_bytes += count
+        return count
+
     def close(self) -> None:
         self._flows.remove(self)
         super().close()

@@ -31,9 +31,12 @@ class Asked:
     def answer(self, response: Any) -> None:
         if self.link.is_closed:
             return  # nothing arrives over a closed connection
+        self.link.events.received(self.answer_bytes(response))
+
+    def answer_bytes(self, response: Any) -> bytes:
         body = response_encoder(self.api_key, self.version)(response)
         has_tags = response_has_tags(self.api_key, self.version)
-        self.link.events.received(response_bytes(self.correlation_id, body, has_tags=has_tags))
+        return response_bytes(self.correlation_id, body, has_tags=has_tags)
 
 
 class FakeLink:
@@ -58,6 +61,18 @@ class FakeLink:
         request = request_decoder(key, version)(frame, header.body_position)
         asked = Asked(self, ApiKey(key), version, header.correlation_id, request)
         self.transport.arrived(asked)
+
+    def arrives(self, stream: bytes, piece_bytes: int) -> None:
+        """Bytes arrive so many at a time, and are put where the client has room for them, as by a socket."""
+        while stream:
+            room = self.events.room()
+            count = min(piece_bytes, len(stream) if room is None else len(room))
+            piece, stream = stream[:count], stream[count:]
+            if room is None:
+                self.events.received(piece)
+            else:
+                room[: len(piece)] = piece
+                self.events.filled(len(piece))
 
     def close(self) -> None:
         self.is_closed = True

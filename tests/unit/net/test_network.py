@@ -21,6 +21,12 @@ from klamm.net.network import Network, Node, backoff_ms
 from klamm.net.wire import Call
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from klamm.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from klamm.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from klamm.protocol.messages.metadata import (
     MetadataResponse,
@@ -68,6 +74,28 @@ def test_a_call_waits_for_the_connection_and_gets_its_answer() -> None:
 
     assert outcome.error is None
     assert outcome.endings[0][0].error_code == 15
+
+
+@pytest.mark.parametrize("piece_bytes", [7_001, 65_536, 600_000, 10_000_000])
+def test_large_fetches_and_what_follows_them_come_whole_however_they_are_cut(piece_bytes: int) -> None:
+    transport, outcomes = FakeTransport(), [Outcome() for _ in range(4)]
+    network = a_network(transport)
+    for outcome in outcomes[:3]:
+        network.call(SEED, Call(ApiKey.FETCH, FetchRequest(), outcome, 1000))
+    network.call(SEED, list_groups(outcomes[3]))
+    transport.open_all()
+    records = [Random(number).randbytes(size) for number, size in enumerate((700_000, 3_000_000, 2_000))]
+    stream = b""
+    for data in records:
+        answer = PartitionData(records=data)
+        fetched = FetchResponse(responses=[FetchableTopicResponse(partitions=[answer])])
+        stream += transport.take(ApiKey.FETCH).answer_bytes(fetched)
+    groups = transport.take(ApiKey.LIST_GROUPS)
+    groups.link.arrives(stream + groups.answer_bytes(ListGroupsResponse(error_code=15)), piece_bytes)
+
+    fetches = [outcome.endings[0][0] for outcome in outcomes[:3]]
+    assert [bytes(fetch.responses[0].partitions[0].records) for fetch in fetches] == records
+    assert outcomes[3].endings[0][0].error_code == 15
 
 
 def test_answers_go_to_their_questions_in_order() -> None:

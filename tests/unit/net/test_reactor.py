@@ -28,6 +28,12 @@ class Events:
     def received(self, data: bytes) -> None:
         raise AssertionError(data)
 
+    def room(self) -> memoryview | None:
+        return None
+
+    def filled(self, count: int) -> None:
+        raise AssertionError(count)
+
     def lost(self, error: OSError | None) -> None:
         if not self.outcome.done():  # the other end goes first, when the test is over
             self.outcome.set_result(error)

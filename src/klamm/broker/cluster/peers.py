@@ -140,5 +140,11 @@ class _Timed:
     def received(self, data: bytes) -> None:
         self._peers.happened(partial(self._events.received, data))
 
+    def room(self) -> memoryview | None:
+        return self._events.room()
+
+    def filled(self, count: int) -> None:
+        self._peers.happened(partial(self._events.filled, count))
+
     def lost(self, error: OSError | None) -> None:
         self._peers.happened(partial(self._events.lost, error))
