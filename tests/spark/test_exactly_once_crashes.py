@@ -74,7 +74,7 @@ def finish(spark: SparkSession, found: Sequence[Case]) -> None:
     started = [case.query.start(spark) for case in found]
     for case, query in zip(found, started, strict=True):
         failure = ended(query, partial(case.query.start, spark))
-        assert failure is None, (case.stop, failure)
+        assert failure is None, f"{case.stop}: {failure}"
     for case in found:
         case.check()
 
@@ -126,7 +126,7 @@ def test_a_killed_python_process_leaves_every_row_to_be_written_once(
     started = [case.query.start(stopping, case.stop) for case in found]
     for case, query in zip(found, started, strict=True):
         failure = ended(query, partial(case.query.start, stopping, case.stop))
-        assert case.stop.reached.exists(), (case.stop, failure)
+        assert case.stop.reached.exists(), f"{case.stop}: {failure}"
         assert failure is not None, case.stop
     finish(stopping, found)
 

@@ -40,6 +40,9 @@ def explained(job: Job) -> list[str]:
         lines.append(f"delivery     at least once: group {job.name} follows the progress")
     lines.append(f"checkpoint   {job.checkpoint}")
     lines.append(f"trigger      {job.trigger}")
+    unread = [name for name, given in (("the SQL", job.sql), ("source.schema", job.schema)) if given]
+    if unread:
+        lines.append(f"not checked  {' and '.join(unread)}: Spark parses that when the job starts")
     return lines
 
 

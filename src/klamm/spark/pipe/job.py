@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "sink": ("topic", "key", "format", "parallelism", "mode", "options"),
 }
 _MODES: Final = ("append", "complete")
+_UNITS: Final = "microsecond|millisecond|second|minute|hour|day|week"
+_INTERVAL: Final = re.compile(rf"(interval\s+)?(\d+(\.\d+)?\s+({_UNITS})s?\s*)+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +119,12 @@ def check(job: Job) -> None:
         )
     if job.dead_letters is not None and job.source_format == "raw":
         raise ConfigError("source.dead_letters", "source.dead_letters needs source.format json or csv")
+    if job.trigger not in ("once", "continuous") and not _INTERVAL.fullmatch(job.trigger):
+        raise ConfigError(
+            "trigger",
+            f'invalid value "{job.trigger}" for trigger: expected once, continuous, or an interval such as '
+            '"10 seconds"',
+        )
     if job.function is not None:
         _check_function(job.function)
 

@@ -14,6 +14,7 @@ from klamm.client.admin.admin import Admin
 from klamm.client.config import ADMIN
 from klamm.config import ConfigError
 from klamm.spark.options.options import for_client, sink_options
+from klamm.spark.pipe.failures import cause_of
 from klamm.spark.pipe.job import Job, transform_function
 from klamm.spark.write.partitioning import by_partition, takes_turns, with_partition
 
@@ -72,7 +73,7 @@ def schema_of(job: Job) -> StructType:
         found = StructType.fromDDL(job.schema or "")
     except PySparkException as error:
         raise ConfigError(
-            "source.schema", f"invalid value {job.schema} for source.schema: {str(error).splitlines()[0]}"
+            "source.schema", f'invalid value "{job.schema}" for source.schema: {cause_of(str(error))}'
         ) from None
     assert isinstance(found, StructType)
     return found

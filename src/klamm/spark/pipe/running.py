@@ -24,6 +24,7 @@ from klamm.spark.pipe.failures import (
 )
 from klamm.spark.pipe.job import Job
 from klamm.spark.pipe.query import started
+from klamm.spark.read.positions import INITIAL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,8 +37,10 @@ TRIES_OF_A_BATCH: Final = 3
 # After so much time without a batch it is said what the query does, then at longer intervals.
 SILENT_MS: Final = 10_000
 MAX_SILENT_MS: Final = 60_000
-# What Spark says when there is nothing to do; the source waits for records while it gets offsets.
-_IDLE: Final = ("waiting for data", "getting offsets")
+# What Spark says when there is nothing to do. The source waits for records while it gets offsets; the first
+# time, it looks for brokers and topics there.
+_IDLE: Final = "waiting for data"
+_LOOKING: Final = "getting offsets"
 _BETWEEN_TRIGGERS: Final = "waiting for next trigger"
 
 
@@ -141,7 +144,8 @@ class _Progress:
         if passed_ms < self._silent_ms:
             return
         doing = query.status["message"]
-        is_idle = doing.lower().startswith(_IDLE)
+        has_looked = query.lastProgress is not None
+        is_idle = doing.lower().startswith((_IDLE, _LOOKING) if has_looked else _IDLE)
         if is_idle or doing.lower().startswith(_BETWEEN_TRIGGERS):
             self._since_ms, self._silent_ms = self._clock.now_ms(), SILENT_MS
             if is_idle and not self._said_idle:
@@ -154,16 +158,21 @@ class _Progress:
 
 def summary(progress: Any) -> dict[str, Any]:
     """A batch in a few numbers."""
-    lag = 0
+    lag = offsets = 0
     # By branch of the query: dead letters and good rows read the same offsets.
     unique = {json.dumps(item["endOffset"], default=str): item for item in progress["sources"]}
     for item in unique.values():
         latest, end = _positions(item["latestOffset"]), _positions(item["endOffset"])
         lag += sum(max(0, offset - end.get(key, 0)) for key, offset in latest.items())
+        start = _positions(item["startOffset"]) or _positions(_tree(item["endOffset"]).get(INITIAL))
+        offsets += sum(offset - start.get(key, 0) for key, offset in end.items())
+    # Spark counts a row for each branch that reads it.
+    rows = min(progress["numInputRows"], offsets) if offsets else progress["numInputRows"]
+    rate = (progress["processedRowsPerSecond"] or 0.0) * rows / max(1, progress["numInputRows"])
     return {
         "batch": progress["batchId"],
-        "rows": progress["numInputRows"],
-        "rows_per_second": round(progress["processedRowsPerSecond"] or 0.0, 1),
+        "rows": rows,
+        "rows_per_second": round(rate, 1),
         "lag": lag,
         "state_rows": sum(item["numRowsTotal"] for item in progress["stateOperators"]),
         "state_bytes": sum(item["memoryUsedBytes"] for item in progress["stateOperators"]),
@@ -172,13 +181,16 @@ def summary(progress: Any) -> dict[str, Any]:
 
 
 def _positions(offset: Any) -> dict[tuple[str, str], int]:
-    """Offsets of a progress report, which are JSON as text or as objects."""
-    tree = json.loads(offset) if isinstance(offset, str) else offset
-    if not isinstance(tree, dict):
-        return {}
+    """Offsets of a progress report."""
     return {
         (topic, number): value
-        for topic, partitions in tree.items()
+        for topic, partitions in _tree(offset).items()
         if not topic.startswith("$") and isinstance(partitions, dict)
         for number, value in partitions.items()
     }
+
+
+def _tree(offset: Any) -> Mapping[str, Any]:
+    """Offsets are JSON as text or as objects."""
+    tree = json.loads(offset) if isinstance(offset, str) else offset
+    return tree if isinstance(tree, dict) else {}

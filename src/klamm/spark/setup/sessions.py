@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -31,6 +32,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
 }
+# Spark would warn of each function that is used in a query, and then call it without Arrow.
+WITHOUT_PANDAS: Final[Mapping[str, str]] = {"spark.sql.execution.pythonUDF.arrow.enabled": "false"}
 LOCAL_SETTINGS: Final[Mapping[str, str]] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -69,6 +72,8 @@ def session(
 
     builder = SparkSession.builder.appName(app)
     settings = {**SETTINGS, **(QUICK_SETTINGS if quick else {})}
+    if find_spec("pandas") is None:
+        settings |= WITHOUT_PANDAS
     if where is not None:
         builder = builder.master(where)
         settings |= local_settings(where) if is_local else {}

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql.types import StructType
 from typer.testing import CliRunner
 
 from klamm.cli.pipe import app
@@ -13,7 +15,7 @@ from klamm.cli.pipe_lines import batch_line
 from klamm.config import ConfigError
 from klamm.spark.pipe.failures import MISUSED
 from klamm.spark.pipe.job import job_of, load_job
-from klamm.spark.pipe.query import transformed
+from klamm.spark.pipe.query import schema_of, transformed
 from klamm.spark.pipe.running import summary
 
 FILE = """
@@ -68,6 +70,8 @@ SMALLEST: dict[str, Any] = {"source": {"topics": "a"}, "sink": {"topic": "b"}}
         ({"sink": {}}, "sink.topic is missing"),
         ({"sink": "b"}, "sink must be a table"),
         ({"delivery": "twice"}, "expected one of exactly-once, at-least-once"),
+        ({"trigger": "ten seconds"}, "expected once, continuous, or an interval"),
+        ({"trigger": "10"}, "expected once, continuous, or an interval"),
         ({"source": {"topics": "a", "format": "json"}}, "needs source.schema"),
         ({"source": {"topics": "a", "dead_letters": "d"}}, "needs source.format json or csv"),
         ({"transform": {"sql": "SELECT 1", "function": "a:b"}}, "remove one"),
@@ -96,6 +100,11 @@ def test_check_explains_and_starts_nothing(tmp_path: Path) -> None:
     refused = CliRunner().invoke(app, ["check", "--offline", str(path)])
     assert refused.exit_code == 2
     assert "is not TOML" in refused.output
+
+
+@pytest.mark.parametrize("trigger", ["once", "continuous", "10 seconds", "interval 1 minute 30 seconds"])
+def test_a_trigger_is_a_word_or_an_interval(trigger: str) -> None:
+    assert job_of({**SMALLEST, "trigger": trigger}, name="j").trigger == trigger
 
 
 @pytest.mark.parametrize("command", ["check", "run"])
@@ -148,6 +157,19 @@ def test_a_function_that_raises_is_named_with_its_error() -> None:
         transformed(rows, job, rows)
 
 
+def test_a_schema_that_spark_cannot_read_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_text: str) -> StructType:
+        raise PySparkException('\n[UNSUPPORTED_DATATYPE] Unsupported type "LANG". SQLSTATE: 0A000\n== SQL ==')
+
+    monkeypatch.setattr(StructType, "fromDDL", refused)
+    tables = {**SMALLEST, "source": {"topics": "a", "format": "json", "schema": "cents lang"}}
+    job = job_of(tables, name="j")
+    message = '"cents lang" for source.schema: [UNSUPPORTED_DATATYPE] Unsupported type "LANG".'
+    with pytest.raises(ConfigError) as error:
+        schema_of(job)
+    assert str(error.value).endswith(message)
+
+
 def test_the_one_line_form_needs_both_topics() -> None:
     refused = CliRunner().invoke(app, ["--from", "a"])
     assert refused.exit_code == 2
@@ -159,9 +181,35 @@ def test_a_batch_becomes_a_line() -> None:
         "batchId": 7,
         "numInputRows": 1200,
         "processedRowsPerSecond": 2400.4,
-        "sources": [{"latestOffset": '{"t":{"0":90,"1":5}}', "endOffset": '{"t":{"0":60,"1":5}}'}],
+        "sources": [
+            {
+                "startOffset": '{"t":{"0":3,"1":5}}',
+                "latestOffset": '{"t":{"0":3090,"1":5}}',
+                "endOffset": '{"t":{"0":3060,"1":5}}',
+            }
+        ],
         "stateOperators": [{"numRowsTotal": 12, "memoryUsedBytes": 30_000}],
         "durationMs": {"triggerExecution": 500},
     }
     shown = " ".join(batch_line(summary(progress)).split())
     assert shown == "batch 7 1,200 rows 2,400 rows/s lag 30 500 ms 12 rows of state, 29 KiB"
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        ('{"t":{"0":100,"1":100}}', '{"t":{"0":105,"1":100}}'),
+        (None, '{"$initial":{"t":{"0":100,"1":100}},"t":{"0":105,"1":100}}'),
+    ],
+)
+def test_a_record_that_two_branches_of_the_query_read_is_one_row(start: str | None, end: str) -> None:
+    progress = {
+        "batchId": 0,
+        "numInputRows": 10,
+        "processedRowsPerSecond": 20.0,
+        "sources": [{"startOffset": start, "latestOffset": end, "endOffset": end}],
+        "stateOperators": [],
+        "durationMs": {"triggerExecution": 500},
+    }
+    shown = summary(progress)
+    assert (shown["rows"], shown["rows_per_second"], shown["lag"]) == (5, 10.0, 0)

@@ -145,6 +145,15 @@ def test_a_query_that_ends_no_batch_says_what_it_does(monkeypatch: pytest.Monkey
 def test_a_query_without_records_says_so_once(
     monkeypatch: pytest.MonkeyPatch, doing: str, lines: list[str]
 ) -> None:
-    run = Run(monkeypatch, lambda: Query(None, looks=200_000 // WATCHED_MS, doing=doing))
+    run = Run(monkeypatch, lambda: Query(None, batches=1, looks=200_000 // WATCHED_MS, doing=doing))
     run.start()
     assert run.lines == lines
+
+
+def test_a_query_that_gets_its_first_offsets_does_not_wait_for_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    doing = "Getting offsets from klamm"
+    run = Run(monkeypatch, lambda: Query(None, looks=15_000 // WATCHED_MS, doing=doing))
+    run.start()
+    assert run.lines == [f"no batch has ended for 10 s; Spark says: {doing}"]
