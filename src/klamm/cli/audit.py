@@ -10,8 +10,10 @@ from typing import Annotated
 
 import typer
 
-from klamm.cli.cluster import DEFAULT_BOOTSTRAP, Bootstrap, clear_errors, pairs
+from klamm.cli.cluster import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, Bootstrap, clear_errors, pairs
 from klamm.cli.failures import fail
+from klamm.cli.profiles import profile_settings
+from klamm.client.admin.admin import Admin
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -44,12 +46,15 @@ def audit(
       klamm audit -b broker:9092 -o /tmp/audit --stuck-after 60
     """
     started = time.monotonic()
-    settings = pairs(client or [], "--client")
+    settings = {**profile_settings(), **pairs(client or [], "--client")}
     try:
         from klamm.spark.setup.java import SparkSetupError  # noqa: PLC0415 - an extra
     except ImportError:
         fail("klamm audit needs Spark: pip install 'klamm[spark]'")
     with clear_errors():
+        # Before Spark starts, which takes its time.
+        with Admin({**settings, "bootstrap.servers": bootstrap}) as admin:
+            admin.describe_cluster(timeout=DEFAULT_TIMEOUT)
         try:
             records = _run(bootstrap, output, report_only, master, stuck_after, settings)
         except SparkSetupError as error:
