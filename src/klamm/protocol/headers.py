@@ -75,7 +75,7 @@ class RequestHeaders:
         return header.correlation_id, header.client_id, header.body_position
 
 
-def skip_tags(buffer: bytes, position: int) -> int:
+def skip_tags(buffer: Buffer, position: int) -> int:
     """The position after a tag section."""
     count = buffer[position]
     position += 1
@@ -94,7 +94,7 @@ def skip_tags(buffer: bytes, position: int) -> int:
     return position
 
 
-def _uvarint(buffer: bytes, position: int) -> tuple[int, int]:
+def _uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
     first = buffer[position]
     return long_uvarint(buffer, position + 1, first) if first > 127 else (first, position + 1)
 

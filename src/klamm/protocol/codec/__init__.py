@@ -52,7 +52,7 @@ def request_decoder(api_key: int, version: int, reader_of: ReaderOf = _from_sche
 
 
 @cache
-def response_decoder(api_key: int, version: int) -> Decode:
+def response_decoder(api_key: int, version: int) -> Callable[[Buffer, int], Any]:
     """`decode(frame, position) -> response`; raises DecodeError."""
     return compile_decoder(load_struct(api_key, version, "response"), _from_schema, RESPONSE_MEMORY_BYTES)
 

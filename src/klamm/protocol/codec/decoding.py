@@ -17,6 +17,7 @@ from klamm.protocol.codec.layout import (
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.implied import IMPLIED
 from klamm.protocol.schema import SchemaField, Struct
+from klamm.protocol.types import Buffer
 
 # What the arrays of one message may take in memory. A byte on the wire can become a hundred in memory, so the
 # size of a frame is no bound. Metadata of a million partitions needs about 700 MB.
@@ -28,7 +29,7 @@ ReadElements = Callable[[bytes, int, int], tuple[Iterable[Any], int]]
 ReaderOf = Callable[[Struct], ReadElements | None]
 
 
-def compile_decoder(schema: Struct, reader_of: ReaderOf, limit_bytes: int) -> Callable[[bytes, int], Any]:
+def compile_decoder(schema: Struct, reader_of: ReaderOf, limit_bytes: int) -> Callable[[Buffer, int], Any]:
     """Compile a function that decodes one message version.
 
     `limit_bytes` bounds the memory of all arrays of the message together, estimated before they are made.
@@ -45,11 +46,11 @@ def compile_decoder(schema: Struct, reader_of: ReaderOf, limit_bytes: int) -> Ca
         source.add("raise")
     with source.block("except NONSENSE as error:"):
         source.add(f"raise Wrong('{name}: {{}}'.format(error)) from error")
-    decode: Callable[[bytes, int], Any] = source.compile("decode", f"decode {name}")
+    decode: Callable[[Buffer, int], Any] = source.compile("decode", f"decode {name}")
     return decode
 
 
-def long_uvarint(buffer: bytes, position: int, first: int) -> tuple[int, int]:
+def long_uvarint(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
     """The rest of an unsigned varint whose first byte is not its last."""
     value = first & 0x7F
     for shift in (7, 14, 21, 28):
