@@ -117,7 +117,7 @@ def is_settled_by_the_rules(case: Case) -> bool:
     memories = {name: StickyMemory(member.owned, member.generation) for name, member in members.items()}
     claims = judge_claims(case.cluster, subscribers, memories)
     racks = Racks(case.cluster, subscribers, {name: member.rack for name, member in members.items()})
-    if any(_disputed_below_the_top(each, case) for each in claims.claimants):
+    if any(_disputed_below_the_top(each, case) for each in claims.claims):
         return False  # Kafka judges claims pairwise, in the order they arrive
     if len(topic_sets) == 1:
         total = sum(case.cluster.partition_count(topic) for topic in subscribers)
@@ -131,7 +131,7 @@ def is_settled_by_the_rules(case: Case) -> bool:
         return False  # only balance and stickiness are promised
     return all(
         owner in subscribers[each.topic]  # Kafka does not ask, and may give a member what it has left
-        for each, owner in claims.earlier_owner.items()
+        for each, owner in claims.earlier_owners().items()
     )
 
 

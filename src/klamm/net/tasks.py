@@ -35,8 +35,13 @@ class Promise(Generic[T]):
         if not self.is_done:
             self.is_done = True
             self._value = value
-            if self._callback is not None:
-                self._call_back(self._callback)
+            first = self._callback
+            if first is not None:
+                if self._others is None:
+                    self._callback = None
+                    first(self)
+                else:
+                    self._call_back(first)
 
     def finish(self, value: Any, error: BaseException | None) -> None:
         """Settle with what a call ended with."""

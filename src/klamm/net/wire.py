@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from klamm.errors import KlammError, ProtocolError, UnsupportedVersionError, broker_error
@@ -27,19 +26,32 @@ LARGE_BYTES: Final = range(512 * 1024, 64 * 1024 * 1024)
 Done = Callable[[Any, KlammError | None], None]
 
 
-@dataclass(slots=True, eq=False)
 class Call:
     """One request on its way: `on_done` gets the response or the error, exactly once."""
 
-    api_key: ApiKey
-    request: Any  # a message, or a function of the negotiated version that makes it
-    on_done: Done
-    timeout_ms: int
-    max_version: int = 32767
-    has_answer: bool = True  # Produce with acks=0 has none
-    version: int = field(default=-1, init=False)
-    due_at_ms: int = field(default=0, init=False)
-    is_done: bool = field(default=False, init=False)
+    __slots__ = (
+        "api_key", "due_at_ms", "has_answer", "is_done", "max_version", "on_done", "request", "timeout_ms",
+        "version",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        api_key: ApiKey,
+        request: Any,  # a message, or a function of the negotiated version that makes it
+        on_done: Done,
+        timeout_ms: int,
+        max_version: int = 32767,
+        has_answer: bool = True,  # Produce with acks=0 has none
+    ) -> None:
+        self.api_key = api_key
+        self.request = request
+        self.on_done = on_done
+        self.timeout_ms = timeout_ms
+        self.max_version = max_version
+        self.has_answer = has_answer
+        self.version = -1
+        self.due_at_ms = 0
+        self.is_done = False
 
     def finish(self, response: Any, error: KlammError | None) -> None:
         """Complete the request, once."""

@@ -64,7 +64,7 @@ def encode_subscription(subscription: Subscription, version: int = HIGHEST_VERSI
     """A subscription as bytes, topics and owned partitions sorted."""
     topics = sorted(set(subscription.topics))
     parts = [_INT16.pack(version), _INT32.pack(len(topics))]
-    parts.extend(_string(topic) for topic in topics)
+    parts += [_string(topic) for topic in topics]
     parts.append(_nullable_bytes(subscription.user_data))
     if version >= 1:
         parts.append(_grouped(subscription.owned))
@@ -78,8 +78,8 @@ def encode_subscription(subscription: Subscription, version: int = HIGHEST_VERSI
 
 def encode_assignment(assignment: Assignment, version: int = HIGHEST_VERSION) -> bytes:
     """An assignment as bytes; its layout is the same in every version."""
-    head = _INT16.pack(version)
-    return head + _grouped(assignment.partitions) + _nullable_bytes(assignment.user_data)
+    given, user_data = _grouped(assignment.partitions), _nullable_bytes(assignment.user_data)
+    return b"".join((_INT16.pack(version), given, user_data))
 
 
 def encode_sticky_memory(memory: StickyMemory) -> bytes:
@@ -105,9 +105,16 @@ def _nullable_bytes(raw: bytes | None) -> bytes:
 
 
 def _grouped(partitions: Iterable[TopicPartition]) -> bytes:
+    ordered = sorted(set(partitions))
+    if not ordered:
+        return b"\x00\x00\x00\x00"
     groups: dict[str, list[int]] = {}
-    for topic, number in sorted(set(partitions)):
-        groups.setdefault(topic, []).append(number)
+    for topic, number in ordered:
+        numbers = groups.get(topic)
+        if numbers is None:
+            groups[topic] = [number]
+        else:
+            numbers.append(number)
     parts = [_INT32.pack(len(groups))]
     for topic, numbers in groups.items():
         parts.append(_string(topic))
@@ -118,8 +125,8 @@ def _grouped(partitions: Iterable[TopicPartition]) -> bytes:
 # --- reading -----------------------------------------------------------------------------------------
 #
 # A leader reads the subscription of each member in each rebalance, so there are few calls here. Each part
-# returns what it has read and where the next one begins. Every length is checked against what is left: by
-# `struct`, which reads nothing behind the end, or explicitly.
+# returns what it has read and where the next one begins; an int32 has 4 bytes, an int16 has 2. Every length
+# is checked against what is left: by `struct`, which reads nothing behind the end, or explicitly.
 
 
 def decode_subscription(raw: bytes) -> Subscription:
@@ -197,7 +204,7 @@ def _version(raw: bytes) -> int:
 def _count_at(raw: bytes, at: int, min_item_bytes: int) -> int:
     count: int
     (count,) = _INT32.unpack_from(raw, at)
-    left_bytes = len(raw) - at - _INT32.size
+    left_bytes = len(raw) - at - 4
     if count < 0 or count * min_item_bytes > left_bytes:
         raise DecodeError(f"{count} items cannot fit into the {left_bytes} bytes left")
     return count
@@ -212,7 +219,7 @@ def _nullable_string_at(raw: bytes, at: int) -> tuple[str | None, int]:
 
 def _string_at(raw: bytes, at: int) -> tuple[str, int]:
     (length,) = _INT16.unpack_from(raw, at)
-    start = at + _INT16.size
+    start = at + 2
     end = start + length
     if length < 0 or end > len(raw):
         raise DecodeError(f"a string at {at} has length {length}, {len(raw) - start} bytes are left")
@@ -224,7 +231,7 @@ def _string_at(raw: bytes, at: int) -> tuple[str, int]:
 
 def _nullable_bytes_at(raw: bytes, at: int) -> tuple[bytes | None, int]:
     (length,) = _INT32.unpack_from(raw, at)
-    start = at + _INT32.size
+    start = at + 4
     if length == -1:
         return None, start
     end = start + length
@@ -235,7 +242,10 @@ def _nullable_bytes_at(raw: bytes, at: int) -> tuple[bytes | None, int]:
 
 def _topics_at(raw: bytes, at: int) -> tuple[tuple[str, ...], int]:
     count = _count_at(raw, at, _MIN_STRING_BYTES)
-    at += _INT32.size
+    at += 4
+    if count == 1:  # as most members have
+        topic, at = _string_at(raw, at)
+        return (topic,), at
     topics = []
     for _ in range(count):
         topic, at = _string_at(raw, at)
@@ -245,14 +255,17 @@ def _topics_at(raw: bytes, at: int) -> tuple[tuple[str, ...], int]:
 
 def _partitions_at(raw: bytes, at: int) -> tuple[tuple[TopicPartition, ...], int]:
     topic_count = _count_at(raw, at, _MIN_TOPIC_BYTES)
-    at += _INT32.size
+    at += 4
+    if not topic_count:
+        return (), at
     partitions: list[TopicPartition] = []
     for _ in range(topic_count):
         topic, at = _string_at(raw, at)
         (count,) = _INT32.unpack_from(raw, at)
-        at += _INT32.size
-        if count < 0 or at + count * _INT32.size > len(raw):
+        at += 4
+        end = at + count * 4
+        if count < 0 or end > len(raw):
             raise DecodeError(f"{count} partitions cannot fit into the {len(raw) - at} bytes left")
         partitions += map(_partition, zip(repeat(topic), unpack_from(f">{count}i", raw, at)))
-        at += count * _INT32.size
+        at = end
     return tuple(partitions), at

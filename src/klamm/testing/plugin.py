@@ -106,9 +106,12 @@ class _Log(logging.Handler):
         self._logger.removeHandler(self)
         self._logger.setLevel(self._level)
 
-    def text(self) -> str:
+    def text(self, captured: str) -> str:
+        """The lines, without those that pytest has captured itself and that are in the report anyway."""
         form = logging.Formatter("%(levelname)-7s %(name)s: %(message)s")
-        return "\n".join(form.format(record) for record in self.records)
+        return "\n".join(
+            form.format(record) for record in self.records if record.getMessage() not in captured
+        )
 
 
 def _settings(request: pytest.FixtureRequest) -> dict[str, Any]:
@@ -258,6 +261,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         broker = getattr(item, "funcargs", {}).get(name)
         if broker is None or isinstance(broker, OtherCluster):
             continue
-        for title, text in (("story", broker.story(times=True)), ("log", broker.log.text())):
+        captured = "\n".join(text for title, text in report.sections if title.startswith("Captured log"))
+        for title, text in (("story", broker.story(times=True)), ("log", broker.log.text(captured))):
             if text:
                 report.sections.append((f"{name}: {title}", text))

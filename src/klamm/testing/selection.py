@@ -11,6 +11,7 @@ from klamm.broker.net.context import RequestContext
 from klamm.broker.net.dispatch import Endpoint
 from klamm.broker.services import Services
 from klamm.protocol.api import ApiKey
+from klamm.protocol.schema import schema_versions
 from klamm.protocol.types import ZERO_ID
 
 APIS: Final = {"".join(map(str.title, key.name.split("_"))): key for key in ApiKey}
@@ -85,6 +86,11 @@ class Selection:
         for name, given in (("version", self.version), ("partition", self.partition)):
             if given is not None and (isinstance(given, bool) or not isinstance(given, int) or given < 0):
                 raise ValueError(f"invalid {name} {given!r}: expected a number from 0 on")
+        if self.version is not None and self.api_key is not None:
+            versions = schema_versions(self.api_key)
+            if self.version not in versions:
+                known = f"{versions[0]} to {versions[-1]}"
+                raise ValueError(f"{self._api_name} has no version {self.version}: expected one from {known}")
         for name, text in (
             ("topic", self.topic),
             ("client_id", self.client_id),

@@ -11,12 +11,16 @@ from klamm.testing.broker import Broker
 
 
 class BrokerTestCase(unittest.TestCase):
-    """Each test has a broker of its own, `self.broker`; `settings` of the class are the broker's."""
+    """Each test has a broker of its own, `self.broker`; `settings` of the class are the broker's.
+
+    Their names are Kafka's, with dots or with underscores.
+    """
 
     settings: ClassVar[Mapping[str, RawValue]] = {}
     broker: Broker
 
     def setUp(self) -> None:
         super().setUp()
-        self.broker = Broker(settings=self.settings).start()
+        settings = {name.replace("_", "."): value for name, value in self.settings.items()}
+        self.broker = Broker(settings=settings).start()
         self.addCleanup(self.broker.stop)

@@ -192,6 +192,10 @@ def test_lifting_all_faults_ends_those_of_the_disk_too(broker: Broker, producer:
         ({"api": "Fetch", "error": "UNKNOWN_TOPIC_ID", "times": 0}, "invalid times 0"),
         ({"api": "Fetch", "error": "UNKNOWN_TOPIC_ID", "probability": 1.5}, "invalid probability 1.5"),
         ({"api": "Fetch", "error": "UNKNOWN_TOPIC_ID", "version": -1}, "invalid version -1"),
+        (
+            {"api": "Produce", "error": "NOT_COORDINATOR", "version": 99},
+            "Produce has no version 99: expected",
+        ),
     ],
 )
 def test_a_fault_that_makes_no_sense_is_refused(order: dict[str, Any], message: str) -> None:

@@ -157,7 +157,7 @@ def test_records_of_several_libraries_are_compared_by_their_place(broker: Broker
 
 
 class TestUnittest(BrokerTestCase):
-    settings = {"num.partitions": 7}  # noqa: RUF012 - as users write it
+    settings = {"num_partitions": 7, "auto.create.topics.enable": True}  # noqa: RUF012 - as users write it
 
     def test_a_test_case_has_a_broker_with_its_settings(self) -> None:
         with klamm.Producer(bootstrap_servers=self.broker.bootstrap) as producer:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import klamm
 
 SUITE = """
@@ -90,11 +92,18 @@ def test_the_same_suite_runs_against_another_cluster(tmp_path: Path) -> None:
     assert left == []
 
 
-def test_a_failed_test_shows_the_story_and_the_log(tmp_path: Path) -> None:
-    output = pytest_in(tmp_path, FAILING)
+@pytest.mark.parametrize(
+    "options",
+    [(), ("-p", "no:logging"), ("--log-level", "WARNING")],
+    ids=["captured by pytest", "not captured", "partly captured"],
+)
+def test_a_failed_test_shows_the_story_and_the_log_once(tmp_path: Path, options: tuple[str, ...]) -> None:
+    output = pytest_in(tmp_path, FAILING, *options)
     assert "klamm_broker: story" in output, output
-    assert "klamm_broker: log" in output
     assert "test_it_fails" in output.partition("klamm_broker: story")[2]  # the group's name, in its story
+    assert "klamm_broker: log" in output or not options
+    created = [line for line in output.splitlines() if "test_it_fails" in line and "created with" in line]
+    assert len(created) == 1, output
 
 
 def test_the_plugin_imports_nothing_of_klamm_before_it_is_used(tmp_path: Path) -> None:

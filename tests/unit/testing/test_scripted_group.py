@@ -7,6 +7,7 @@ import pytest
 
 import klamm
 from klamm.client.assignors import COOPERATIVE, MemberSubscription, TopicAssignor, TopicPartition
+from klamm.client.assignors.base import Assignment, ClusterView, GroupView
 from klamm.client.assignors.range import RangeAssignor
 from klamm.client.assignors.registry import Strategy
 from klamm.client.consumer.group.listener import RebalanceListener
@@ -484,3 +485,27 @@ def test_an_assignor_with_a_memory_is_not_shared_by_members() -> None:
     group.join("a", "b")
     group.settle()
     assert given.calls == 0
+
+
+class Untidy(RangeAssignor):
+    """Changes what it was given."""
+
+    name = "untidy"
+
+    def assign(self, cluster: ClusterView, group: GroupView) -> dict[str, Assignment]:
+        assert list(cluster.topics) == ["orders"]
+        assert isinstance(cluster.topics, dict)  # though nobody should change it
+        cluster.topics["unknown"] = ()
+        return super().assign(cluster, group)
+
+
+def test_an_assignor_that_changes_its_view_of_the_cluster_changes_that_of_no_later_rebalance() -> None:
+    group = ScriptedGroup({"orders": 4}, Untidy)
+    group.join("a", "b")
+    group.settle()
+    for _ in range(2):
+        group.leave("b")
+        group.settle()
+        group.join("b")
+        group.settle()
+    assert [len(owned) for owned in group.assignment.values()] == [2, 2]

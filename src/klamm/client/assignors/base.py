@@ -93,12 +93,12 @@ class MemberSubscription:
     def of_wire(cls, subscription: Subscription, group_instance_id: str | None = None) -> MemberSubscription:
         """A decoded subscription, with the member's ids from JoinGroup."""
         return cls(
-            topics=frozenset(subscription.topics),
-            user_data=subscription.user_data,
-            owned=subscription.owned,
-            generation=subscription.generation,
-            rack=subscription.rack,
-            group_instance_id=group_instance_id,
+            frozenset(subscription.topics),
+            subscription.user_data,
+            subscription.owned,
+            subscription.generation,
+            subscription.rack,
+            group_instance_id,
         )
 
 

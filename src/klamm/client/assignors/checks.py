@@ -49,8 +49,15 @@ def check_assignment(
         raise IllegalStateError(
             f"assignor {assignor.name} assigned partitions to {strangers}, not members of the group"
         )
+    topics = {topic for given in assignments.values() for topic, _ in given.partitions}
+    counts = {topic: cluster.partition_count(topic) for topic in topics}
     missing = sorted(
-        {str(each) for given in assignments.values() for each in given.partitions if not cluster.has(each)}
+        {
+            str(each)
+            for given in assignments.values()
+            for each in given.partitions
+            if not 0 <= each[1] < counts[each[0]]
+        }
     )
     if missing:
         raise IllegalStateError(f"assignor {assignor.name} gives {missing}, which do not exist")
@@ -63,7 +70,7 @@ def check_assignment(
     if forgotten:
         warnings.append(f"assignor {assignor.name} left out members {forgotten}: they get no partitions")
     subscribed = {topic for member in group.members.values() for topic in member.topics}
-    foreign = {each.topic for given in assignments.values() for each in given.partitions} - subscribed
+    foreign = topics - subscribed
     if foreign:
         warnings.append(
             f"assignor {assignor.name} assigned topics without a subscriber: {sorted(foreign)}; "

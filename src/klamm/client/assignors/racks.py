@@ -24,13 +24,20 @@ class Racks:
     def __init__(
         self, cluster: ClusterView, topics: Iterable[str], rack_by_member: Mapping[str, str | None]
     ) -> None:
-        replica_racks = {topic: [view.replica_racks for view in cluster.topics[topic]] for topic in topics}
         known = {member_id: rack for member_id, rack in rack_by_member.items() if rack}
+        self.matter = False
+        self._rack_by_member: dict[str, str] = {}
+        self._replica_racks: dict[str, list[frozenset[str]]] = {}
+        self._members_in: Mapping[str, int] = {}
+        if not known:
+            return
+        replica_racks = {topic: [view.replica_racks for view in cluster.topics[topic]] for topic in topics}
         everywhere = [racks for of_topic in replica_racks.values() for racks in of_topic]
-        self.matter = bool(known) and racks_matter(set(known.values()), everywhere)
-        self._rack_by_member = known if self.matter else {}
-        self._replica_racks = replica_racks
-        self._members_in = Counter(self._rack_by_member.values())
+        if racks_matter(set(known.values()), everywhere):
+            self.matter = True
+            self._rack_by_member = known
+            self._replica_racks = replica_racks
+            self._members_in = Counter(known.values())
 
     def is_far(self, member_id: str, partition: TopicPartition) -> bool:
         """The member has a rack and no replica is in it."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from operator import attrgetter
+from typing import Final
 
 from klamm.client.assignors.base import Holdings, TopicPartition
 from klamm.client.assignors.claims import Claims
 from klamm.client.assignors.racks import Racks
+
+_BY_NUMBER: Final = attrgetter("partition", "topic")
 
 
 def share_equally(
@@ -17,11 +21,13 @@ def share_equally(
 
     `partitions` are all there are, by (topic, number).
     """
-    shares = _EqualShares(len(partitions), sorted(claims.owned))
-    for member_id in sorted(claims.owned):
-        shares.keep(
-            member_id, [each for each in claims.owned[member_id] if not racks.is_far(member_id, each)]
-        )
+    member_ids = sorted(claims.owned)
+    shares = _EqualShares(len(partitions), member_ids)
+    for member_id in member_ids:
+        owned = claims.owned[member_id]
+        if racks.matter:
+            owned = [each for each in owned if not racks.is_far(member_id, each)]
+        shares.keep(member_id, owned)
     kept = {each for of_member in shares.holdings.values() for each in of_member}
     free = [each for each in partitions if each not in kept]
     if racks.matter:
@@ -50,7 +56,7 @@ class _EqualShares:
 
     def keep(self, member_id: str, owned: list[TopicPartition]) -> None:
         """Let a member keep its partitions up to its quota; members are sorted."""
-        owned.sort(key=lambda each: (each.partition, each.topic))
+        owned = sorted(owned, key=_BY_NUMBER)
         if len(owned) < self._least:
             self.holdings[member_id] = owned
             self._under.append(member_id)

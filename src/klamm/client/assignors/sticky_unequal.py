@@ -47,10 +47,11 @@ def share_unequally(
         holder = holder_before
 
     holdings: Holdings = {member_id: [] for member_id in claims.owned}
+    claimants = claims.claimants()
     moving = set()
     for partition, member_id in holder.items():
         holdings[member_id].append(partition)
-        if member_id not in claims.claimants.get(partition, (member_id,)):
+        if member_id not in claimants.get(partition, (member_id,)):
             moving.add(partition)
     return holdings, frozenset(moving)
 
@@ -62,7 +63,7 @@ class _UnequalShares:
         self.holder: dict[TopicPartition, str] = {}
         self.count = dict.fromkeys(claims.owned, 0)
         self._subscribers = {topic: frozenset(members) for topic, members in subscribers.items()}
-        self._earlier_owner = claims.earlier_owner
+        self._earlier_owner = claims.earlier_owners()
         self._lightest_by_topic: dict[str, str] = {}  # dropped whenever a count changes
         self._moves = Moves()
 

@@ -158,14 +158,10 @@ class CoordinatorInMemory(Generic[Log]):
         return machine.state
 
     def context(self, token: object = None, client_id: str = "") -> Context:
-        return Context(
-            now_ms=self.clock.now_ms(),
-            timestamp_ms=self.clock.timestamp_ms(),
-            client_id=client_id,
-            client_host="/127.0.0.1",
-            fresh_id="" if token is None else f"id{next(self.fresh)}",
-            token=token,
-        )
+        clock = self.clock
+        fresh_id = "" if token is None else f"id{next(self.fresh)}"
+        # By position, and the same below: one is made for each request.
+        return Context(clock.now_ms(), clock.timestamp_ms(), client_id, "/127.0.0.1", fresh_id, token)
 
     def elect_all(self) -> None:
         for partition in range(self.partition_count):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from klamm.client.callables import takes
@@ -57,13 +56,18 @@ class Member:
         self.due_ms: int | None = 0  # when it has something to do
         self.is_stirred = False  # it has heard or done something: the client has to go on in this instant
         self.topics_seen = -1  # how many changes of topics its metadata has
-        self.is_in_callback = False
-        self.is_closing = False
+        self._is_idle = False  # stalled, or gone
+        self._may_poll = True  # it runs, and does not close
+        self._is_polling = True  # it may, and is not in a callback
+        self._is_in_callback = False
+        self._is_closing = False
         self._polls_again_ms = 0
+        self._clock = world.clock
+        self._traffic = world.traffic
         self._under_way: dict[Exchange, None] = {}  # requests without an answer
         self._decided: Exchange | None = None  # the one that the coordinator has read and not answered
         self._core = core = DirectCore(
-            settings.network, settings.metadata, random=Random(world.seed), now_ms=world.now_ms
+            settings.network, settings.metadata, random=world.jitter, now_ms=world.now_ms
         )
         core.network.post = self._post
         core.network.on_disconnect = self.disconnect
@@ -78,6 +82,7 @@ class Member:
             self.engine.membership,
             self.engine.joining,
         )
+        self._state = self.engine.state
         self.consumer: Consumer[Any, Any] = Consumer.__new__(Consumer)
         self.consumer._begin(operations)
         self.listener = _made(make_listener, self.consumer)
@@ -90,11 +95,11 @@ class Member:
 
     @property
     def generation(self) -> int:
-        return self.engine.membership.generation.generation_id
+        return self._membership.generation.generation_id
 
     @property
     def member_id(self) -> str:
-        return self.engine.membership.generation.member_id
+        return self._membership.generation.member_id
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
@@ -102,12 +107,12 @@ class Member:
 
     def is_settled(self, generation: int) -> bool:
         """Whether it is a member in this generation and has nothing to do."""
-        membership, inbox = self.engine.membership, self.engine.inbox
+        membership = self._membership
         return (
             membership.state is MemberState.STABLE
             and not membership.needs_rejoin
-            and self.generation == generation
-            and not inbox.errands
+            and membership.generation.generation_id == generation
+            and not self._inbox.errands
         )
 
     def watches_topics(self, leader_id: str | None) -> bool:
@@ -127,24 +132,27 @@ class Member:
         self._decided = exchange
         self._world.decide(self, exchange)
 
-    def _answered(self, exchange: Exchange, response: object) -> None:
+    def _answered(self, exchange: Exchange) -> None:
         """The coordinator has answered."""
         if exchange is self._decided:  # else it came by a connection that is broken
             self._decided = None
-            self._world.traffic.release(self.to_coordinator)
-            self.reply(exchange, response)
+            if self.to_coordinator.items:
+                self._traffic.release(self.to_coordinator)
+            else:
+                self.to_coordinator.is_held = False
+            self.reply(exchange)
 
-    def reply(self, exchange: Exchange, response: object) -> None:
+    def reply(self, exchange: Exchange) -> None:
+        """Send the response, unless nobody waits for it any more."""
         if exchange in self._under_way:
-            self._world.traffic.send(self.to_client, (exchange, response))
+            self._traffic.send(self.to_client, exchange)
 
-    def _receive(self, answer: tuple[Exchange, object]) -> None:
-        exchange, response = answer
+    def _receive(self, exchange: Exchange) -> None:
         if exchange in self._under_way:
             del self._under_way[exchange]
-            self._core.network.now_ms = self._world.clock.now_ms()
-            exchange.call.finish(response, None)
-            self.turn()
+            self._core.network.now_ms = now_ms = self._clock.now_ms()
+            exchange.call.finish(exchange.response, None)
+            self._turn(now_ms)
 
     def disconnect(self, error: DisconnectedError) -> None:
         """Its connection breaks: what is under way fails, what the coordinator has not read is lost."""
@@ -160,36 +168,37 @@ class Member:
 
     def turn(self) -> None:
         """Let the application poll; the client goes on when everything that is under way has arrived."""
-        if self.status is Status.GONE or self.status is Status.STALLED:
-            return
-        self._poll(self._world.clock.now_ms())
-        if not self.is_stirred:
+        self._turn(self._clock.now_ms())
+
+    def _turn(self, now_ms: int) -> None:
+        if self._is_polling:
+            self._poll(now_ms)
+        if not (self.is_stirred or self._is_idle):
             self.is_stirred = True
             self._world.stirred.append(self)
 
     def tick(self) -> None:
         """Let the client do what is due."""
         self.is_stirred = False
-        if self.status is Status.GONE or self.status is Status.STALLED:
+        if self._is_idle:
             return
-        now_ms = self._world.clock.now_ms()
+        now_ms = self._clock.now_ms()
         self.due_ms = self._core.tick(now_ms)
-        self._poll(now_ms)
+        if self._is_polling:
+            self._poll(now_ms)
         if self._polls_again_ms > now_ms:
             self.due_ms = min(self.due_ms or self._polls_again_ms, self._polls_again_ms)
 
     def _poll(self, now_ms: int) -> None:
-        if self.status is not Status.RUNNING or self.is_in_callback or self.is_closing:
-            return
         if now_ms < self._polls_again_ms:
             return
         inbox, membership, joining = self._inbox, self._membership, self._joining
         while True:
-            if membership.needs_rejoin and not joining.is_running and self.engine.state.is_auto:
+            if membership.needs_rejoin and not joining.is_running and self._state.is_auto:
                 joining.on_poll()
             if not inbox.needs_attention:
                 return
-            self.is_in_callback = True
+            self._is_in_callback, self._is_polling = True, False
             try:
                 run_blocking(self._poller.run_errands())
             except Exception as error:  # what the application's poll would raise
@@ -197,11 +206,18 @@ class Member:
                 self._polls_again_ms = now_ms + PAUSE_AFTER_ERROR_MS
                 return
             finally:
-                self.is_in_callback = False
+                self._is_in_callback, self._is_polling = False, self._may_poll
+
+    def _become(self, status: Status) -> None:
+        self.status = status
+        self._is_idle = status is Status.STALLED or status is Status.GONE
+        self._may_poll = status is Status.RUNNING and not self._is_closing
+        self._is_polling = self._may_poll and not self._is_in_callback
 
     def close(self) -> None:
         """Leave the group as a consumer that is closed does."""
-        self.is_closing = True
+        self._is_closing = True
+        self._become(self.status)
         self.engine.is_waiting = False
         try:
             self.consumer.close()
@@ -210,7 +226,7 @@ class Member:
 
     def end(self) -> None:
         """The process ends. Requests that it has sent arrive all the same."""
-        self.status = Status.GONE
+        self._become(Status.GONE)
         self.due_ms = None
         self._under_way.clear()
 
@@ -221,17 +237,17 @@ class Member:
             pipe.receive(pipe.items.popleft())
 
     def stop_polling(self) -> None:
-        self.status = Status.NOT_POLLING
+        self._become(Status.NOT_POLLING)
         self.engine.is_waiting = False
         self.engine.last_poll_ms = self._world.now_ms
 
     def stall(self) -> None:
-        self.status = Status.STALLED
+        self._become(Status.STALLED)
         self.to_client.is_held = True
         self.due_ms = None
 
     def resume(self) -> None:
-        self.status = Status.RUNNING
+        self._become(Status.RUNNING)
         self.engine.is_waiting = True
         self._world.traffic.release(self.to_client)
         self.turn()
@@ -259,7 +275,7 @@ class _Recorder(RebalanceListener):
     def _note(self, kind: CallbackKind, partitions: list[TopicPartition]) -> None:
         member = self._member
         member._world.called(
-            member, Callback(member.name, kind, tuple(partitions), member.generation, member._world.at_ms)
+            member, Callback(member.name, kind, tuple(partitions), member.generation, member._clock.now_ms())
         )
 
 

@@ -19,7 +19,7 @@ from klamm.net.tasks import Tasks
 from klamm.net.wire import Call
 from klamm.protocol.api import ApiKey
 from klamm.protocol.implied import IMPLIED
-from klamm.protocol.schema import schema_versions
+from klamm.protocol.schema import message_class, schema_versions
 
 ADDRESS: Final[Address] = ("scripted", 9092)
 COORDINATOR_ID: Final = 1
@@ -63,23 +63,26 @@ class Traffic:
         if self._random is not None and len(busy) > 1:
             busy.rotate(self._random.randrange(len(busy)))
         pipe = busy.popleft()
-        if pipe.items and not pipe.is_held:
-            pipe.receive(pipe.items.popleft())
+        items = pipe.items
+        if items and not pipe.is_held:
+            pipe.receive(items.popleft())
 
 
 class Exchange:
     """A request on its way, and its answer. The coordinator identifies the request by it."""
 
-    __slots__ = ("_answered", "call", "request")
+    __slots__ = ("_answered", "call", "request", "response")
 
-    def __init__(self, call: Call, request: Any, answered: Callable[[Exchange, object], None]) -> None:
+    def __init__(self, call: Call, request: Any, answered: Callable[[Exchange], None]) -> None:
         self.call = call
         self.request = request
+        self.response: object = None
         self._answered = answered
 
     def keep(self, response: object) -> None:
         """The coordinator has answered."""
-        self._answered(self, response)
+        self.response = response
+        self._answered(self)
 
 
 class DirectNetwork(Network):
@@ -92,12 +95,11 @@ class DirectNetwork(Network):
 
     def call(self, node: Node, call: Call) -> None:
         self.event_count += 1  # as `stir` does
-        newest = _newest(call.api_key)
-        call.version = version = newest if newest < call.max_version else call.max_version
+        call.version = version = _version(call.api_key, call.max_version)
         request = call.request
         if callable(request):
             request = request(version)
-        for name, value in _implied(type(request).__name__, version):
+        for name, value in _implied(call.api_key, version):
             setattr(request, name, value)
         self.post(call, request)
 
@@ -143,14 +145,17 @@ class DirectCore(Core):
 
 
 @cache
-def _newest(api_key: ApiKey) -> int:
-    return schema_versions(api_key)[-1]
+def _version(api_key: ApiKey, max_version: int) -> int:
+    return min(schema_versions(api_key)[-1], max_version)
 
 
 @cache
-def _implied(message: str, version: int) -> tuple[tuple[str, bool], ...]:
+def _implied(api_key: ApiKey, version: int) -> tuple[tuple[str, bool], ...]:
     """What a request's version implies, as the decoder of a broker sets it."""
-    return tuple((name, implies(version)) for name, implies in IMPLIED.get(message, {}).items())
+    message = message_class(api_key, "request")
+    implied = ((name, implies(version)) for name, implies in IMPLIED.get(message.__name__, {}).items())
+    usual = message()
+    return tuple((name, value) for name, value in implied if value != getattr(usual, name))
 
 
 class _NoTransport:

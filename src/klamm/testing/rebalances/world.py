@@ -24,8 +24,9 @@ from klamm.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from klamm.protocol.types import TopicPartition
-from klamm.testing.rebalances.coordinator import CoordinatorInMemory, MemoryLog, Topics
+from klamm.testing.rebalances.coordinator import CoordinatorInMemory, Topics
 from klamm.testing.rebalances.history import Callback, History
+from klamm.testing.rebalances.late_log import LateLog, LateMachine
 from klamm.testing.rebalances.member import Member, Status
 from klamm.testing.rebalances.network import ADDRESS, COORDINATOR_APIS, COORDINATOR_ID, Exchange, Traffic
 
@@ -48,12 +49,13 @@ class World:
     ) -> None:
         self.seed = seed or 0
         self.random = None if seed is None else Random(seed)
+        self.jitter = Random(self.seed)  # of the clients' pauses
         self.clock = ManualClock()
         self.topics = topics
         self.topics_changed = 0  # how often
         self.history = History()
         self.traffic = Traffic(self.random)
-        self.coordinator = CoordinatorInMemory(self.clock, config, topics, MemoryLog)
+        self.coordinator = CoordinatorInMemory(self.clock, config, topics, LateLog, make_machine=LateMachine)
         self.coordinator.on_event = self._happened
         self.coordinator.elect_all()
         self.members: dict[str, Member] = {}  # those whose process has not ended
@@ -113,9 +115,11 @@ class World:
                 self.traffic.send(pipe, exchange)
         elif key is ApiKey.METADATA:
             member.topics_seen = self.topics_changed
-            member.reply(exchange, self._metadata(exchange.request))
+            exchange.response = self._metadata(exchange.request)
+            member.reply(exchange)
         elif key is ApiKey.FIND_COORDINATOR:
-            member.reply(exchange, self._coordinator_found)
+            exchange.response = self._coordinator_found
+            member.reply(exchange)
         else:
             raise NotImplementedError(
                 f"{key.name}: a scripted group has no records; use klamm.testing.Broker to read and write"

@@ -74,6 +74,8 @@ class Joining:
         self._rebalancing = rebalancing
         self._commits = commits
         self._history = history
+        # Members may take as long as this to join, and the leader to assign.
+        self._limit_ms = max(settings.request_timeout_ms, settings.max_poll_interval_ms + JOIN_GRACE_MS)
         self._run_number = 0
         self.is_running = False  # a join is under way, or waits for a poll
         self._attempt = 0
@@ -129,7 +131,8 @@ class Joining:
             await self._coordinator.ensure()
             self._check(run)
         if membership.needs_prepare:
-            await self._refresh_pattern()
+            if self._state.type is SubscriptionType.AUTO_PATTERN:
+                await self._refresh_pattern()
             membership.needs_prepare = False
             await self._prepare(run)
         else:
@@ -147,8 +150,6 @@ class Joining:
 
     async def _refresh_pattern(self) -> None:
         """Wait for the metadata of all topics before joining, so that one new topic causes one rebalance."""
-        if self._state.type is not SubscriptionType.AUTO_PATTERN:
-            return
         deadline = self._calls.deadline("metadata for the pattern", self._settings.request_timeout_ms)
         try:
             await self._calls.refresh(deadline)
@@ -187,7 +188,6 @@ class Joining:
             self.joined_topics = topics = self._state.topics
             owned = tuple(self._state.partitions)
         cause = membership.rejoin_cause
-        limit_ms = max(settings.request_timeout_ms, settings.max_poll_interval_ms + JOIN_GRACE_MS)
 
         def request(version: int) -> JoinGroupRequest:
             if settings.group_instance_id is not None and version < STATIC_VERSION:
@@ -222,7 +222,7 @@ class Joining:
         log.info("joining group %s: %s", settings.group_id, cause)
         try:
             response: JoinGroupResponse = await self._core.tasks.request(
-                node, ApiKey.JOIN_GROUP, request, timeout_ms=limit_ms
+                node, ApiKey.JOIN_GROUP, request, timeout_ms=self._limit_ms
             )
         except KlammError as error:
             self._lost(error, node)
@@ -289,7 +289,7 @@ class Joining:
         )
         try:
             response: SyncGroupResponse = await self._core.tasks.request(
-                node, ApiKey.SYNC_GROUP, request, timeout_ms=self._sync_timeout_ms
+                node, ApiKey.SYNC_GROUP, request, timeout_ms=self._limit_ms
             )
         except KlammError as error:
             self._lost(error, node)
@@ -307,10 +307,6 @@ class Joining:
         membership.synced()
         self.on_joined()
         return self._decoded(bytes(response.assignment))
-
-    @property
-    def _sync_timeout_ms(self) -> int:
-        return max(self._settings.request_timeout_ms, self._settings.max_poll_interval_ms + JOIN_GRACE_MS)
 
     def _sync_refused(self, code: int, sent: Generation, node: Node) -> None:
         membership = self._membership
@@ -363,10 +359,9 @@ class Joining:
         membership, rebalancing = self._membership, self._rebalancing
         generation = membership.generation
         self._history.phase("assign")
+        topics = {topic for topic, _ in assignment.partitions}
         with self._state.lock:
-            strangers = sorted(
-                {item.topic for item in assignment.partitions if not self._state.accepts(item.topic)}
-            )
+            strangers = sorted([topic for topic in topics if not self._state.accepts(topic)])
         if strangers:
             membership.request_rejoin(f"got {', '.join(strangers)}, which this consumer did not subscribe to")
             self._history.end(membership.rejoin_cause)

@@ -38,6 +38,8 @@ class Leading:
         self._calls = calls
         self.topics: frozenset[str] = frozenset()  # of the whole group, while we lead it
         self._shape: Shape | None = None  # as of the assignment
+        self._shaped: Cluster | None = None  # the metadata that has this shape
+        self._viewed: tuple[Cluster, frozenset[str], ClusterView] | None = None  # the last view, and of what
         self.on_outdated: Callable[[], None] = lambda: None  # the assignment is found to be older than that
 
     @property
@@ -47,19 +49,19 @@ class Leading:
     def resign(self) -> None:
         """Drop the group's topics; the next rebalance elects a leader again."""
         self.topics = frozenset()
-        self._shape = None
+        self._shape = self._shaped = None
 
     async def assign(self, response: JoinGroupResponse, node: Node) -> list[SyncGroupRequestAssignment]:
         """Share the partitions among the members; nothing when the coordinator keeps what it has."""
         assignor = self.assignor(response.protocol_name)
         group = group_view(response.members)
-        topics = {topic for member in group.members.values() for topic in member.topics}
+        topics = frozenset().union(*(member.topics for member in group.members.values()))
         await self._watch(topics)
         if response.skip_assignment:
             # A static leader rejoined: the assignment stays.
             self._core.tasks.spawn(self._compare_with_assignment(node))
             return []
-        cluster = cluster_view(self._core.metadata.cluster, topics)
+        cluster = self._view(self._core.metadata.cluster, topics)
         checked = assign_and_check(assignor, self._settings.protocol, cluster, group)
         for warning in checked.warnings:
             log.warning("group %s: %s", self._settings.group_id, warning)
@@ -75,14 +77,14 @@ class Leading:
         for each in self._settings.assignors:
             if each.name == name:
                 return each
-        known = ", ".join(each.name for each in self._settings.assignors)
+        known = ", ".join([each.name for each in self._settings.assignors])
         raise IllegalStateError(f"the group elected the assignor {name!r}; this consumer has {known}")
 
     async def _watch(self, topics: Iterable[str]) -> None:
         self.topics = frozenset(topics)
         metadata = self._core.metadata
         metadata.want(self.topics)
-        if not self.topics <= set(metadata.cluster.topics):
+        if not self.topics <= metadata.cluster.topics.keys():
             deadline = self._calls.deadline(
                 "metadata of the group's topics", self._settings.request_timeout_ms
             )
@@ -91,6 +93,14 @@ class Leading:
             except KlammError as error:
                 log.warning("group %s: %s", self._settings.group_id, error)
         self._shape = self._shape_of(metadata.cluster)
+        self._shaped = metadata.cluster
+
+    def _view(self, cluster: Cluster, topics: frozenset[str]) -> ClusterView:
+        """What an assignor sees: the same in most rebalances, each time in a dictionary of its own."""
+        viewed = self._viewed
+        if viewed is None or viewed[0] is not cluster or viewed[1] != topics:
+            viewed = self._viewed = (cluster, topics, cluster_view(cluster, topics))
+        return ClusterView(dict(viewed[2].topics))
 
     async def _compare_with_assignment(self, node: Node) -> None:
         """Find partitions that were added between an assignment and the return of its leader.
@@ -105,6 +115,7 @@ class Leading:
             return
         if sizes is not None and shape is not None and self._shape is shape:
             self._shape = {topic: _cut(size, sizes.get(topic, 0)) for topic, size in shape.items()}
+            self._shaped = None
             self.on_outdated()
 
     async def _assigned_sizes(self, node: Node) -> dict[str, int] | None:
@@ -127,7 +138,9 @@ class Leading:
 
     def has_changed(self, cluster: Cluster) -> bool:
         """Whether the group's topics are not any more what the assignment was made for."""
-        return self._shape is not None and self._shape_of(cluster) != self._shape
+        if self._shape is None or cluster is self._shaped:
+            return False
+        return self._shape_of(cluster) != self._shape
 
     def _shape_of(self, cluster: Cluster) -> Shape:
         if not self._settings.client_rack:

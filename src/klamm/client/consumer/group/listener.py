@@ -106,7 +106,7 @@ async def tell(callback: Callback, partitions: Partitions, name: str) -> None:
     """Call a listener's method, and await a coroutine; errors name the method."""
     try:
         result = callback(partitions)
-        if isinstance(result, Awaitable):
+        if result is not None and isinstance(result, Awaitable):
             await result
     except Exception as error:
         if passes(error):

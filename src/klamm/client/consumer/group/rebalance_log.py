@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 from klamm.clock import Clock
@@ -19,12 +20,21 @@ class Rebalance:
 
     cause: str
     timestamp_ms: int  # when it began
-    phases: dict[str, int] = field(default_factory=dict)  # name -> milliseconds, in order
+    marks: list[tuple[str, int]] = field(default_factory=list)  # phases, and when each began; "" is the end
     generation_id: int = -1
     is_leader: bool = False
     gained: list[TopicPartition] = field(default_factory=list)
     lost: list[TopicPartition] = field(default_factory=list)
     outcome: str = "running"  # then "done", or the error
+
+    @property
+    def phases(self) -> dict[str, int]:
+        """Name to milliseconds, in order; without the one that has not ended."""
+        found: dict[str, int] = {}
+        for (name, since_ms), (_, until_ms) in pairwise(self.marks):
+            if name:
+                found[name] = found.get(name, 0) + until_ms - since_ms
+        return found
 
     @property
     def duration_ms(self) -> int:
@@ -38,8 +48,6 @@ class RebalanceLog:
         self._clock = clock
         self._entries: deque[Rebalance] = deque(maxlen=KEPT)
         self._current: Rebalance | None = None
-        self._phase = ""
-        self._since_ms = 0
         self.count = 0
 
     def begin(self, cause: str) -> None:
@@ -48,24 +56,18 @@ class RebalanceLog:
             self.count += 1
             self._current = Rebalance(cause, self._clock.timestamp_ms())
             self._entries.append(self._current)
-            self._since_ms = self._clock.now_ms()
 
     def phase(self, name: str) -> None:
         """The next phase begins; the one before ends."""
-        now_ms = self._clock.now_ms()
-        current, ended = self._current, self._phase
-        if ended and current is not None:
-            phases = current.phases
-            phases[ended] = phases.get(ended, 0) + now_ms - self._since_ms
-        self._phase = name
-        self._since_ms = now_ms
-
-    def lost(self, partitions: Iterable[TopicPartition]) -> None:
         if self._current is not None:
+            self._current.marks.append((name, self._clock.now_ms()))
+
+    def lost(self, partitions: Collection[TopicPartition]) -> None:
+        if partitions and self._current is not None:
             self._current.lost = sorted({*self._current.lost, *partitions})
 
-    def gained(self, partitions: Iterable[TopicPartition]) -> None:
-        if self._current is not None:
+    def gained(self, partitions: Collection[TopicPartition]) -> None:
+        if partitions and self._current is not None:
             self._current.gained = sorted({*self._current.gained, *partitions})
 
     def joined(self, generation_id: int, *, is_leader: bool) -> None:
@@ -78,9 +80,10 @@ class RebalanceLog:
         self.phase("")
         current, self._current = self._current, None
         if current is not None:
-            # Partitions that an eager rebalance revoked and assigned again have not moved.
-            gained, lost = set(current.gained), set(current.lost)
-            current.gained, current.lost = sorted(gained - lost), sorted(lost - gained)
+            if current.gained and current.lost:
+                # Partitions that an eager rebalance revoked and assigned again have not moved.
+                gained, lost = set(current.gained), set(current.lost)
+                current.gained, current.lost = sorted(gained - lost), sorted(lost - gained)
             current.outcome = outcome
 
     def entries(self) -> list[Rebalance]:

@@ -86,8 +86,10 @@ class BeforeJoin:
             return
         going = owned
         if rebalancing.is_cooperative:
+            topics = {topic for topic, _ in owned}
             with rebalancing.state.lock:
-                going = {item for item in owned if not rebalancing.state.accepts(item.topic)}
+                gone = {topic for topic in topics if not rebalancing.state.accepts(topic)}
+            going = {item for item in owned if item.topic in gone} if gone else set()
             if not going:
                 return
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from klamm.net.tasks import Promise
@@ -24,12 +23,14 @@ class Signal(Protocol):
         ...
 
 
-@dataclass(slots=True, eq=False)
 class Errand:
     """Work for the polling thread: callbacks, and changes that must not overlap with reading."""
 
-    work: Callable[[], Awaitable[Any]]
-    promise: Promise[Any]
+    __slots__ = ("promise", "work")
+
+    def __init__(self, work: Callable[[], Awaitable[Any]], promise: Promise[Any]) -> None:
+        self.work = work
+        self.promise = promise
 
 
 class Inbox:

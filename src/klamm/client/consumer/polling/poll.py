@@ -124,8 +124,10 @@ class Poller:
         inbox = self._inbox
         inbox.needs_attention = False
         try:
-            await self.run_callbacks()
-            self._raise_failures()
+            if inbox.callbacks:
+                await self.run_callbacks()
+            if inbox.failures:
+                raise inbox.failures.popleft()
             while inbox.errands:
                 await self._run(inbox.errands.popleft())
         finally:
