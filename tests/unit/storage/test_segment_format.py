@@ -184,6 +184,8 @@ def test_names_follow_the_last_dash_and_fit_a_file_system() -> None:
     assert names.file_stem(100) == FROM_100
     assert names.parse_offset_name(f"{FROM_100}.log.swap") == (100, ".log.swap")
     assert names.parse_offset_name("leader-epoch-checkpoint") is None
+    assert names.parse_offset_name(f"{2**63 - 1:020d}.log") == (2**63 - 1, ".log")
+    assert names.parse_offset_name(f"{2**63:020d}.log") is None, "no offset is that large"
     assert names.parse_partition_directory("a-b.c-12") == ("a-b.c", 12)
     for other in ("plain", "t-x", "-1", "t-0.0123-delete", "t-0-stray", "t-0-future"):
         assert names.parse_partition_directory(other) is None

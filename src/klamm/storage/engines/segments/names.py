@@ -34,6 +34,7 @@ CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 
 JOURNAL_DIRECTORY: Final = "journal"
 
+_MAX_OFFSET: Final = (1 << 63) - 1
 _DIGITS: Final = 20
 _MAX_NAME: Final = 255
 
@@ -55,7 +56,8 @@ def parse_offset_name(name: str) -> OffsetName | None:
     digits, suffix = name[:_DIGITS], name[_DIGITS:]
     if len(digits) != _DIGITS or not (digits.isascii() and digits.isdigit()) or not suffix.startswith("."):
         return None
-    return OffsetName(int(digits), suffix)
+    offset = int(digits)
+    return OffsetName(offset, suffix) if offset <= _MAX_OFFSET else None
 
 
 def partition_directory(topic: str, partition: int) -> str:
