@@ -13,6 +13,7 @@ from klamm.broker.partitions.fetch_read import (
     Limits,
     ReadResult,
     find_source,
+    first_batch_is_enough,
     in_response_order,
     is_ready,
     read_all,
@@ -76,6 +77,7 @@ def handle(
         or limits.min_bytes <= 0
         or all(source.partition is None for source in sources)
         or is_ready(sources, limits)
+        or first_batch_is_enough(sources, limits)
     ):
         return now_or_loaded(services.run_blocking, answer)
     return FetchWait(

@@ -164,6 +164,44 @@ def is_ready(sources: Sequence[FetchSource], limits: Limits) -> bool:
     return False
 
 
+def first_batch_is_enough(sources: Sequence[FetchSource], limits: Limits) -> bool:
+    """Whether a request that is not ready would read enough all the same, as it is answered when it arrives.
+
+    The first batch is sent whole, also if its partition's limit is below its size. Only `read_all` and this
+    count it so: one that comes while the request waits counts up to the limit, as in Kafka.
+    """
+    available_bytes = 0
+    at_least_one = True
+    for source in sources:
+        partition, target = source.partition, source.target
+        if partition is None:
+            continue
+        log, upper_offset = partition.log, limits.upper_offset(partition.log)
+        readable_bytes = log.readable_bytes(target.fetch_offset, upper_offset, limits.min_bytes)
+        if not readable_bytes:
+            continue
+        if at_least_one:
+            at_least_one = False
+            if readable_bytes <= target.max_bytes:
+                return False
+            try:
+                available_bytes = len(
+                    log.read(
+                        target.fetch_offset,
+                        until_offset=upper_offset,
+                        max_bytes=target.max_bytes,
+                        at_least_one=True,
+                    )
+                )
+            except (LogError, MustLoadError):
+                return True  # whoever reads it answers with the error, or loads it
+        else:
+            available_bytes += min(readable_bytes, target.max_bytes)
+        if available_bytes >= limits.min_bytes:
+            return True
+    return False
+
+
 def read_all(sources: Sequence[FetchSource], limits: Limits) -> ReadResult:
     """Read the sources in order, within the limits. Raises MustLoadError for all that have to load."""
     left_bytes = limits.max_bytes

@@ -136,6 +136,32 @@ def test_the_first_batch_comes_whole_and_nothing_else_with_it(jar: Jar, client: 
     assert [len(each.records or b"") for each in answer.responses[0].partitions] == [5000, 0]
 
 
+@pytest.mark.parametrize(("min_bytes", "is_enough"), [(5000, True), (5001, False)])
+def test_a_first_batch_above_its_partitions_limit_counts_whole(
+    jar: Jar, client: JarClient, min_bytes: int, is_enough: bool
+) -> None:
+    # Given a batch that is larger than its partition's limit, and another partition without records
+    jar.create_topic("u", partitions=2)
+    fill(jar, sized(jar, 5000), topic="u", partition=1)
+    request = a_fetch(
+        jar, topic="u", offsets={0: 0, 1: 0}, max_wait_ms=500, min_bytes=min_bytes, partition_max_bytes=100
+    )
+    client.send(ApiKey.FETCH, 12, request)
+    # When it alone is as much as the client waits for, then the answer comes at once
+    assert bool(client.frames()) == is_enough
+    jar.pass_ms(501)
+    (answer,) = client.new_answers()
+    assert [len(each.records or b"") for each in answer.responses[0].partitions] == [0, 5000]
+
+
+def test_of_a_batch_that_comes_later_the_limit_counts(jar: Jar, client: JarClient) -> None:
+    client.send(ApiKey.FETCH, 12, a_fetch(jar, max_wait_ms=500, min_bytes=1000, partition_max_bytes=100))
+    fill(jar, sized(jar, 5000))
+    assert client.frames() == []
+    jar.pass_ms(501)
+    assert offsets_in(only(client.new_answers()[0])) == [0]
+
+
 def test_only_whole_batches_come_that_fit(jar: Jar, client: JarClient) -> None:
     fill(jar, sized(jar, 500), sized(jar, 500))
     assert offsets_in(fetch(client, a_fetch(jar, partition_max_bytes=600))) == [0]
