@@ -249,6 +249,13 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
     ),
     Deliberate(
         area=TOPICS,
+        case="Fetch that waits at an offset that DeleteRecords removes meanwhile",
+        klamm="OFFSET_OUT_OF_RANGE at once",
+        kafka="OFFSET_OUT_OF_RANGE when the wait is over",
+        why="Nothing that it waits for can come.",
+    ),
+    Deliberate(
+        area=TOPICS,
         case="Produce that names a partition twice",
         klamm="refuses it",
         kafka="stores the last batch and drops the others",
