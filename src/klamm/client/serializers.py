@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from importlib.metadata import entry_points
 from typing import Any, Final, Protocol, runtime_checkable
 
 from klamm.client.config import SERIALIZER_PREFIXES
@@ -68,6 +67,8 @@ def serde_of(setting: str, given: Any, settings: Mapping[str, Any]) -> Serde | N
     if isinstance(given, str):
         if given in _BUILT_IN:
             return _BUILT_IN[given]()
+        from importlib.metadata import entry_points  # noqa: PLC0415 - takes as long as a tenth of klamm
+
         found = {point.name: point for point in entry_points(group=GROUP)}
         if given not in found:
             known = ", ".join(sorted([*_BUILT_IN, *found]))

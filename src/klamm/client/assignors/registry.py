@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from klamm.client.assignors.base import Assignor, RebalanceProtocol
 from klamm.client.assignors.broadcast import BroadcastAssignor
@@ -17,6 +16,9 @@ from klamm.client.assignors.range import RangeAssignor
 from klamm.client.assignors.roundrobin import RoundRobinAssignor
 from klamm.client.assignors.sticky import StickyAssignor
 from klamm.config import ConfigError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 SETTING: Final = "partition.assignment.strategy"
 ENTRY_POINT_GROUP: Final = "klamm.assignors"
@@ -39,6 +41,8 @@ BUILT_IN: Final[Mapping[str, type[Assignor]]] = {
 
 def installed_assignors() -> dict[str, EntryPoint]:
     """The assignors that other installed packages offer, by name."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - takes as long as a tenth of klamm
+
     return {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
 
 
