@@ -15,6 +15,7 @@ from klamm.protocol.headers import read_response_header, request_frame, response
 from klamm.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from klamm.protocol.schema import schema_versions
 from klamm.protocol.types import Buffer
+from klamm.records.core import new_buffer
 from klamm.version import __version__
 
 NEGOTIATION_VERSION: Final = 4
@@ -132,7 +133,7 @@ class Wire:
                 or self.in_flight[0][1].api_key is not ApiKey.FETCH
             ):
                 return None
-            self._large, self._large_came = bytearray(size), 0
+            self._large, self._large_came = new_buffer(size), 0
             for part in self._frames.take_incomplete():
                 end = self._large_came + len(part)
                 self._large[self._large_came : end] = part

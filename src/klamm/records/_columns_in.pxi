@@ -54,6 +54,11 @@ cdef bytearray new_column(Py_ssize_t size):
     return PyByteArray_FromStringAndSize(NULL, size)
 
 
+def new_buffer(Py_ssize_t size):
+    """Bytes to be written over: what they are until then is not defined."""
+    return new_column(size)
+
+
 cdef bytearray cut(bytearray column, Py_ssize_t size):
     PyByteArray_Resize(column, size)
     return column

@@ -42,6 +42,7 @@ __all__ = [
     "find_batch",
     "last_whole_batch_end",
     "murmur2",
+    "new_buffer",
     "parse_header",
     "partition_rows",
     "read_commits",
@@ -66,6 +67,7 @@ decode_region = _chosen.decode_region
 encode_region = _chosen.encode_region
 decode_columns = _chosen.decode_columns
 partition_rows = _chosen.partition_rows
+new_buffer = _chosen.new_buffer
 encode_columns = _chosen.encode_columns
 decode_offset_commits = _chosen.decode_offset_commits
 BatchBuilder = _chosen.BatchBuilder

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from klamm.records._pure.builder import BatchBuilder, OpenBatches, Place
-from klamm.records._pure.columns_in import decode_columns
+from klamm.records._pure.columns_in import decode_columns, new_buffer
 from klamm.records._pure.columns_out import encode_columns, partition_rows
 from klamm.records._pure.commit_wire import read_commits, write_commit_answers
 from klamm.records._pure.hashes import crc32c, murmur2
@@ -36,6 +36,7 @@ __all__ = [
     "find_batch",
     "last_whole_batch_end",
     "murmur2",
+    "new_buffer",
     "parse_header",
     "partition_rows",
     "read_commits",

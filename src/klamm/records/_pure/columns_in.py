@@ -103,3 +103,8 @@ def _headers(rows: Sequence[tuple[Header, ...]], max_column_bytes: int) -> Heade
         text_column([name.encode() for name, _ in every], max_column_bytes),
         binary_column([value for _, value in every]),
     )
+
+
+def new_buffer(size: int) -> bytearray:
+    """Bytes to be written over: what they are until then is not defined."""
+    return bytearray(size)
