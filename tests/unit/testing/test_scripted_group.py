@@ -487,6 +487,26 @@ def test_an_assignor_with_a_memory_is_not_shared_by_members() -> None:
     assert given.calls == 0
 
 
+def test_a_restarted_coordinator_has_the_last_generation_and_what_was_committed_in_earlier_ones() -> None:
+    group = a_group()
+    group.join("a")
+    group.settle()
+    partition = klamm.TopicPartition("orders", 0)
+    for offset in (7, 8):
+        group.consumer("a").commit({partition: offset})
+        group.join("b")
+        group.settle()
+        group.leave("b")
+        group.settle()
+    generation, assignment = group.generation, group.assignment
+    group.restart_coordinator()
+    group.settle()
+    assert (group.generation, group.assignment) == (generation, assignment)
+    found = group.consumer("a").committed([partition])[partition]
+    assert found is not None
+    assert found.offset == 8
+
+
 class Untidy(RangeAssignor):
     """Changes what it was given."""
 

@@ -54,7 +54,9 @@ def assign_sticky(
     if not subscribers:
         return {member_id: [] for member_id in group.members}, frozenset()
     claims = judge_claims(cluster, subscribers, memories)
-    racks = Racks(cluster, subscribers, {name: member.rack for name, member in group.members.items()})
+    racks = Racks(
+        cluster, subscribers, {name: each.rack for name, each in group.members.items() if each.rack}
+    )
     # Kafka treats a member without topics as equal if it is the first, and assigns partitions to it.
     if len({member.topics for member in group.members.values()}) == 1:
         everything = [each for topic in subscribers for each in cluster.partitions(topic)]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from klamm.coordinator.group.events import RebalanceCompleted
-from klamm.coordinator.runtime.events import Event
 from klamm.protocol.consumer_protocol import decode_assignment
 from klamm.protocol.types import TopicPartition
 
@@ -56,29 +55,29 @@ class History:
 
     def __init__(self) -> None:
         self.callbacks: list[Callback] = []
-        self._completed: list[tuple[int, RebalanceCompleted]] = []
-        self._generations: list[Generation] = []  # of these, as far as somebody has looked
-        self._lines: list[tuple[int, object]] = []
+        self._generations: list[Generation] = []  # as far as somebody has looked
+        self._seen = 0  # lines
+        # Not pairs: the garbage collector looks at each object that is kept, again and again.
+        self._lines: list[object] = []
+        self._times: list[int] = []
         self._last_owners: dict[TopicPartition, str] = {}
 
     def note(self, at_ms: int, what: object) -> None:
-        self._lines.append((at_ms, what))
+        """A step, an error, or an event of the coordinator."""
+        self._times.append(at_ms)
+        self._lines.append(what)
 
     def called(self, callback: Callback) -> None:
         self.callbacks.append(callback)
-        self._lines.append((callback.at_ms, callback))
-
-    def happened(self, event: Event, at_ms: int) -> None:
-        """An event of the coordinator."""
-        if isinstance(event, RebalanceCompleted):
-            self._completed.append((at_ms, event))
-        self._lines.append((at_ms, event))
+        self.note(callback.at_ms, callback)
 
     @property
     def generations(self) -> list[Generation]:
         """All generations so far."""
-        for at_ms, event in self._completed[len(self._generations) :]:
-            self._generations.append(self._generation(event, at_ms))
+        for at_ms, what in zip(self._times[self._seen :], self._lines[self._seen :], strict=True):
+            if isinstance(what, RebalanceCompleted):
+                self._generations.append(self._generation(what, at_ms))
+        self._seen = len(self._lines)
         return self._generations
 
     def _generation(self, event: RebalanceCompleted, at_ms: int) -> Generation:
@@ -110,7 +109,7 @@ class History:
     def story(self, most: int | None = None) -> str:
         """All of it or the last lines, with times."""
         left_out = 0 if most is None else max(0, len(self._lines) - most)
-        shown = self._lines[left_out:]
+        shown = list(zip(self._times[left_out:], self._lines[left_out:], strict=True))
         # The last generations are those of the lines that are shown.
         generations = self.generations
         count = sum(isinstance(what, RebalanceCompleted) for _, what in shown)

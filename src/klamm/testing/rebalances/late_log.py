@@ -37,7 +37,10 @@ class LateMachine(GroupMachine):
 
 
 class LateLog:
-    """The log of one shard, in memory. What is appended is durable at once."""
+    """The log of one group, in memory. What is appended is durable at once.
+
+    A generation that another one follows is dropped, as compaction does.
+    """
 
     def __init__(self) -> None:
         self._batches: list[tuple[int, bytes | LateBatch]] = []  # with the offset of the first record
@@ -49,7 +52,11 @@ class LateLog:
         self, batch: bytes | LateBatch, *, now_ms: int, timestamp_ms: int, is_awaited: bool = True
     ) -> int:
         base_offset = self.end_offset
-        count = 1 if isinstance(batch, LateBatch) else parse_header(batch).next_offset
+        count = 1
+        if not isinstance(batch, LateBatch):
+            count = parse_header(batch).next_offset
+        elif self._batches and isinstance(self._batches[-1][1], LateBatch):
+            self._batches.pop()
         self._batches.append((base_offset, batch))
         self.end_offset = self.durable_offset = base_offset + count
         return base_offset

@@ -57,15 +57,11 @@ class Traffic:
             if pipe.items:
                 self.busy.extend([pipe] * len(pipe.items))
 
-    def deliver_one(self) -> None:
-        """Let one message arrive."""
+    def rotate(self) -> None:
+        """Let chance choose which of the pipes is first."""
         busy = self.busy
         if self._random is not None and len(busy) > 1:
             busy.rotate(self._random.randrange(len(busy)))
-        pipe = busy.popleft()
-        items = pipe.items
-        if items and not pipe.is_held:
-            pipe.receive(items.popleft())
 
 
 class Exchange:

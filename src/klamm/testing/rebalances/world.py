@@ -173,7 +173,7 @@ class World:
     # --- what happens --------------------------------------------------------------------------------------
 
     def _happened(self, event: Event) -> None:
-        self.history.happened(event, self.at_ms)
+        self.history.note(self.clock.now_ms(), event)
 
     def called(self, member: Member, callback: Callback) -> None:
         """A listener is about to be called."""
@@ -212,16 +212,21 @@ class World:
 
     def exchange(self, most: int | None = None) -> None:
         """Deliver what is under way, and what that causes, at this instant; or that many messages."""
-        traffic, busy = self.traffic, self.traffic.busy
+        traffic, busy, stirred = self.traffic, self.traffic.busy, self.stirred
         limit = _MOST_MESSAGES + 200 * len(self.members) if most is None else most
         is_random = self.random is not None
         for _ in range(limit):
             # With random numbers a client goes on at once: its requests are among those that overtake.
-            if self.stirred and (is_random or not busy):
+            if stirred and (is_random or not busy):
                 self._tick_stirred()
             if not busy or self.is_over:
                 return
-            traffic.deliver_one()
+            if is_random:
+                traffic.rotate()
+            pipe = busy.popleft()
+            items = pipe.items
+            if items and not pipe.is_held:
+                pipe.receive(items.popleft())
         if most is None:
             raise AssertionError(f"{limit} messages in one instant, and no end: the group is in a loop")
 

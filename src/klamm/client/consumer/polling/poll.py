@@ -7,6 +7,7 @@ drives them; where it pauses, they are awaited.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from klamm.client.consumer.offsets.auto_commit import NEVER
@@ -129,7 +130,13 @@ class Poller:
             if inbox.failures:
                 raise inbox.failures.popleft()
             while inbox.errands:
-                await self._run(inbox.errands.popleft())
+                errand = inbox.errands.popleft()
+                try:
+                    result = await errand.work()
+                except BaseException as error:
+                    self._failed(errand, error)
+                    raise
+                self._host.submit(partial(self._settle, errand.promise, result))
         finally:
             if inbox.errands or inbox.failures or inbox.callbacks:
                 inbox.needs_attention = True
@@ -143,25 +150,15 @@ class Poller:
         while self._inbox.callbacks:
             await self._inbox.callbacks.popleft()()
 
-    async def _run(self, errand: Errand) -> None:
-        try:
-            result = await errand.work()
-        except Exception as error:
-            if isinstance(error, WakeupError):
-                self._inbox.errands.appendleft(errand)  # it goes on where it was
-            else:
-                failure = error
-                self._host.submit(lambda: errand.promise.fail(failure))
-            raise
-        except BaseException:  # a cancelled task
+    def _failed(self, errand: Errand, error: BaseException) -> None:
+        if isinstance(error, Exception) and not isinstance(error, WakeupError):
+            self._host.submit(partial(errand.promise.fail, error))
+        else:  # a wakeup, or a cancelled task: it goes on where it was
             self._inbox.errands.appendleft(errand)
-            raise
 
-        def settle() -> None:
-            errand.promise.resolve(result)
-            self._engine.errand_done()
-
-        self._host.submit(settle)
+    def _settle(self, promise: Promise[Any], result: object) -> None:
+        promise.resolve(result)
+        self._engine.errand_done()
 
     async def ask(
         self, make: Callable[[], Coroutine[Promise[Any], None, T]], due_at_ms: int | None = None
