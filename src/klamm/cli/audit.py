@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -45,7 +46,6 @@ def audit(
       klamm audit -b broker:9092
       klamm audit -b broker:9092 -o /tmp/audit --stuck-after 60
     """
-    started = time.monotonic()
     settings = {**profile_settings(), **pairs(client or [], "--client")}
     try:
         from klamm.spark.setup.java import SparkSetupError  # noqa: PLC0415 - an extra
@@ -56,11 +56,11 @@ def audit(
         with Admin({**settings, "bootstrap.servers": bootstrap}) as admin:
             admin.describe_cluster(timeout=DEFAULT_TIMEOUT)
         try:
-            records = _run(bootstrap, output, report_only, master, stuck_after, settings)
+            records, took_s = _run(bootstrap, output, report_only, master, stuck_after, settings)
         except SparkSetupError as error:
             fail(error)
-    took_s = time.monotonic() - started
-    typer.echo(f"{records:,} records read in {took_s:.1f} s. Report: {output / 'report.html'}")
+    rate = f", {records / took_s:,.0f} a second" if took_s >= 1 else ""
+    typer.echo(f"{records:,} records read in {took_s:.1f} s{rate}. Report: {output / 'report.html'}")
 
 
 def _run(
@@ -70,7 +70,8 @@ def _run(
     master: str | None,
     stuck_after: float,
     settings: dict[str, str],
-) -> int:
+) -> tuple[int, float]:
+    """The number of records, and how long it took to read them and to write tables and report."""
     from rich.progress import (  # noqa: PLC0415
         BarColumn,
         MofNCompleteColumn,
@@ -86,11 +87,13 @@ def _run(
     from klamm.spark.setup.sessions import session  # noqa: PLC0415
 
     columns = (TextColumn("{task.description:<24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, transient=True) as bar, ExitStack() as stack:
+    is_hidden = not sys.stdout.isatty()
+    with Progress(*columns, transient=True, disable=is_hidden) as bar, ExitStack() as stack:
         task = bar.add_task("starting Spark", total=None)
         with filtered_errors():
             spark = session("klamm audit", master=master, quick=True, log_level="OFF", conf=_SETTINGS)
         stack.callback(spark.stop)
+        started = time.monotonic()
         audit = Audit(spark, bootstrap, client=settings, stuck_ms=round(stuck_after * 1000))
         total = audit.record_count + audit.event_count
         bar.update(task, description="reading the logs", total=total)
@@ -101,7 +104,7 @@ def _run(
         audit.write(folder, progress=lambda done: bar.update(task, completed=done))
         bar.update(task, description="writing the report", completed=total)
         write_report(figures(audit), output / "report.html")
-        return audit.record_count
+        return audit.record_count, time.monotonic() - started
 
 
 _SETTINGS = {"spark.sql.session.timeZone": "UTC", "spark.driver.memory": "2g"}
