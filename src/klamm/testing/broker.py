@@ -95,6 +95,15 @@ class Broker(embedded.Broker):
         """
         return self._story.text(key, times)
 
+    @property
+    def story_so_far(self) -> int:
+        """The number of lines that the story has."""
+        return self._story.count
+
+    def story_since(self, line: int) -> str:
+        """What happened after so many lines of the story, with times."""
+        return self._story.text(None, True, line)
+
     def wait_until(
         self,
         is_so: Callable[[], T],

@@ -138,13 +138,18 @@ class Story:
         with self._lock:
             self._events.append(event)
 
-    def text(self, key: str | None, has_times: bool) -> str:
-        """Lines of one group or transactional id, or of all.
+    @property
+    def count(self) -> int:
+        """How much has happened so far."""
+        return len(self._events)
+
+    def text(self, key: str | None, has_times: bool, since: int = 0) -> str:
+        """Lines of one group or transactional id, or of all, from the beginning or since a `count`.
 
         Random parts of member ids are numbered. Times, if wanted, count from the first line.
         """
         with self._lock:
-            events = [each for each in self._events if key is None or each.key == key]
+            events = [each for each in self._events[since:] if key is None or each.key == key]
         if not events:
             return ""
         first_ms = events[0].timestamp_ms

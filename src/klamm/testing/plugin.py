@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 BOOTSTRAP: Final = "KLAMM_TEST_BOOTSTRAP"  # of a cluster to use in place of brokers in the process
 _LOG_LINES: Final = 500
 _BROKERS: Final = ("klamm_broker", "klamm_session_broker")
+_SESSION_BROKER: Final = pytest.StashKey[Any]()
+_BEGAN: Final = pytest.StashKey[tuple[int, int]]()  # lines of its story and its log before a test
 _numbers = count(1)
+_recent_prefixes: deque[str] = deque(maxlen=10)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -90,11 +93,13 @@ class _Log(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.INFO)
         self.records: deque[logging.LogRecord] = deque(maxlen=_LOG_LINES)
+        self.count = 0
         self._logger = logging.getLogger("klamm.broker")
         self._level = self._logger.level
 
     def emit(self, record: logging.LogRecord) -> None:
         self.records.append(record)
+        self.count += 1
 
     def __enter__(self) -> _Log:
         self._logger.addHandler(self)
@@ -106,12 +111,12 @@ class _Log(logging.Handler):
         self._logger.removeHandler(self)
         self._logger.setLevel(self._level)
 
-    def text(self, captured: str) -> str:
-        """The lines, without those that pytest has captured itself and that are in the report anyway."""
+    def text(self, since: int, captured: str) -> str:
+        """The lines since a `count`, without those that pytest has captured: the report has them anyway."""
         form = logging.Formatter("%(levelname)-7s %(name)s: %(message)s")
-        return "\n".join(
-            form.format(record) for record in self.records if record.getMessage() not in captured
-        )
+        records = list(self.records)
+        new = records[max(0, len(records) - (self.count - since)) :]
+        return "\n".join(form.format(record) for record in new if record.getMessage() not in captured)
 
 
 def _settings(request: pytest.FixtureRequest) -> dict[str, Any]:
@@ -143,9 +148,19 @@ def klamm_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="session")
-def klamm_session_broker() -> Iterator[Broker]:
+def klamm_session_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A klamm.testing.Broker for all tests; klamm_topic and klamm_group keep them apart."""
-    yield from _a_broker({})
+    for broker in _a_broker({}):
+        request.config.stash[_SESSION_BROKER] = broker
+        yield broker
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Note where the test begins in the story and the log of a broker that other tests have used, too."""
+    broker = item.config.stash.get(_SESSION_BROKER, None)
+    if broker is not None and not isinstance(broker, OtherCluster):
+        item.stash[_BEGAN] = (broker.story_so_far, broker.log.count)
 
 
 @pytest.fixture
@@ -155,7 +170,9 @@ def klamm_prefix(request: pytest.FixtureRequest) -> str:
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
     # In containers, the process has the same number in each run; another cluster remembers the last one.
     run = uuid4().hex[:12] if BOOTSTRAP in os.environ else str(os.getpid())
-    return f"{name}-{worker}-{run}-{next(_numbers)}"
+    prefix = f"{name}-{worker}-{run}-{next(_numbers)}"
+    _recent_prefixes.append(prefix)
+    return prefix
 
 
 @pytest.fixture
@@ -261,7 +278,15 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         broker = getattr(item, "funcargs", {}).get(name)
         if broker is None or isinstance(broker, OtherCluster):
             continue
+        lines, records = item.stash.get(_BEGAN, (0, 0)) if name == "klamm_session_broker" else (0, 0)
         captured = "\n".join(text for title, text in report.sections if title.startswith("Captured log"))
-        for title, text in (("story", broker.story(times=True)), ("log", broker.log.text(captured))):
-            if text:
-                report.sections.append((f"{name}: {title}", text))
+        story, log = broker.story_since(lines), broker.log.text(records, captured)
+        for title, text in (("story", story), ("log", log)):
+            if own := _without_others(text, getattr(item, "funcargs", {}).get("klamm_prefix", "")):
+                report.sections.append((f"{name}: {title}", own))
+
+
+def _without_others(text: str, prefix: str) -> str:
+    """Without lines about the test before: its last members leave while the next test begins."""
+    others = [f"{each}-" for each in _recent_prefixes if each != prefix]
+    return "\n".join(line for line in text.splitlines() if not any(each in line for each in others))

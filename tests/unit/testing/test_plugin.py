@@ -63,6 +63,17 @@ def test_it_fails(klamm_broker, klamm_topic, klamm_producer, klamm_consumer):
 """
 
 
+FAILING_LATER = """
+def test_the_first(klamm_session_broker, klamm_topic, klamm_producer, klamm_consumer):
+    klamm_producer.send(klamm_topic, "x").result()
+    assert len(klamm_consumer.consume(1, timeout=30)) == 1
+
+def test_the_second(klamm_session_broker, klamm_topic, klamm_producer, klamm_consumer):
+    klamm_producer.send(klamm_topic, "x").result()
+    assert len(klamm_consumer.consume(1, timeout=30)) == 2
+"""
+
+
 def pytest_in(folder: Path, suite: str, *options: str, **environment: str) -> str:
     (folder / "test_suite.py").write_text(suite)
     plugins = ("-p", "klamm.testing.plugin", "-p", "no:randomly", "-p", "no:cacheprovider")
@@ -104,6 +115,15 @@ def test_a_failed_test_shows_the_story_and_the_log_once(tmp_path: Path, options:
     assert "klamm_broker: log" in output or not options
     created = [line for line in output.splitlines() if "test_it_fails" in line and "created with" in line]
     assert len(created) == 1, output
+
+
+def test_the_report_leaves_out_what_tests_before_did_with_the_broker_of_the_session(tmp_path: Path) -> None:
+    output = pytest_in(tmp_path, FAILING_LATER, "-p", "no:logging")
+    assert "1 failed, 1 passed" in output
+    told = output.partition("klamm_session_broker: story")[2]
+    assert "klamm_session_broker: log" in told, output
+    assert "test_the_second" in told
+    assert "test_the_first" not in told
 
 
 def test_the_plugin_imports_nothing_of_klamm_before_it_is_used(tmp_path: Path) -> None:
