@@ -67,7 +67,8 @@ decode_region = _chosen.decode_region
 encode_region = _chosen.encode_region
 decode_columns = _chosen.decode_columns
 partition_rows = _chosen.partition_rows
-new_buffer = _chosen.new_buffer
+# A core that was built before it had this is no reason to fail.
+new_buffer = getattr(_chosen, "new_buffer", bytearray)
 encode_columns = _chosen.encode_columns
 decode_offset_commits = _chosen.decode_offset_commits
 BatchBuilder = _chosen.BatchBuilder
