@@ -1,32 +1,39 @@
-"""Real clients of three brokers, while every broker stops and starts again: no error reaches their users."""
+"""Real clients of three brokers, while every broker stops and starts again: no error reaches their users.
+
+KLAMM_GROUP_ROUNDS=20 restarts them for longer.
+"""
 
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
+from typing import Final
 
 import pytest
 
 import klamm
 from interop.harness import START_MS, ClientProcess, Record
 from interop.kafka_tools import run_kafka_tool
+from interop.stores import STORES, three_brokers
 
 NAMES = ("klamm", "confluent", "java", "franz-go")
 PARTITIONS = 6
 BATCH = 20  # records
+SETTINGS: Final[dict[str, str | int]] = {
+    "offsets.topic.num.partitions": 6,
+    "transaction.state.log.num.partitions": 6,
+    "auto.leader.rebalance.enable": "false",
+}
+ROUNDS: Final = int(os.environ.get("KLAMM_GROUP_ROUNDS", "1"))
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[klamm.Broker]:
-    settings = {
-        "offsets.topic.num.partitions": 6,
-        "transaction.state.log.num.partitions": 6,
-        "auto.leader.rebalance.enable": False,
-    }
-    with klamm.Broker(brokers=3, settings=settings) as broker:
+    with klamm.Broker(brokers=3, settings=SETTINGS) as broker:
         yield broker
 
 
@@ -59,10 +66,13 @@ def transact(client: ClientProcess, topic: str, partition: int, value: bytes) ->
     client.ask("commit_transaction", producer="p")
 
 
-def test_a_rolling_restart_shows_no_error_to_any_client(broker: klamm.Broker, tmp_path: Path) -> None:
-    with ThreadPoolExecutor(len(NAMES)) as threads:
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("store", STORES)
+def test_a_rolling_restart_shows_no_error_to_any_client(store: str, tmp_path: Path) -> None:
+    settings = {name: str(value) for name, value in SETTINGS.items()}
+    with three_brokers(store, tmp_path, settings) as brokers, ThreadPoolExecutor(len(NAMES)) as threads:
         clients = [
-            ClientProcess(name, broker.bootstrap, stderr_path=tmp_path / f"{name}.log") for name in NAMES
+            ClientProcess(name, brokers.bootstrap, stderr_path=tmp_path / f"{name}.log") for name in NAMES
         ]
         is_over = Event()
         try:
@@ -74,9 +84,9 @@ def test_a_rolling_restart_shows_no_error_to_any_client(broker: klamm.Broker, tm
                 client: threads.submit(work, client, f"rolling-{client.name}", is_over) for client in clients
             }
             try:
-                for node_id in (1, 2, 3):
-                    broker.stop_node(node_id)
-                    broker.restart_node(node_id)
+                for node_id in (1, 2, 3) * ROUNDS:
+                    brokers.stop(node_id)
+                    brokers.start(node_id)
             finally:
                 is_over.set()
             for client, worked in working.items():

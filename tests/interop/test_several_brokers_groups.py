@@ -16,7 +16,9 @@ from typing import Final
 import pytest
 
 from faults.folder_cluster import FolderCluster
+from faults.postgresql_cluster import PostgresBrokers
 from interop.groups import Watch, group_on
+from interop.stores import STORES, three_brokers
 from klamm import Consumer, Producer, TopicPartition
 from klamm.client.admin.admin import Admin
 from klamm.client.producer.delivery import Delivery
@@ -24,26 +26,17 @@ from klamm.client.producer.delivery import Delivery
 NAMES: Final = ("klamm", "confluent", "java", "franz-go")
 TOPIC: Final = "orders"
 PARTITIONS: Final = 6
-# Nobody takes a broker for stuck on a busy machine.
-SETTINGS: Final = {
-    "broker.heartbeat.interval.ms": "1000",
-    "klamm.broker.serve.window.ms": "20000",
-    "broker.session.timeout.ms": "60000",
-}
 # What franz-go reports when the coordinator was killed: it goes on by itself.
 NOTICES: Final = ("unable to join group session: ", "unable to dial: ")
 ROUNDS: Final = int(os.environ.get("KLAMM_GROUP_ROUNDS", "1"))
 
 
-@pytest.fixture
-def brokers(tmp_path: Path) -> Iterator[FolderCluster]:
-    cluster = FolderCluster(tmp_path, settings=SETTINGS)
-    try:
+@pytest.fixture(params=STORES)
+def brokers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FolderCluster | PostgresBrokers]:
+    with three_brokers(request.param, tmp_path) as cluster:
         with Admin({"bootstrap.servers": cluster.bootstrap}) as admin:
             admin.create_topics({TOPIC: PARTITIONS})
         yield cluster
-    finally:
-        cluster.close()
 
 
 class Orders:
@@ -162,7 +155,7 @@ class Readers:
 
 @pytest.mark.timeout(300)
 def test_groups_go_on_without_an_error_a_rebalance_or_a_repetition(
-    brokers: FolderCluster, tmp_path: Path
+    brokers: FolderCluster | PostgresBrokers, tmp_path: Path
 ) -> None:
     with ExitStack() as stack:
         readers = [
