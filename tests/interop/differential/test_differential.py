@@ -1,7 +1,7 @@
 """The same random traffic to klamm and to Apache Kafka: every answer the same, but for what is meant.
 
-KLAMM_DIFFERENTIAL_SEEDS=100-199, KLAMM_GROUP_SEEDS, KLAMM_BURST_SEEDS and KLAMM_TXN_SEEDS run other seeds;
-so does `python -m interop.differential`, by hand.
+KLAMM_DIFFERENTIAL_SEEDS=100-199, KLAMM_GROUP_SEEDS, KLAMM_BURST_SEEDS, KLAMM_TXN_SEEDS and KLAMM_WAIT_SEEDS
+run other seeds; so does `python -m interop.differential`, by hand.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from interop.differential.sides import Side
 from interop.differential.stories import STORIES, Story, tell
 from interop.differential.txn_runner import TxnHistory
 from interop.differential.txn_world import TxnSide
+from interop.differential.waits import WaitHistory
 from interop.kafka_tools import ApacheKafka
 from interop.processes import KlammProcess
 
@@ -31,6 +32,7 @@ STEPS = 120
 GROUP_STEPS = 200
 BURSTS = 12
 TXN_STEPS = 150
+WAIT_STEPS = 20
 # Nothing may happen behind the answers: no retention, no compaction, no waiting for company.
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -102,6 +104,13 @@ def test_every_answer_about_transactions_is_kafkas(both: tuple[str, str], seed: 
     with sides(TxnSide, both) as (ours, kafkas):
         difference = next(TxnHistory(ours, kafkas, seed).run(TXN_STEPS), None)
     assert difference is None, difference.at_length()
+
+
+@pytest.mark.parametrize("seed", seeds("KLAMM_WAIT_SEEDS", "0-3"))
+def test_the_same_fetches_wait(both: tuple[str, str], seed: int) -> None:
+    with sides(GroupSide, both) as (ours, kafkas):
+        difference = next(WaitHistory(ours, kafkas, seed).run(WAIT_STEPS), None)
+    assert difference is None, difference
 
 
 def test_time_does_the_same_to_members_of_groups(both: tuple[str, str]) -> None:

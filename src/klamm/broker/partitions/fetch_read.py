@@ -154,7 +154,7 @@ def is_ready(sources: Sequence[FetchSource], limits: Limits) -> bool:
         wanted_bytes = target.max_bytes
         if (
             wanted_bytes < 0  # an error
-            or available_bytes + 1 >= limits.min_bytes
+            or available_bytes + (wanted_bytes > 0) >= limits.min_bytes
             or not log.in_active_segment(offset)
         ):
             return True

@@ -154,8 +154,12 @@ def test_a_first_batch_above_its_partitions_limit_counts_whole(
     assert [len(each.records or b"") for each in answer.responses[0].partitions] == [0, 5000]
 
 
-def test_of_a_batch_that_comes_later_the_limit_counts(jar: Jar, client: JarClient) -> None:
-    client.send(ApiKey.FETCH, 12, a_fetch(jar, max_wait_ms=500, min_bytes=1000, partition_max_bytes=100))
+@pytest.mark.parametrize(("limit_bytes", "min_bytes"), [(100, 1000), (0, 1)])
+def test_of_a_batch_that_comes_later_the_limit_counts(
+    jar: Jar, client: JarClient, limit_bytes: int, min_bytes: int
+) -> None:
+    request = a_fetch(jar, max_wait_ms=500, min_bytes=min_bytes, partition_max_bytes=limit_bytes)
+    client.send(ApiKey.FETCH, 12, request)
     fill(jar, sized(jar, 5000))
     assert client.frames() == []
     jar.pass_ms(501)
