@@ -16,6 +16,14 @@ def vote(members: Sequence[Member], leader: Member) -> str:
     Ties go to the one that the leader names first; Kafka leaves them to chance. Joins are checked so that
     there always is a candidate.
     """
+    first, seen = leader.protocols[0].name, leader.protocols
+    for member in members:
+        if member.protocols is not seen:  # those of one application mostly share one object
+            seen = member.protocols
+            if seen[0].name != first:
+                break
+    else:
+        return first  # all members prefer it
     offers: Counter[tuple[str, ...]] = Counter()
     for protocols, count in _offers(members):
         offers[tuple(protocol.name for protocol in protocols)] += count
@@ -34,7 +42,7 @@ def topics_of(
     if protocol_type != CONSUMER:
         return None
     topics: set[str] = set()
-    for metadata in {metadata_of(protocols, protocol_name) for protocols, _ in _offers(members)}:
+    for metadata in {metadata for _, metadata in with_metadata(members, protocol_name)}:
         found = subscribed_topics(metadata)
         if found is None:
             return None
@@ -54,7 +62,7 @@ def with_metadata(members: Iterable[Member], protocol_name: str | None) -> Itera
 
 
 def _offers(members: Sequence[Member]) -> list[tuple[Sequence[JoinGroupRequestProtocol], int]]:
-    """What the members offer, with their number: those of one application mostly share one object."""
+    """What the members offer, with their number."""
     known = {id(member.protocols): member.protocols for member in members}
     counts = Counter([id(member.protocols) for member in members])
     return [(known[each], count) for each, count in counts.items()]
