@@ -113,4 +113,6 @@ $(VENV)/.dev: $(BUILD_INPUTS)
 
 $(VENV)/.built: $(VENV)/.dev $(COMPILED)
 	@$(BIN)/python setup.py -q build_ext --inplace
+	@# Where PYTHONDONTWRITEBYTECODE is set Python compiles the rest at each start: a second of each short test run.
+	@$(BIN)/python -m compileall -q src
 	@touch $@
