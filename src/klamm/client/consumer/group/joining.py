@@ -117,7 +117,8 @@ class Joining:
                     self._attempt += 1
             else:
                 self._attempt = 0
-            self._check(run)
+            if run != self._run_number:
+                raise _AbandonedError
 
     def _check(self, run: int) -> None:
         if run != self._run_number:
@@ -143,9 +144,11 @@ class Joining:
             node = await self._coordinator.ensure()
             self._check(run)
         response = await self._join_group(node)
-        self._check(run)
+        if run != self._run_number:  # as `_check` does, in the steps of every join
+            raise _AbandonedError
         assignment = await self._sync_group(node, response, run)
-        self._check(run)
+        if run != self._run_number:
+            raise _AbandonedError
         await self._apply(assignment, run)
 
     async def _refresh_pattern(self) -> None:
@@ -206,11 +209,11 @@ class Joining:
                         assignor.name,
                         encode_subscription(
                             Subscription(
-                                topics=tuple(topics),
-                                user_data=assignor.subscription_user_data(topics),
-                                owned=owned,
-                                generation=sent.generation_id if sent.generation_id >= 0 else None,
-                                rack=settings.client_rack or None,
+                                tuple(topics),
+                                assignor.subscription_user_data(topics),
+                                owned,
+                                sent.generation_id if sent.generation_id >= 0 else None,
+                                settings.client_rack or None,
                             )
                         ),
                     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -239,8 +238,10 @@ def _next_generation(
             protocol_name,
             leader.member_id,
             topics_of(live.protocol_type, protocol_name, staying),
-            replace(
-                rebalance,
+            OpenRebalance(
+                trigger=rebalance.trigger,
+                generation_before=rebalance.generation_before,
+                started_at_ms=rebalance.started_at_ms,
                 joined_at_ms=context.now_ms,
                 dropped=tuple([member.member_id for member in gone]),
             ),
