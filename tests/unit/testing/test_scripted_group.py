@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -505,6 +507,24 @@ def test_a_restarted_coordinator_has_the_last_generation_and_what_was_committed_
     found = group.consumer("a").committed([partition])[partition]
     assert found is not None
     assert found.offset == 8
+
+
+@pytest.mark.parametrize("end", ["leave", "die"])
+def test_a_process_that_another_one_follows_is_freed_without_the_garbage_collector(end: str) -> None:
+    group = a_group("cooperative-sticky")
+    group.join("a", "b")
+    group.settle()
+    process = weakref.ref(group.consumer("b"))
+    getattr(group, end)("b")
+    group.settle()
+    gc.disable()
+    try:
+        group.join("b")
+        assert process() is None
+    finally:
+        gc.enable()
+    group.settle()
+    assert [len(owned) for owned in group.assignment.values()] == [3, 3]
 
 
 class Untidy(RangeAssignor):

@@ -119,6 +119,7 @@ class ScriptedGroup:
         before = self._world.ended.pop(name, None)
         if before is not None:
             before.deliver()
+            before.let_go()
         given = how.assignor if how.assignor is not None else self._assignor
         keywords: dict[str, Any] = {
             "enable_auto_commit": False,

@@ -39,7 +39,7 @@ class ConsumerMembership:
         self._settings = settings
         self._coordinator = coordinator
         self._inbox = inbox
-        self._last_poll_ms = last_poll_ms
+        self.last_poll_ms = last_poll_ms
         self.state = MemberState.UNJOINED
         self.generation = NO_GENERATION
         self.needs_rejoin = True
@@ -101,7 +101,7 @@ class ConsumerMembership:
         """Send a heartbeat when it is due; detect an expired session or poll interval."""
         if self.state not in BEATING:
             return None
-        poll_ends_ms = self._last_poll_ms() + self._settings.max_poll_interval_ms
+        poll_ends_ms = self.last_poll_ms() + self._settings.max_poll_interval_ms
         if now_ms >= poll_ends_ms:
             self._poll_is_overdue(now_ms)
             return None
@@ -137,7 +137,7 @@ class ConsumerMembership:
 
     def _poll_is_overdue(self, now_ms: int) -> None:
         limit_ms = self._settings.max_poll_interval_ms
-        late_ms = now_ms - self._last_poll_ms()
+        late_ms = now_ms - self.last_poll_ms()
         self.overdue = f"poll() was not called for {late_ms} ms, max.poll.interval.ms is {limit_ms}"
         log.warning("leaving group %s: %s", self._settings.group_id, self.overdue)
         self.leave(f"max.poll.interval.ms of {limit_ms} exceeded")
