@@ -47,7 +47,7 @@ class Connection(asyncio.Protocol):
     """The asyncio side of one connection: frames and the order of responses. It does not decode requests."""
 
     __slots__ = (
-        "_broken", "_context", "_dispatcher", "_find_endpoint", "_has_turn", "_headers", "_idle",
+        "_broken", "_context", "_dispatcher", "_find_endpoint", "_flusher", "_has_turn", "_headers", "_idle",
         "_is_lost", "_is_pumping", "_loop", "_memory", "_now_ms", "_on_lost", "_on_made", "_outbox",
         "_overlapping", "_parked", "_reader", "_reading_is_paused", "_refusals", "_sender",
         "_services", "_share", "_takes_no_more", "_transport", "_unanswered", "_undecided",
@@ -70,6 +70,7 @@ class Connection(asyncio.Protocol):
     ) -> None:
         self._services = services
         self._loop = services.loop
+        self._flusher = services.flusher
         self._now_ms = services.clock.now_ms
         self._dispatcher = dispatcher
         self._find_endpoint = dispatcher.find
@@ -148,22 +149,22 @@ class Connection(asyncio.Protocol):
             self._decide(frame)
         else:
             self._take_in(data)
+        self._flusher.request_is_decided()
         if self._sender.unsent:
             self._sender.flush()
         memory = self._memory
-        if (
-            frame is None
-            or self._undecided
-            or self._reading_is_paused
-            or memory.held_bytes >= memory.limit_bytes
-        ):
+        is_usual = frame is not None and not self._undecided and not self._reading_is_paused
+        if not is_usual or memory.held_bytes >= memory.limit_bytes:
             self.mind_reading()
 
     def _take_in(self, data: bytes) -> None:
         undecided = self._undecided
         count = len(undecided)
         try:
-            undecided.extend(self._reader.feed(data))  # those before an invalid one too
+            frames = self._reader.several(data)
+            undecided.extend(
+                self._reader.feed(data) if frames is None else frames
+            )  # those before an invalid one
         except DecodeError as error:
             self._broken = str(error)  # requests before the invalid bytes are served first
         if len(undecided) > count:

@@ -26,6 +26,7 @@ cdef class Flusher:
     cdef public set _busy
     cdef public list _for_threads
     cdef public bint _starts_soon
+    cdef public Py_ssize_t _appends
     cdef public bint _has_failed
     cdef public object _idle
     cdef public dict _settling
@@ -40,6 +41,7 @@ cdef class Flusher:
     cpdef put_after(self, Partition partition, Partition earlier)
     cpdef mark_later(self, Partition partition)
     cpdef _start_soon(self)
+    cpdef request_is_decided(self)
     @cython.locals(partition=Partition)
     cpdef list _begin_all(self)
     @cython.locals(flush=Flush)

@@ -41,6 +41,9 @@ LANES: Final = 8
 # What nothing waits for. The next transaction of a producer, whose first record shares this flush, begins
 # within a few milliseconds.
 LATER_MS: Final = 20
+# So many appends in one turn of the loop are flushed while the others of this turn are decided. Otherwise
+# clients that are answered together come back together, and the processor waits for the disk in between.
+MANY_APPENDS: Final = 64
 
 _log = logging.getLogger(__name__)
 
@@ -78,6 +81,7 @@ class Flusher:
         self._busy: set[SyncRounds] = set()  # a round of theirs is under way
         self._for_threads: list[PendingSync] = []  # until a lane is free
         self._starts_soon = False
+        self._appends = 0  # marked since flushes were begun
         self._has_failed = False
         self._idle: Future[None] | None = None
         self._settling: dict[Partition, Future[None]] = {}  # until the flush that is under way is complete
@@ -90,6 +94,7 @@ class Flusher:
     def mark(self, partition: Partition) -> None:
         """Flush a partition, together with the others that are dirty."""
         self._dirty[partition] = None
+        self._appends += 1
         if not self._starts_soon and partition not in self._under_way:
             self._start_soon()
 
@@ -133,6 +138,11 @@ class Flusher:
                 self._loop.call_soon(self._loop.call_soon, self._start)
             else:
                 self._loop.call_soon(self._start)
+
+    def request_is_decided(self) -> None:
+        """Start now if there is much to flush, and no flush under way. Not to be called within a decision."""
+        if self._appends >= MANY_APPENDS and not self._under_way:
+            self._start()
 
     async def drain(self) -> None:
         """Wait until nothing is dirty."""
@@ -208,6 +218,7 @@ class Flusher:
 
     def _begin_all(self) -> list[Flush]:
         """Begin the flushes that can start now; a log that is being flushed has to wait for the next one."""
+        self._appends = 0
         waiting, self._dirty = self._dirty, {}
         under_way = self._under_way
         now_ms = self._clock.now_ms()
