@@ -12,3 +12,5 @@ cdef class FrameReader:
 
     @cython.locals(size=Py_ssize_t)
     cpdef bytes only(self, bytes data)
+    @cython.locals(position=Py_ssize_t, end=Py_ssize_t, largest=Py_ssize_t, start=Py_ssize_t, size=Py_ssize_t)
+    cpdef list several(self, bytes data)

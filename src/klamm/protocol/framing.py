@@ -58,13 +58,29 @@ class FrameReader:
         size = len(data) - 4
         if (
             self._smallest <= size <= LARGEST_BUT_PRODUCE
-            and data.startswith(size.to_bytes(4, "big"))
+            and data[0] << 24 | data[1] << 16 | data[2] << 8 | data[3] == size
             and size <= self._max_bytes
             and not self._parts
             and not self._head
         ):
             return data[4:]
         return None
+
+    def several(self, data: bytes) -> list[bytes] | None:
+        """The frames, if the data is nothing else; else None, and the caller must `feed` it."""
+        if self._parts or self._head:
+            return None
+        frames: list[bytes] = []
+        position, end = 0, len(data)
+        largest = min(self._max_bytes, LARGEST_BUT_PRODUCE)
+        while end - position >= 4:
+            start = position + 4
+            size = data[position] << 24 | data[position + 1] << 16 | data[position + 2] << 8 | data[start - 1]
+            position = start + size
+            if size < self._smallest or size > largest or position > end:
+                return None
+            frames.append(data[start:position])
+        return frames if position == end else None
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Add received data; yields each complete frame, without its size."""

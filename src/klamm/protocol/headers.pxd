@@ -1,3 +1,6 @@
+cimport cython
+
+
 cdef class RequestHeaders:
     cdef public bytes _written_name
     cdef public bytes _tagged_name
@@ -5,3 +8,7 @@ cdef class RequestHeaders:
     cdef public Py_ssize_t _name_end
 
     cpdef tuple read(self, bytes frame, bint has_tags)
+
+
+@cython.locals(value=cython.longlong)
+cdef long long _int32_at_4(bytes frame)

@@ -63,9 +63,9 @@ class RequestHeaders:
         """(correlation id, client id, position of the message). Raises DecodeError."""
         if has_tags:
             if frame.startswith(self._tagged_name, _NAME_AT):
-                return int.from_bytes(frame[4:8], "big", signed=True), self._client_id, self._name_end + 1
+                return _int32_at_4(frame), self._client_id, self._name_end + 1
         elif frame.startswith(self._written_name, _NAME_AT):
-            return int.from_bytes(frame[4:8], "big", signed=True), self._client_id, self._name_end
+            return _int32_at_4(frame), self._client_id, self._name_end
         header = read_request_header(frame, has_tags=has_tags)
         self._client_id = header.client_id
         length = int.from_bytes(frame[_NAME_AT : _START.size], "big", signed=True)
@@ -73,6 +73,11 @@ class RequestHeaders:
         self._written_name = frame[_NAME_AT : self._name_end]
         self._tagged_name = self._written_name + b"\0"
         return header.correlation_id, header.client_id, header.body_position
+
+
+def _int32_at_4(frame: bytes) -> int:
+    value = frame[4] << 24 | frame[5] << 16 | frame[6] << 8 | frame[7]
+    return value - (1 << 32) if value >= 1 << 31 else value
 
 
 def skip_tags(buffer: Buffer, position: int) -> int:

@@ -37,7 +37,8 @@ def test_frames_come_out_whole_however_the_stream_is_cut(payloads: list[bytes], 
     for cut in [*cuts, len(stream)]:
         piece, stream = stream[:cut], stream[cut:]
         whole = reader.only(piece)
-        seen += reader.feed(piece) if whole is None else [whole]
+        several = reader.several(piece) if whole is None else [whole]
+        seen += reader.feed(piece) if several is None else several
     assert seen == payloads
     assert reader.buffered_bytes == 0
 
@@ -50,6 +51,19 @@ def test_what_is_exactly_one_frame_is_taken_at_once_within_the_same_bounds() -> 
     assert reader.only(framed(b"12345678") * 2) is None
     assert list(reader.feed(framed(b"12345678")[:6])) == []
     assert reader.only(framed(b"12345678")) is None
+
+
+def test_what_is_nothing_but_frames_is_taken_at_once_within_the_same_bounds() -> None:
+    reader = FrameReader(100)
+    frame = framed(b"12345678")
+    assert reader.several(frame * 3) == [b"12345678"] * 3
+    assert reader.several(frame + framed(b"1234567")) is None
+    assert reader.several(frame + framed(bytes(101))) is None
+    assert reader.several(frame + struct.pack(">i", -1) + bytes(8)) is None
+    assert reader.several(frame + frame[:-1]) is None
+    assert reader.several(frame + frame[:3]) is None
+    assert list(reader.feed(frame[:6])) == []
+    assert reader.several(frame * 2) is None
 
 
 @pytest.mark.parametrize("size", [-1, 0, 7, 1001, -(2**31), 2**31 - 1])
