@@ -19,7 +19,11 @@ from klamm.protocol.messages.join_group import (
     JoinGroupResponse,
     JoinGroupResponseMember,
 )
-from klamm.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from klamm.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
 from klamm.protocol.schema import load_struct
 
 PROTOCOLS = [JoinGroupRequestProtocol("range", b"orders"), JoinGroupRequestProtocol("sticky", b"")]
@@ -109,12 +113,33 @@ RESPONSES = st.builds(
 )
 
 
+ASSIGNED = st.builds(
+    SyncGroupResponse,
+    error_code=st.sampled_from([0, 27]),
+    protocol_type=st.sampled_from([None, "consumer"]),
+    protocol_name=st.sampled_from([None, "range"]),
+    assignment=st.binary(max_size=4) | st.sampled_from([bytes(size) for size in (125, 126, 127, 128, 300)]),
+)
+
+
+def assert_encoded_as_alone(api_key: ApiKey, version: int, responses: list[Any]) -> None:
+    alone = compile_encoder(load_struct(api_key, version, "response"), lambda _: None)
+    for response in responses:
+        encoded = response_encoder(api_key, version)(response)
+        assert b"".join(encoded) == b"".join(alone(response))
+
+
 @pytest.mark.parametrize("version", [5, 6, 8, 9])
 @given(responses=st.lists(RESPONSES, min_size=2, max_size=6))
 def test_responses_one_after_the_other_are_encoded_as_each_alone(
     version: int, responses: list[JoinGroupResponse]
 ) -> None:
-    alone = compile_encoder(load_struct(ApiKey.JOIN_GROUP, version, "response"), lambda _: None)
-    for response in responses:
-        encoded = response_encoder(ApiKey.JOIN_GROUP, version)(response)
-        assert b"".join(encoded) == b"".join(alone(response))
+    assert_encoded_as_alone(ApiKey.JOIN_GROUP, version, responses)
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+@given(responses=st.lists(ASSIGNED, min_size=2, max_size=6))
+def test_assignments_one_after_the_other_are_encoded_as_each_alone(
+    version: int, responses: list[SyncGroupResponse]
+) -> None:
+    assert_encoded_as_alone(ApiKey.SYNC_GROUP, version, responses)

@@ -47,61 +47,78 @@ class Memory(Generic[Value]):
 def decoder_of_repeats(api_key: ApiKey, version: int, decode: Decode) -> Decode:
     """A decoder with the same results, faster for requests that were decoded before; or `decode` itself."""
     struct = load_struct(api_key, version, "request")
+    repeats: Any = None
     if api_key is ApiKey.HEARTBEAT:
-        return _decoder_of_heartbeats(decode)
-    if api_key is ApiKey.OFFSET_COMMIT and struct.is_flexible:
+        repeats = HeartbeatDecoder(decode)
+    elif api_key is ApiKey.OFFSET_COMMIT and struct.is_flexible:
         topics = next(field.struct for field in struct.fields if field.name == "topics")
         assert topics is not None
         partitions = next(field.struct for field in topics.fields if field.name == "partitions")
         assert partitions is not None
         read = reader_of(partitions)
         assert read is not None
-        return _decoder_of_commits(decode, read)
-    return decode
+        repeats = CommitDecoder(decode, read)
+    return decode if repeats is None else repeats.decode
 
 
-def _decoder_of_heartbeats(decode: Decode) -> Decode:
+class HeartbeatDecoder:
     """The same bytes are the same request, which is never changed."""
-    memory: Memory[Any] = Memory()
-    known = memory.values.get
 
-    def decode_heartbeat(frame: bytes, position: int) -> Any:
+    __slots__ = ("_decode", "_memory")
+
+    def __init__(self, decode: Decode) -> None:
+        self._decode = decode
+        self._memory: Memory[Any] = Memory()
+
+    def decode(self, frame: bytes, position: int) -> Any:
         written = frame[position:]
-        request = known(written)
+        request = self._memory.values.get(written)
         if request is None:
-            request = decode(frame, position)
+            request = self._decode(frame, position)
             if len(written) <= _MOST_BYTES:
-                memory.add(written, request)
+                self._memory.add(written, request)
         return request
 
-    return decode_heartbeat
 
-
-_Start = tuple[bytes, int, tuple[str, int, str, str | None, int], bytes, str, tuple[bool, bool]]
+_Start = tuple[bytes, int, str, int, str, str | None, int, bytes, str, bool, bool]
 """The bytes before the partitions, how many these are, and the values around them."""
 
 
-def _decoder_of_commits(decode: Decode, read: ReadElements) -> Decode:
+class CommitDecoder:
     """A commit of one topic is remembered up to its partitions, by the id of its group."""
-    memory: Memory[_Start] = Memory()
-    known = memory.values.get
 
-    def decode_commit(frame: bytes, position: int) -> Any:
+    __slots__ = ("_decode", "_memory", "_read")
+
+    def __init__(self, decode: Decode, read: ReadElements) -> None:
+        self._decode = decode
+        self._read = read
+        self._memory: Memory[_Start] = Memory()
+
+    def decode(self, frame: bytes, position: int) -> Any:
         group = frame[position : position + frame[position]] if position < len(frame) else b""
-        last = known(group)
-        if last is not None and frame.startswith(last[0], position):
-            start, count, before, topic_id, name, after = last
-            partitions, end = read(frame, position + len(start), count)
-            if frame[end:] == _NO_TAGS:
-                topic = OffsetCommitRequestTopic(topic_id, name, partitions)  # type: ignore[arg-type]
-                return OffsetCommitRequest(*before, [topic], *after)
-        request = decode(frame, position)
-        found = _start_of(frame, position, request, read)
+        last = self._memory.values.get(group)
+        if last is not None:
+            (start, count, group_id, generation, member_id, instance_id, retention_ms,
+             topic_id, name, knows_not_found, uses_topic_ids) = last  # fmt: skip
+            if frame.startswith(start, position):
+                partitions, end = self._read(frame, position + len(start), count)
+                if frame[end:] == _NO_TAGS:
+                    topic = OffsetCommitRequestTopic(topic_id, name, partitions)  # type: ignore[arg-type]
+                    return OffsetCommitRequest(
+                        group_id,
+                        generation,
+                        member_id,
+                        instance_id,
+                        retention_ms,
+                        [topic],
+                        knows_not_found,
+                        uses_topic_ids,
+                    )
+        request = self._decode(frame, position)
+        found = _start_of(frame, position, request, self._read)
         if found is not None:
-            memory.add(group, found)
+            self._memory.add(group, found)
         return request
-
-    return decode_commit
 
 
 def _start_of(frame: bytes, position: int, request: OffsetCommitRequest, read: ReadElements) -> _Start | None:
@@ -123,12 +140,16 @@ def _start_of(frame: bytes, position: int, request: OffsetCommitRequest, read: R
     _, end = read(frame, position + size, count)
     if frame[end:] != _NO_TAGS:
         return None
-    before = (
+    return (
+        start,
+        count,
         request.group_id,
         request.generation_id_or_member_epoch,
         request.member_id,
         request.group_instance_id,
         request.retention_time_ms,
+        topic.topic_id,
+        topic.name,
+        request.knows_group_id_not_found,
+        request.uses_topic_ids,
     )
-    after = (request.knows_group_id_not_found, request.uses_topic_ids)
-    return start, count, before, topic.topic_id, topic.name, after

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from klamm.broker.net.backlog import READ_AT_ONCE_BYTES, Backlog, Part, has_slice
 from klamm.protocol.errors import ErrorCode
@@ -102,7 +102,7 @@ class Sender:
             if not is_streaming and not self.is_paused:
                 self._outbox.stream(self)
             return
-        whole = cast("list[Buffer]", parts)
+        whole: list[Buffer] = parts  # type: ignore[assignment] # a call of `cast` for each is not free
         if len(whole) == 1:
             self._transport.write(whole[0])
         elif size_bytes <= _JOINED_BYTES:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import partial
-from typing import Final, assert_never
+from typing import assert_never
 
 from klamm.coordinator.group.records import OFFSET_KEY_VERSIONS
 from klamm.coordinator.group.remembered import (
@@ -29,8 +28,6 @@ from klamm.records.batch import BatchHeader
 from klamm.records.core import OffsetTable, store_batches, store_records
 from klamm.records.layout import CommitBlock
 from klamm.records.record import Record, records_region
-
-_STAGED: Final = partial(tuple.__new__, StagedCommit)  # twice as fast as calling the class
 
 
 def replay_all(state: GroupState, records: Sequence[GroupRecord], offset: int, written: Counter[type]) -> int:
@@ -89,11 +86,12 @@ def _store_block(state: GroupState, block: CommitBlock, offset: int) -> None:
     staged = group.staged
     if staged:
         durable_offset = state.durable_offset
-        if staged[-1][0] <= durable_offset:
+        first, last = staged[0], staged[-1]
+        if last.end_offset <= durable_offset:
             staged.clear()
-        elif staged[0][0] <= durable_offset:
+        elif first.end_offset <= durable_offset:
             group.staged = staged = [each for each in staged if each.end_offset > durable_offset]
-    staged.append(_STAGED((offset + len(commits), topic, table.replaced_by(commits))))
+    staged.append(StagedCommit(offset + len(commits), topic, table.replaced_by(commits)))
     table.store(commits, offset, commit_ms, expire_ms, topic_id)
 
 

@@ -3,6 +3,12 @@ from klamm.coordinator.runtime.fields cimport Fields
 from klamm.coordinator.runtime.timers cimport Timer
 
 
+cdef class StagedCommit(Fields):
+    cdef public long long end_offset
+    cdef public object topic
+    cdef public object replaced
+
+
 cdef class Group(Fields):
     cdef public object group_id
     cdef public bint is_mixing_reported

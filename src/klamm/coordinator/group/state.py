@@ -6,8 +6,6 @@ changes transient state. A group exists as long as either half has something to 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.membership import NOBODY, Membership
 from klamm.coordinator.group.offsets.commit_answers import CommitAnswers
@@ -20,12 +18,15 @@ from klamm.records.core import Replaced
 from klamm.records.layout import OffsetCommitValue
 
 
-class StagedCommit(NamedTuple):
+class StagedCommit(Fields):
     """A commit of one topic that is not durable yet."""
 
-    end_offset: int  # durable when the log is durable up to here
-    topic: str
-    replaced: Replaced
+    __slots__ = ("end_offset", "replaced", "topic")
+
+    def __init__(self, end_offset: int, topic: str, replaced: Replaced) -> None:
+        self.end_offset = end_offset  # durable when the log is durable up to here
+        self.topic = topic
+        self.replaced = replaced
 
 
 class Group(Fields):

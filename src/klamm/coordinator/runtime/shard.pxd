@@ -1,5 +1,6 @@
 cimport cython
 
+from klamm.coordinator.runtime.held cimport Held
 from klamm.coordinator.runtime.outcome cimport Context, Outcome
 from klamm.coordinator.runtime.timers cimport Timer, TimerQueue
 
@@ -14,6 +15,7 @@ cdef class Shard:
     cdef public object _host
     cdef public TimerQueue _timers
     cdef public object _held
+    cdef public long long _held_until
     cdef public object _patience_ms
     cdef public Timer _patience
     cdef public object _waiting
@@ -29,6 +31,7 @@ cdef class Shard:
     cpdef handle(self, object request, Context context)
     @cython.locals(outcome=Outcome)
     cpdef signal(self, object signal, Context context)
+    @cython.locals(durable_offset=cython.longlong, held=Held)
     cpdef on_durable(self, object now)
     @cython.locals(seen_offset=cython.longlong, is_durable=bint, renewed=Timer)
     cpdef _run(self, Outcome outcome, Context context)

@@ -12,10 +12,10 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
-from functools import partial
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from klamm.coordinator.runtime.events import Event
+from klamm.coordinator.runtime.held import Held
 from klamm.coordinator.runtime.log import (
     AppendRefusedError,
     CoordinatorLog,
@@ -94,17 +94,6 @@ class LoadFailure(NamedTuple):
     error: Exception
 
 
-class _Held(NamedTuple):
-    offset: int  # everything below must be durable
-    replies: Sequence[Reply]
-    signals: Sequence[object]
-    actions: Sequence[object]
-    since_ms: int
-
-
-_HELD: Final = partial(tuple.__new__, _Held)  # twice as fast as calling the class
-
-
 class Shard(Generic[Record, Note]):
     """Runs one machine, one input at a time."""
 
@@ -127,7 +116,8 @@ class Shard(Generic[Record, Note]):
         self._log = log
         self._host = host
         self._timers = TimerQueue()
-        self._held: deque[_Held] = deque()
+        self._held: deque[Held] = deque()  # in the order of their offsets
+        self._held_until = 0  # the offset of the last one
         self._patience_ms = patience_ms
         self._patience = Timer("answers that wait for the disk")
         self._waiting = WaitingRequests(loading_patience_ms)
@@ -327,16 +317,18 @@ class Shard(Generic[Record, Note]):
         try:
             self._look_what_is_durable()
             durable_offset = self._durable_offset
-            held, send = self._held, self._host.send
-            while held and held[0][0] <= durable_offset:
-                _, replies, signals, actions, _ = held.popleft()
-                for token, response in replies:
+            send = self._host.send
+            while self._held:
+                held = self._held[0]
+                if held.offset > durable_offset:
+                    break
+                self._held.popleft()
+                for token, response in held.replies:
                     send(token, response)
-                for action in actions:
+                for action in held.actions:
                     self._host.act(self, action)
-                for signal in signals:
+                for signal in held.signals:
                     self.signal(signal, now())
-                    held = self._held  # a rebuild made a new one
         except Exception as error:
             self._start_over(error)
 
@@ -430,10 +422,10 @@ class Shard(Generic[Record, Note]):
             actions = [each for each in actions if not self._host.act_early(self, each)]
             if not (actions or outcome.replies or outcome.once_durable):
                 return
-        held = self._held
-        if held and held[-1][0] > seen_offset:
-            seen_offset = held[-1][0]
-        held.append(_HELD((seen_offset, outcome.replies, outcome.once_durable, actions, now_ms)))
+        if self._held and self._held_until > seen_offset:
+            seen_offset = self._held_until
+        self._held_until = seen_offset
+        self._held.append(Held(seen_offset, outcome.replies, outcome.once_durable, actions, now_ms))
         if self._patience.due_at_ms is None:
             self._wait_from(now_ms)
 
@@ -447,7 +439,7 @@ class Shard(Generic[Record, Note]):
         """Answer requests that exceeded the time-out for the disk. Their records may still become durable."""
         assert self._patience_ms is not None
         count = 0
-        for index, held in enumerate(self._held):
+        for held in self._held:
             if held.since_ms + self._patience_ms > now_ms:
                 self._wait_from(held.since_ms)
                 break
@@ -455,7 +447,7 @@ class Shard(Generic[Record, Note]):
                 for token, response in held.replies:
                     self._host.send(token, self.machine.as_error(response, TOO_LATE))
                 count += len(held.replies)
-                self._held[index] = held._replace(replies=())
+                held.replies = ()
         if count:
             _logger.warning(
                 "%s: %d responses exceeded the commit timeout while waiting for fsync",
