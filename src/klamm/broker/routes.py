@@ -6,7 +6,7 @@ ApiVersions is derived from this table. A handler's module is imported when its 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -82,10 +82,14 @@ class Route:
 
 def forward(coordinator: str, method: str) -> Handler:
     """A handler that passes requests to a coordinator as they are."""
+    last: Services | None = None
+    ask: Callable[[Any, RequestContext], HandlerResult[Any]] | None = None
 
     def handle(services: Services, context: RequestContext, request: Any) -> HandlerResult[Any]:
-        result: HandlerResult[Any] = getattr(getattr(services, coordinator), method)(request, context)
-        return result
+        nonlocal ask, last
+        if ask is None or services is not last:
+            last, ask = services, getattr(getattr(services, coordinator), method)
+        return ask(request, context)
 
     return handle
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from klamm.storage.cluster import TopicState
 
 IDS_AT_ONCE: Final = 64
+_VERSION: Final = bytes(value & 0x0F | 0x40 for value in range(256))  # of a UUID: what a byte of it becomes
+_VARIANT: Final = bytes(value & 0x3F | 0x80 for value in range(256))
 
 
 class _Topics:
@@ -115,10 +117,12 @@ def group_config(config: BrokerConfig) -> GroupConfig:
 def fresh_uuids(random: Random) -> Iterator[str]:
     """Random UUIDs (version 4) as text. Asking the system for random bytes costs more than all the rest."""
     while True:
-        digits = random.randbytes(16 * IDS_AT_ONCE).hex()
+        raw = bytearray(random.randbytes(16 * IDS_AT_ONCE))
+        raw[6::16] = raw[6::16].translate(_VERSION)
+        raw[8::16] = raw[8::16].translate(_VARIANT)
+        digits = raw.hex()
         for at in range(0, len(digits), 32):
-            variant = "89ab"[int(digits[at + 16], 16) & 3]
             yield (
-                f"{digits[at : at + 8]}-{digits[at + 8 : at + 12]}-4{digits[at + 13 : at + 16]}"
-                f"-{variant}{digits[at + 17 : at + 20]}-{digits[at + 20 : at + 32]}"
+                f"{digits[at : at + 8]}-{digits[at + 8 : at + 12]}-{digits[at + 12 : at + 16]}"
+                f"-{digits[at + 16 : at + 20]}-{digits[at + 20 : at + 32]}"
             )

@@ -3,6 +3,7 @@ cimport cython
 from klamm.coordinator.runtime.coordinator cimport ShardedCoordinator
 from klamm.coordinator.runtime.outcome cimport Context
 from klamm.coordinator.runtime.shard cimport Shard
+from klamm.protocol.messages.offset_commit cimport OffsetCommitRequest
 
 
 cdef class GroupCoordinator(ShardedCoordinator):
@@ -14,3 +15,5 @@ cdef class GroupCoordinator(ShardedCoordinator):
 
     @cython.locals(shard=Shard)
     cpdef _member_request(self, object request, Context context)
+    @cython.locals(shard=Shard, screened=OffsetCommitRequest)
+    cpdef _commit(self, OffsetCommitRequest request, Context context)

@@ -36,7 +36,11 @@ from klamm.protocol.messages.heartbeat import HeartbeatRequest
 from klamm.protocol.messages.join_group import JoinGroupRequest
 from klamm.protocol.messages.leave_group import LeaveGroupRequest
 from klamm.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from klamm.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from klamm.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponseTopic,
+)
 from klamm.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from klamm.protocol.messages.offset_fetch import OffsetFetchRequest
 from klamm.protocol.messages.sync_group import SyncGroupRequest
@@ -137,13 +141,16 @@ class GroupCoordinator(ShardedCoordinator[GroupRecord, Note]):
             if not screened.topics:
                 self._send(context.token, with_refused_commits(OffsetCommitResponse(), refused))
                 return
-            context = self._merged(context, lambda answer: with_refused_commits(answer, refused))
+            context = self._with_refused(context, refused)
         # As in `_member_request`, without a call.
         shard = self.shards.by_partition.get(self.partition_for(request.group_id))
         if shard is not None and shard.status is ACTIVE:
             shard.handle(screened, context)
         else:
             self._to_shard(request.group_id, screened, context)
+
+    def _with_refused(self, context: Context, refused: list[OffsetCommitResponseTopic]) -> Context:
+        return self._merged(context, lambda answer: with_refused_commits(answer, refused))
 
     def txn_commit_refusal(
         self, request: TxnOffsetCommitRequest, error_code: ErrorCode | None = None

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Final
 
 from klamm.coordinator.group.classic.membership import ClassicMembership, Member
 from klamm.coordinator.group.classic.vote import with_metadata
 from klamm.coordinator.group.remembered import GroupRegistered, RegisteredMember
+
+_REGISTERED: Final = partial(tuple.__new__, RegisteredMember)  # twice as fast as calling the class
 
 
 def registration(
@@ -27,15 +31,17 @@ def registration(
         state_timestamp_ms=timestamp_ms,
         members=tuple(
             [
-                RegisteredMember(
-                    member.member_id,
-                    member.group_instance_id,
-                    member.client_id,
-                    member.client_host,
-                    member.rebalance_timeout_ms,
-                    member.session_timeout_ms,
-                    subscription,
-                    assignments.get(member.member_id, b""),
+                _REGISTERED(
+                    (
+                        member.member_id,
+                        member.group_instance_id,
+                        member.client_id,
+                        member.client_host,
+                        member.rebalance_timeout_ms,
+                        member.session_timeout_ms,
+                        subscription,
+                        assignments.get(member.member_id, b""),
+                    )
                 )
                 for member, subscription in with_metadata(members, live.protocol_name)
             ]
