@@ -154,7 +154,7 @@ def _answer(
         partitions.append(data)
     response.responses = topics
     if endpoints and not _is_from_replica(request):
-        response.node_endpoints = list(endpoints.values())
+        response.node_endpoints = [endpoints[node_id] for node_id in sorted(endpoints)]
     return response
 
 

@@ -48,7 +48,7 @@ def name_leaders(
             if hint.endpoint is not None:
                 endpoints[hint.leader_id] = NodeEndpoint(*hint.endpoint)
     if endpoints:
-        response.node_endpoints = list(endpoints.values())
+        response.node_endpoints = [endpoints[node_id] for node_id in sorted(endpoints)]
 
 
 class SingleWait(HeldResponse[ProduceResponse]):

@@ -106,6 +106,14 @@ def test_10_produce_to_a_partition_that_does_not_exist_names_no_leader(cluster: 
     assert (line.error_code, line.current_leader, list(answer.node_endpoints)) == (3, None, [])
 
 
+def test_11_leaders_are_named_in_the_order_of_their_ids(cluster: SharedJar) -> None:
+    topic = cluster[2].services.image.topic("t")
+    assert topic is not None
+    answer = fetch(cluster[2], version=17, topic_id=topic.topic_id, offsets={2: 0, 0: 0})
+    assert [each.partition_index for each in answer.responses[0].partitions] == [2, 0]
+    assert [node_id for node_id, _, _ in endpoints(answer)] == [1, 3]
+
+
 @pytest.mark.parametrize("epoch", [-1, 0, 9])
 def test_11_fetch_names_the_leader_from_version_16_on_whatever_epoch_is_sent(
     cluster: SharedJar, epoch: int
