@@ -37,6 +37,7 @@ INCLUDED = [
     "_offset_table.pxi",
     "_offsets.pxi",
     "_region.pxi",
+    "_singles.pxi",
     "_walk.pxi",
 ]
 IS_WINDOWS = sys.platform == "win32"

@@ -127,11 +127,11 @@ class Machine:
             log = really_open(*arguments, **options)
             really_append, really_append_own = log.append, log.append_own
 
-            def append(batch: Any, **how: Any) -> Any:
+            def append(batch: Any, *more: Any, **how: Any) -> Any:
                 if not self.is_on:
-                    return really_append(batch, **how)
+                    return really_append(batch, *more, **how)
                 self._appending(log, bytes(batch))
-                result = really_append(batch, **how)
+                result = really_append(batch, *more, **how)
                 if not result.is_duplicate:
                     self._witness.appended(log, bytes(batch), result.base_offset)
                 return result

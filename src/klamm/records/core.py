@@ -38,6 +38,7 @@ __all__ = [
     "decode_region",
     "encode_columns",
     "encode_commits",
+    "encode_one",
     "encode_region",
     "find_batch",
     "last_whole_batch_end",
@@ -48,6 +49,7 @@ __all__ = [
     "read_commits",
     "scan",
     "sound_header",
+    "stamped",
     "store_batches",
     "store_records",
     "write_commit_answers",
@@ -65,6 +67,8 @@ scan = _chosen.scan
 sound_header = _chosen.sound_header
 decode_region = _chosen.decode_region
 encode_region = _chosen.encode_region
+encode_one = _chosen.encode_one
+stamped = _chosen.stamped
 decode_columns = _chosen.decode_columns
 partition_rows = _chosen.partition_rows
 # A core that was built before it had this is no reason to fail.

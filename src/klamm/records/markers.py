@@ -9,27 +9,27 @@ from typing import Final, NamedTuple
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.types import Buffer
 from klamm.records.batch import parse_header
-from klamm.records.compression import Codec
+from klamm.records.core import encode_one, stamped
 from klamm.records.layout import (
     CONTROL_BIT,
     LENGTH_OVERHEAD_BYTES,
     MAGIC,
     TRANSACTIONAL_BIT,
 )
-from klamm.records.record import decode_records, encode_region_into_batch
+from klamm.records.record import decode_records
 
 _KEY: Final = Struct(">hh")  # version, type
 _VALUE: Final = Struct(">hi")  # version, coordinator epoch
 _MARKER_MAX_BYTES: Final = 64 * 1024  # a marker takes 78 bytes; later versions may add some
-# The one record of a marker: its length and all up to the key's length, key, the value's length, value, and
-# the number of headers.
-_RECORD: Final = Struct(">5shhBhiB")
+_KEYS: Final = (_KEY.pack(0, 0), _KEY.pack(0, 1))  # of an abort, of a commit
+_ATTRIBUTES: Final = TRANSACTIONAL_BIT | CONTROL_BIT
+# The one record of a marker begins with its length and ends, behind the value, with the number of headers.
 _BEFORE_KEY: Final = b"\x20\x00\x00\x00\x08"
 _VALUE_LENGTH: Final = 0x0C
 # A whole marker: length, magic, attributes and number of records, and the record.
 _MARKER: Final = Struct(">8xi4xb4xh34xi5shhBhiB")
 _FORM: Final = [
-    _MARKER.size - LENGTH_OVERHEAD_BYTES, MAGIC, TRANSACTIONAL_BIT | CONTROL_BIT, 1, _BEFORE_KEY, 0,
+    _MARKER.size - LENGTH_OVERHEAD_BYTES, MAGIC, _ATTRIBUTES, 1, _BEFORE_KEY, 0,
 ]  # fmt: skip
 _REST_OF_FORM: Final = (_VALUE_LENGTH, 0, 0)
 
@@ -57,7 +57,6 @@ class EndMarker(NamedTuple):
 
 def encode_marker(
     control_type: ControlType,
-    *,
     producer_id: int,
     producer_epoch: int,
     coordinator_epoch: int,
@@ -66,20 +65,15 @@ def encode_marker(
     leader_epoch: int = -1,
 ) -> bytes:
     """The control batch that ends a transaction: 78 bytes, one offset."""
-    return encode_region_into_batch(
-        _RECORD.pack(_BEFORE_KEY, 0, control_type, _VALUE_LENGTH, 0, coordinator_epoch, 0),
-        1,
-        codec=Codec.NONE,
-        base_offset=base_offset,
-        last_offset_delta=0,
-        leader_epoch=leader_epoch,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=-1,
-        attributes=TRANSACTIONAL_BIT | CONTROL_BIT,
-        base_timestamp_ms=timestamp_ms,
-        max_timestamp_ms=timestamp_ms,
+    batch = encode_one(
+        _KEYS[control_type],
+        _VALUE.pack(0, coordinator_epoch),
+        timestamp_ms,
+        producer_id,
+        producer_epoch,
+        _ATTRIBUTES,
     )
+    return batch if base_offset == 0 and leader_epoch == -1 else stamped(batch, base_offset, leader_epoch)
 
 
 def _plain_marker(batch: Buffer, position: int) -> EndMarker | None:

@@ -34,7 +34,6 @@ __all__ = [
     "decode_records",
     "encode_batch",
     "encode_region_into_batch",
-    "encode_single",
     "recompress",
     "record_size_bound",
     "records_region",
@@ -184,19 +183,6 @@ def encode_region_into_batch(
     )
     checksum = crc32c(region, crc32c(covered))
     return b"".join((_START.pack(base_offset, batch_length, leader_epoch, MAGIC, checksum), covered, region))
-
-
-def encode_single(record: Record) -> bytes:
-    """A batch of one record at offset 0, as `encode_batch` makes it; a third of the work.
-
-    Raises struct.error if it is too large.
-    """
-    timestamp_ms = record.timestamp_ms
-    region = encode_region((record,), 0, timestamp_ms)
-    covered = _COVERED.pack(0, 0, timestamp_ms, timestamp_ms, -1, -1, -1, 1)
-    batch_length = HEADER_BYTES - LENGTH_OVERHEAD_BYTES + len(region)
-    checksum = crc32c(region, crc32c(covered))
-    return b"".join((_START.pack(0, batch_length, -1, MAGIC, checksum), covered, region))
 
 
 def record_size_bound(

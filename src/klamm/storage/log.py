@@ -269,7 +269,6 @@ class PartitionLog(Protocol):
     def append(
         self,
         batch: bytes | bytearray | memoryview,
-        *,
         now_ms: int,
         timestamp_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
@@ -305,7 +304,7 @@ class PartitionLog(Protocol):
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool: ...
     def begin_verification(
-        self, producer_id: int, producer_epoch: int, sequence: int, *, begins_at_zero: bool
+        self, producer_id: int, producer_epoch: int, sequence: int, begins_at_zero: bool
     ) -> int:
         """A batch would begin a transaction here: the guard to append it with, once that is confirmed.
 

@@ -7,8 +7,8 @@ every batch. Times are record timestamps, offsets are the log's.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -23,6 +23,7 @@ NONE: Final = -1
 NO_GUARD: Final = 0
 KIND_BITS: Final = CONTROL_BIT | TRANSACTIONAL_BIT
 MAX_UNCONFIRMED: Final = 1_000  # any client may send batches of producers that do not exist
+_OF_CLIENT: Final = AppendOrigin.CLIENT  # an enum's member is looked up slowly
 MAX_AWAITED: Final = 10_000  # a broken disk and many producers must not cost the memory too
 
 
@@ -139,28 +140,33 @@ class CompletedTransaction(NamedTuple):
     last_stable_offset: int  # the first offset of the oldest one still open, else behind the marker
 
 
-@dataclass(slots=True)
+_COMPLETED: Final[Callable[[tuple[int, int, int, bool, int]], CompletedTransaction]] = partial(
+    tuple.__new__, CompletedTransaction
+)  # half the time of calling the class
+
+
 class _Verification:
     """Batches that would begin a transaction here, and wait until the coordinator confirms it."""
 
-    guard: int
-    epoch: int
-    lowest_sequence: int
-    begins_at_zero: bool  # each transaction has an epoch of its own, so its sequences begin at 0
-    requests: int = 0  # that wait
+    __slots__ = ("begins_at_zero", "epoch", "guard", "lowest_sequence", "requests")
+
+    def __init__(self, guard: int, epoch: int, lowest_sequence: int, begins_at_zero: bool) -> None:
+        self.guard = guard
+        self.epoch = epoch
+        self.lowest_sequence = lowest_sequence
+        self.begins_at_zero = begins_at_zero  # each transaction has an epoch of its own: so do its sequences
+        self.requests = 0  # that wait
 
 
 class ProducerState:
     """The producers of one partition."""
 
     __slots__ = (
-        "_awaited", "_entries", "_last_guard", "_open", "_verifications", "completed", "get",
-        "unstable_offset",
+        "_awaited", "_entries", "_last_guard", "_open", "_verifications", "completed", "unstable_offset",
     )  # fmt: skip
 
     def __init__(self, entries: Iterable[ProducerEntry] = ()) -> None:
         self._entries = {entry.producer_id: entry for entry in entries}
-        self.get = self._entries.get  # the entry of a producer id, if there is one
         # First offsets of open transactions, oldest first.
         self._open = {
             entry.txn_first_offset: entry.producer_id
@@ -183,6 +189,10 @@ class ProducerState:
     def __iter__(self) -> Iterator[ProducerEntry]:
         return iter(self._entries.values())
 
+    def get(self, producer_id: int) -> ProducerEntry | None:
+        """The state of a producer, if it is known."""
+        return self._entries.get(producer_id)
+
     # -- deciding
 
     def check(
@@ -194,34 +204,36 @@ class ProducerState:
         Raises LogError: a transaction that is not verified, a stale epoch, a sequence out of order, or a
         batch outside its open transaction.
         """
-        entry = self._entries.get(header.producer_id)
+        producer_id, epoch, attributes = header.producer_id, header.producer_epoch, header.attributes
+        entry = self._entries.get(producer_id)
+        is_of_client = origin is _OF_CLIENT
         if (
             entry is not None
+            and is_of_client
             and entry.batches
-            and origin is AppendOrigin.CLIENT
             and (duplicate := entry.duplicate_of(header)) is not None
         ):
             return duplicate
-        if guard is not None and header.attributes & TRANSACTIONAL_BIT:
+        if guard is not None and attributes & TRANSACTIONAL_BIT:
             self._check_guard(header, guard)
         if entry is None:
-            if header.producer_epoch < NONE:
-                raise _stale_epoch(header.producer_id, header.producer_epoch, NONE)
+            if epoch < NONE:
+                raise _stale_epoch(producer_id, epoch, NONE)
             # Unknown or expired: any sequence is accepted, unless an earlier one failed or is not confirmed.
-            if origin is AppendOrigin.CLIENT:
+            if is_of_client:
                 self._check_unconfirmed(header, None)
                 if self._awaited:
                     self._check_awaited(header)
             return None
-        if header.producer_epoch < entry.epoch:
-            raise _stale_epoch(header.producer_id, header.producer_epoch, entry.epoch)
-        if origin is AppendOrigin.CLIENT:
+        if epoch < entry.epoch:
+            raise _stale_epoch(producer_id, epoch, entry.epoch)
+        if is_of_client:
             self._check_unconfirmed(header, entry)
             _check_sequence(header, entry)
-        if entry.txn_first_offset >= 0 and not header.attributes & TRANSACTIONAL_BIT:
+        if entry.txn_first_offset >= 0 and not attributes & TRANSACTIONAL_BIT:
             raise LogError(
                 ErrorCode.invalid_txn_state,
-                f"producer {header.producer_id} sent a non-transactional batch during its transaction "
+                f"producer {producer_id} sent a non-transactional batch during its transaction "
                 f"that began at offset {entry.txn_first_offset}",
             )
         return None
@@ -263,17 +275,24 @@ class ProducerState:
                 f"expected {sequence}, whose write failed",
             )
 
-    def check_marker(self, header: BatchHeader, marker: EndMarker, *, epoch_was_bumped: bool) -> None:
+    def check_marker(self, header: BatchHeader, marker: EndMarker, epoch_was_bumped: bool) -> None:
         """Check whether a marker may be appended. Raises LogError.
 
         `epoch_was_bumped`: the coordinator raises the epoch with each transaction it ends, so a marker
         for an open transaction of its own epoch is a delayed old one.
         """
+        producer_epoch = header.producer_epoch
         entry = self._entries.get(header.producer_id)
-        epoch, coordinator_epoch = (NONE, NONE) if entry is None else (entry.epoch, entry.coordinator_epoch)
-        is_open = entry is not None and entry.txn_first_offset >= 0
-        if header.producer_epoch < epoch or (epoch_was_bumped and header.producer_epoch == epoch and is_open):
-            raise _stale_epoch(header.producer_id, header.producer_epoch, epoch)
+        epoch = coordinator_epoch = NONE
+        is_open = False
+        if entry is not None:
+            epoch, coordinator_epoch, is_open = (
+                entry.epoch,
+                entry.coordinator_epoch,
+                entry.txn_first_offset >= 0,
+            )
+        if producer_epoch < epoch or (epoch_was_bumped and producer_epoch == epoch and is_open):
+            raise _stale_epoch(header.producer_id, producer_epoch, epoch)
         if marker.coordinator_epoch < coordinator_epoch:
             raise LogError(
                 ErrorCode.transaction_coordinator_fenced,
@@ -284,15 +303,15 @@ class ProducerState:
     # -- transactions that the coordinator has yet to confirm
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        entry = self.get(producer_id)
+        entry = self._entries.get(producer_id)
         return entry is not None and entry.txn_first_offset >= 0 and entry.epoch == producer_epoch
 
-    def begin_verification(self, producer_id: int, epoch: int, sequence: int, *, begins_at_zero: bool) -> int:
+    def begin_verification(self, producer_id: int, epoch: int, sequence: int, begins_at_zero: bool) -> int:
         """The guard that the batch must be appended with once the coordinator has confirmed it.
 
         Raises LogError(invalid_producer_epoch), before the coordinator is asked to add anything.
         """
-        entry = self.get(producer_id)
+        entry = self._entries.get(producer_id)
         if entry is not None and epoch < entry.epoch:
             raise _stale_epoch(producer_id, epoch, entry.epoch)
         verification = self._verifications.get(producer_id)
@@ -356,51 +375,51 @@ class ProducerState:
 
         `marker` is the content of a control batch; None for data and for other control batches.
         """
-        if header.attributes & CONTROL_BIT:
+        attributes, producer_id, epoch = header.attributes, header.producer_id, header.producer_epoch
+        if attributes & CONTROL_BIT:
             if marker is None:
                 return None
-            self._end_verifications(header)
+            self._end_verifications(producer_id, epoch)
             return self._end(header, base_offset, marker)
-        entry = self._entries.get(header.producer_id)
+        entry = self._entries.get(producer_id)
         if entry is None:
-            entry = ProducerEntry(header.producer_id, header.producer_epoch)
-            self._entries[header.producer_id] = entry
-            self._awaited.pop(header.producer_id, None)
-        elif entry.epoch != header.producer_epoch:
-            entry.begin_epoch(header.producer_epoch)
+            entry = ProducerEntry(producer_id, epoch)
+            self._entries[producer_id] = entry
+            self._awaited.pop(producer_id, None)
+        elif entry.epoch != epoch:
+            entry.begin_epoch(epoch)
         delta = header.last_offset_delta
         entry.add(header.last_sequence, base_offset + delta, delta, header.max_timestamp_ms)
-        if header.attributes & TRANSACTIONAL_BIT:
-            self._verifications.pop(header.producer_id, None)
+        if attributes & TRANSACTIONAL_BIT:
+            self._verifications.pop(producer_id, None)
             if entry.txn_first_offset < 0:
                 entry.begin_transaction(base_offset)
-                self._open[base_offset] = header.producer_id
+                self._open[base_offset] = producer_id
                 if self.unstable_offset < 0:  # those before it begin earlier
                     self.unstable_offset = base_offset
-        elif header.producer_id in self._verifications:
+        elif producer_id in self._verifications:
             entry.next_sequence = NONE  # as in `begin_verification`
         return None
 
-    def _end_verifications(self, header: BatchHeader) -> None:
+    def _end_verifications(self, producer_id: int, epoch: int) -> None:
         """What was confirmed before the marker does not count after it.
 
         The marker of a producer of v2 has the epoch of its next transaction, of which a batch may be here:
         it does not wait for the markers of the last one. As in Kafka the version of the batch decides.
         """
-        verification = self._verifications.get(header.producer_id)
-        if verification is not None and not (
-            verification.begins_at_zero and verification.epoch == header.producer_epoch
-        ):
-            del self._verifications[header.producer_id]
+        verification = self._verifications.get(producer_id)
+        if verification is not None and not (verification.begins_at_zero and verification.epoch == epoch):
+            del self._verifications[producer_id]
 
     def _end(self, header: BatchHeader, base_offset: int, marker: EndMarker) -> CompletedTransaction | None:
-        entry = self._entries.get(header.producer_id)
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        entry = self._entries.get(producer_id)
         if entry is None:
             # Applied anyway, so that the epoch is known and older ones stay fenced.
-            entry = ProducerEntry(header.producer_id, header.producer_epoch)
-            self._entries[header.producer_id] = entry
-        elif entry.epoch != header.producer_epoch:
-            entry.begin_epoch(header.producer_epoch)
+            entry = ProducerEntry(producer_id, epoch)
+            self._entries[producer_id] = entry
+        elif entry.epoch != epoch:
+            entry.begin_epoch(epoch)
         first_offset = entry.txn_first_offset
         entry.begin_transaction(NONE)
         entry.coordinator_epoch = marker.coordinator_epoch
@@ -409,12 +428,15 @@ class ProducerState:
             return None
         del self._open[first_offset]
         last_offset = base_offset + header.last_offset_delta
-        completed = CompletedTransaction(
-            header.producer_id,
-            first_offset,
-            last_offset,
-            not marker.is_commit,
-            next(iter(self._open), last_offset + 1),
+        still_open = self._open
+        completed = _COMPLETED(
+            (
+                producer_id,
+                first_offset,
+                last_offset,
+                not marker.is_commit,
+                next(iter(still_open)) if still_open else last_offset + 1,
+            )
         )
         self.completed.append(completed)  # the first unstable offset is what it was: see `advance`
         return completed
@@ -443,10 +465,10 @@ class ProducerState:
             self.unstable_offset = self._first_unstable_offset()
 
     def _first_unstable_offset(self) -> int:
-        first_open = next(iter(self._open), NONE)
+        first_open = next(iter(self._open)) if self._open else NONE
         if not self.completed:
             return first_open
-        first_completed = min(transaction.first_offset for transaction in self.completed)
+        first_completed = min([transaction.first_offset for transaction in self.completed])
         return first_completed if first_open < 0 else min(first_open, first_completed)
 
     def statuses(self) -> Sequence[ProducerStatus]:

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from klamm.protocol.errors import DecodeError
 from klamm.records.batch import TruncatedError, crc_is_valid, parse_header
 from klamm.records.compression import Codec, TooLarge
+from klamm.records.core import encode_one
 from klamm.records.record import (
     Record,
     decode_records,
     encode_batch,
-    encode_single,
     recompress,
     record_size_bound,
 )
@@ -116,8 +116,7 @@ def test_an_empty_batch_must_say_where_it_ends() -> None:
 
 @pytest.mark.parametrize("value", [b"value", b"", None, bytes(300)])
 def test_a_single_record_is_encoded_as_any_other(value: bytes | None) -> None:
-    record = Record(0, TIME_MS, b"key", value, (("header", b"x"),))
-    assert encode_single(record) == encode_batch([record])
+    assert encode_one(b"key", value, TIME_MS) == encode_batch([Record(0, TIME_MS, b"key", value)])
 
 
 def test_append_time_is_in_the_header_alone() -> None:

@@ -36,9 +36,10 @@ from klamm.protocol.types import TopicPartition
 from klamm.records.batch import TRANSACTIONAL_BIT, BatchHeader
 from klamm.records.compression import Codec
 from klamm.records.core import sound_header
-from klamm.storage.log import LogError, NotContinuedError, PartitionLog
+from klamm.storage.log import AppendOrigin, LogError, NotContinuedError, PartitionLog
 from klamm.storage.producer_state import NO_GUARD
 
+_OF_CLIENT: Final = AppendOrigin.CLIENT  # an enum's member is looked up slowly
 _DEFAULT_FLUSH_TIMEOUT_MS: Final = 30_000  # Kafka's default of request.timeout.ms
 # With every other error of an append Kafka returns the log start offset.
 _WITHOUT_LOG_START: Final = frozenset(
@@ -72,7 +73,8 @@ def handle(
 
 def _unverified(services: Services, request: ProduceRequest, items: Iterable[Item]) -> list[Item]:
     """The batches that begin a transaction in their partition, and must be verified by the coordinator."""
-    is_checked = services.config.transaction_partition_verification_enable or request.adds_partitions
+    adds = request.adds_partitions
+    is_checked = adds or services.config.transaction_partition_verification_enable
     unverified = []
     for item in items:
         header, partition = item.header, item.partition
@@ -82,7 +84,7 @@ def _unverified(services: Services, request: ProduceRequest, items: Iterable[Ite
             continue
         item.guard = NO_GUARD
         # A client may write to no internal topic: such a partition is verified, but never added.
-        if request.adds_partitions and item.topic in INTERNAL_TOPICS:
+        if adds and item.topic in INTERNAL_TOPICS:
             continue
         if not partition.log.has_open_transaction(header.producer_id, header.producer_epoch):
             unverified.append(item)
@@ -102,36 +104,63 @@ def _verify_and_append(
     header = unverified[0].header
     assert header is not None
     producer_id, epoch = header.producer_id, header.producer_epoch  # the same in all of them
-    begun: list[tuple[Item, PartitionLog, int]] = []
-    names: list[TopicPartition] = []
+    beginning = _Beginning(services, context, request, response, items, producer_id)
     for item in unverified:
         assert item.partition is not None
         assert item.header is not None
-        log, sequence = item.partition.log, item.header.base_sequence
+        log = item.partition.log
         try:
-            guard = item.guard = log.begin_verification(producer_id, epoch, sequence, begins_at_zero=adds)
+            item.guard = log.begin_verification(producer_id, epoch, item.header.base_sequence, adds)
         except LogError as error:
             item.refuse(error.error_code)
             continue
-        begun.append((item, log, guard))
-        names.append(item.partition.name)
-    if not begun:
+        beginning.begun.append((item, log))
+        beginning.names.append(item.partition.name)
+    names = beginning.names
+    if not names:
         return _append_all(services, context, request, response, items)
-    name = request.transactional_id or ""
-    verification = Verification(services, name, (producer_id, epoch), names, add=adds, retry=adds)
+    verification = Verification(
+        services, request.transactional_id or "", (producer_id, epoch), names, adds, adds
+    )
+    return verification.then(beginning.carry_out, beginning.end)
 
-    def append(error_codes: ErrorCodes) -> ProduceResponse | HeldResponse[ProduceResponse] | None:
-        for name, (item, _, _) in zip(names, begun, strict=True):
+
+class _Beginning:
+    """Batches that begin a transaction in their partitions, until the coordinator has answered."""
+
+    __slots__ = ("begun", "context", "items", "names", "producer_id", "request", "response", "services")
+
+    def __init__(
+        self,
+        services: Services,
+        context: RequestContext,
+        request: ProduceRequest,
+        response: ProduceResponse,
+        items: Sequence[Item],
+        producer_id: int,
+    ) -> None:
+        self.services = services
+        self.context = context
+        self.request = request
+        self.response = response
+        self.items = items
+        self.producer_id = producer_id
+        self.begun: list[tuple[Item, PartitionLog]] = []
+        self.names: list[TopicPartition] = []
+
+    def carry_out(self, error_codes: ErrorCodes) -> ProduceResponse | HeldResponse[ProduceResponse] | None:
+        """The coordinator has answered: append what it has confirmed."""
+        for name, (item, _) in zip(self.names, self.begun, strict=True):
             error_code = error_codes.get(name, ErrorCode.unknown_server_error)
             if error_code is not NO_ERROR:
-                _refuse_unverified(request, item, error_code)
-        return _append_all(services, context, request, response, items)
+                _refuse_unverified(self.request, item, error_code)
+        return _append_all(self.services, self.context, self.request, self.response, self.items)
 
-    def end() -> None:
-        for _, log, guard in begun:
-            log.end_verification(producer_id, guard)
-
-    return verification.then(append, end)
+    def end(self) -> None:
+        """The request is done."""
+        for item, log in self.begun:
+            assert item.guard is not None
+            log.end_verification(self.producer_id, item.guard)
 
 
 def _refuse_unverified(request: ProduceRequest, item: Item, cause: ErrorCode) -> None:
@@ -166,7 +195,7 @@ def _append_all(
     for item in items:
         line, partition = item.response, item.partition
         if not line.error_code:
-            last_offset = _append(services, context, item, now_ms, timestamp_ms, write_later=acks == -1)
+            last_offset = _append(services, context, item, now_ms, timestamp_ms, acks == -1)
             if last_offset >= 0 and partition is not None and _waits(acks, partition, last_offset):
                 if wait is None:
                     wait = ProduceWait(services, context, response, lines, _flush_timeout_ms(request))
@@ -222,17 +251,22 @@ def _handle_one(
     if is_transactional and (request.transactional_id is None or header.producer_id < 0):
         return None
     now_ms = clock.now_ms()
+    acks = request.acks
     line = PartitionProduceResponse(data.index)
     response = ProduceResponse([TopicProduceResponse(topic.topic_id, topic.name, [line])])
     try:
+        # By position, as keywords double the time of a call: batch, now_ms, timestamp_ms, origin,
+        # marker_bumps_epoch, guard, header, write_later, must_continue.
         result = log.append(
             batch,
-            now_ms=now_ms,
-            timestamp_ms=timestamp_ms,
-            guard=guard,
-            header=header,
-            write_later=request.acks == -1,
-            must_continue=is_transactional and guard is None,
+            now_ms,
+            timestamp_ms,
+            _OF_CLIENT,
+            False,
+            guard,
+            header,
+            acks == -1,
+            is_transactional and guard is None,
         )
     except NotContinuedError:
         return _begin_one(services, context, request, topic, data, partition, header)
@@ -251,7 +285,7 @@ def _handle_one(
     line.log_start_offset = log.log_start_offset
     if log.high_watermark > last_offset:
         return response
-    if request.acks == 1 and _is_written(log):
+    if acks == 1 and _is_written(log):
         remember_write(context.written, partition)
         return response
     timeout_ms = _flush_timeout_ms(request)
@@ -277,7 +311,7 @@ def _begin_one(
         return None
     try:
         guard = log.begin_verification(
-            producer_id, header.producer_epoch, header.base_sequence, begins_at_zero=request.adds_partitions
+            producer_id, header.producer_epoch, header.base_sequence, request.adds_partitions
         )
     except LogError:
         return None
@@ -286,8 +320,8 @@ def _begin_one(
         request.transactional_id or "",
         (producer_id, header.producer_epoch),
         [partition.name],
-        add=request.adds_partitions,
-        retry=request.adds_partitions,
+        request.adds_partitions,
+        request.adds_partitions,
     )
 
     def append(error_codes: ErrorCodes) -> ProduceResponse | HeldResponse[ProduceResponse] | None:
@@ -345,7 +379,6 @@ def _append(
     item: Item,
     now_ms: int,
     timestamp_ms: int,
-    *,
     write_later: bool,
 ) -> int:
     """The offset of the last record; -1 if the batch is refused, which the item says."""
@@ -367,14 +400,7 @@ def _append(
             header = item.header
         else:
             batch = checked_batch(batch, item.header, log.config, services.validation, timestamp_ms)
-        base_offset, last_offset, log_append_time_ms, is_duplicate = log.append(
-            batch,
-            now_ms=now_ms,
-            timestamp_ms=timestamp_ms,
-            guard=item.guard,
-            header=header,
-            write_later=write_later,
-        )
+        result = log.append(batch, now_ms, timestamp_ms, _OF_CLIENT, False, item.guard, header, write_later)
     except LogError as error:
         _tell_refusal(answer, partition, error)
         return -1
@@ -384,6 +410,7 @@ def _append(
             answer.log_start_offset = log.log_start_offset
         answer.record_errors = [BatchIndexAndErrorMessage(*each) for each in error.record_errors]
         return -1
+    answer.base_offset, last_offset, answer.log_append_time_ms, is_duplicate = result
     if log.sync_is_due(now_ms):
         services.flusher.mark(partition)
     counters = partition.counters
@@ -391,8 +418,6 @@ def _append(
     if not is_duplicate:
         counters.messages_in += item.header.record_count
         counters.bytes_in += len(batch)
-    answer.base_offset = base_offset
-    answer.log_append_time_ms = log_append_time_ms
     answer.log_start_offset = log.log_start_offset
     return last_offset
 

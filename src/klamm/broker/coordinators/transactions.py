@@ -61,7 +61,7 @@ class _Verified(HeldResponse[ErrorCodes]):
 
     def keep(self, response: Any) -> None:
         errors: PartitionErrors = response
-        super().keep(errors.errors)
+        HeldResponse.keep(self, errors.errors)
 
 
 class Transactions(CoordinatorHost[TransactionCoordinator]):
@@ -104,14 +104,15 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
             promise.keep(PartitionErrors(dict.fromkeys(partitions, NO_ERROR)))
             return promise
         ordered = self._ordered(transactional_id, partitions) if add else None
+        # By position; the last three are is_verify_only, client_version and is_answered_early.
         request = AddPartitions(
-            transactional_id=transactional_id,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            partitions=frozenset(partitions),
-            is_verify_only=not add,
-            client_version=EPOCH_BUMP_VERSION if add else 0,
-            is_answered_early=ordered is not None,
+            transactional_id,
+            producer_id,
+            producer_epoch,
+            frozenset(partitions),
+            not add,
+            EPOCH_BUMP_VERSION if add else 0,
+            ordered is not None,
         )
         context = Context(self._now_ms(), self._timestamp_ms(), "", "", "", promise)
         if ordered is None:
@@ -155,14 +156,14 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
         self, transactional_id: str, followers: Iterable[TopicPartition]
     ) -> tuple[Partition, Sequence[Partition]] | None:
         """The partition with the decisions about an id, and others; None if they cannot be put after it."""
-        get, can_put_after = self._services.partitions.get, self._services.flusher.can_put_after
-        decided = get(TRANSACTIONS_TOPIC, self.coordinator.partition_for(transactional_id))
-        if decided is None or not can_put_after(decided):
+        partitions, flusher = self._services.partitions, self._services.flusher
+        decided = partitions.get(TRANSACTIONS_TOPIC, self.coordinator.partition_for(transactional_id))
+        if decided is None or not flusher.can_put_after(decided):
             return None
         found = []
-        for topic, index in followers:
-            partition = get(topic, index)
-            if partition is None or not can_put_after(partition):
+        for name in followers:
+            partition = partitions.get(name.topic, name.partition)
+            if partition is None or not flusher.can_put_after(partition):
                 return None
             found.append(partition)
         return decided, found
@@ -175,7 +176,7 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
             order.producer_epoch,
             order.is_commit,
             shard.epoch,
-            bumps_epoch=order.transaction_version >= EPOCH_BUMP_VERSION,
+            order.transaction_version >= EPOCH_BUMP_VERSION,
         )
         for partitions, written in self._services.remote.write(marker, sorted(order.partitions), after):
             report = partial(self._loop.call_soon, self._markers_written, shard, order, partitions, written)

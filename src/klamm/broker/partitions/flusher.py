@@ -292,7 +292,9 @@ class Flusher:
             for flush in members:
                 if flush.ticket.is_journaled:
                     journaled.append(flush)
-                    self._journaled[flush.log] = flush.partition
+                    if not flush.partition.is_journaled:
+                        flush.partition.is_journaled = True
+                        self._journaled[flush.log] = flush.partition
                 else:
                     others.append(flush)
             syncs.append(PendingSync(started, journaled, journal))

@@ -22,6 +22,11 @@ from klamm.records.batch import set_append_time
 from klamm.records.markers import ControlType, encode_marker
 from klamm.storage.log import AppendOrigin, LogError
 
+# An enum's member is looked up slowly.
+_ABORT: Final = ControlType.ABORT
+_COMMIT: Final = ControlType.COMMIT
+_OF_COORDINATOR: Final = AppendOrigin.COORDINATOR
+
 NO_PRODUCER: Final = -1  # as id and as epoch
 MarkerResults: TypeAlias = Mapping[TopicPartition, ErrorCode]
 
@@ -119,18 +124,19 @@ class MarkerWriter:
         write = MarkerWrite()
         now_ms, timestamp_ms = self._clock.now_ms(), self._clock.timestamp_ms()
         batch = encode_marker(
-            ControlType.COMMIT if marker.is_commit else ControlType.ABORT,
-            producer_id=marker.producer_id,
-            producer_epoch=marker.producer_epoch,
-            coordinator_epoch=marker.coordinator_epoch,
-            timestamp_ms=timestamp_ms,
+            _COMMIT if marker.is_commit else _ABORT,
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.coordinator_epoch,
+            timestamp_ms,
         )
+        is_refused = marker.is_of_no_producer or marker.is_of_unknown_version
         for name in dict.fromkeys(partitions):
-            partition = self._partitions.get(*name)
+            partition = self._partitions.get(name.topic, name.partition)
             if partition is None:
                 write.settle(name, self._absence(name))
                 continue
-            if marker.is_of_no_producer or marker.is_of_unknown_version:
+            if is_refused:
                 write.settle(name, ErrorCode.unknown_server_error)  # as Kafka answers it
                 continue
             try:
@@ -162,13 +168,10 @@ class MarkerWriter:
         if log.config.stamps_append_time:
             stamped = bytearray(batch)
             set_append_time(stamped, timestamp_ms)
+        # By position: now_ms, timestamp_ms, origin, marker_bumps_epoch, guard, header, write_later, which it
+        # may be, as the result waits for the flush.
         last_offset = log.append(
-            stamped,
-            now_ms=now_ms,
-            timestamp_ms=timestamp_ms,
-            origin=AppendOrigin.COORDINATOR,
-            marker_bumps_epoch=marker.bumps_epoch,
-            write_later=True,  # the result waits for the flush
+            stamped, now_ms, timestamp_ms, _OF_COORDINATOR, marker.bumps_epoch, None, None, True
         ).last_offset
         if log.sync_is_due(now_ms):
             self._flusher.mark(partition)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from klamm.protocol.errors import NO_ERROR, ErrorCode
@@ -32,23 +31,30 @@ if TYPE_CHECKING:
     from klamm.storage.topic_config import TopicConfig
 
 _ACKS: Final = (-1, 0, 1)
+_LZ4: Final = Codec.LZ4  # an enum's member is looked up slowly
+_ZSTD: Final = Codec.ZSTD
 _UNKNOWN_PARTITION: Final = ErrorCode.unknown_topic_or_partition
 
 
-@dataclass(slots=True)
 class Item:
     """One partition of the request on its way; `response` has an error once it is refused."""
 
-    topic: str
-    response: PartitionProduceResponse
-    partition: Partition | None
-    batch: Buffer = b""
-    header: BatchHeader | None = None  # also of a rejected batch, if it is complete
-    is_corrupt: bool = False  # not a batch
-    is_too_long: bool = False  # says that its batch is longer than any can be
-    is_unknown: bool = False  # its topic or partition does not exist
-    guard: int | None = None  # of a verification, needed to append the first batch of a transaction
-    checked_for: TopicConfig | None = None  # with these settings nothing more is to be checked
+    __slots__ = (
+        "batch", "checked_for", "guard", "header", "is_corrupt", "is_too_long", "is_unknown", "partition",
+        "response", "topic",
+    )  # fmt: skip
+
+    def __init__(self, topic: str, response: PartitionProduceResponse, partition: Partition | None) -> None:
+        self.topic = topic
+        self.response = response
+        self.partition = partition
+        self.batch: Buffer = b""
+        self.header: BatchHeader | None = None  # also of a rejected batch, if it is complete
+        self.is_corrupt = False  # not a batch
+        self.is_too_long = False  # says that its batch is longer than any can be
+        self.is_unknown = False  # its topic or partition does not exist
+        self.guard: int | None = None  # of a verification, to append the first batch of a transaction
+        self.checked_for: TopicConfig | None = None  # with these settings nothing more is to be checked
 
     def refuse(self, error_code: int, message: str | None = None) -> None:
         self.response.error_code = int(error_code)
@@ -67,16 +73,20 @@ def items_of(services: Services, request: ProduceRequest) -> tuple[ProduceRespon
     responses: list[TopicProduceResponse] = []
     items: dict[tuple[bytes | str, int], Item] = {}
     repeated: list[Item] = []
+    image, partitions = services.image, services.partitions
+    uses_topic_ids, allows_zstd = request.uses_topic_ids, request.allows_zstd
+    timestamp_ms = services.clock.timestamp_ms()
     for topic in request.topic_data:
         name, unknown = topic.name, _UNKNOWN_PARTITION
         key: bytes | str = name
-        if request.uses_topic_ids:
+        if uses_topic_ids:
             key = topic.topic_id
-            state = services.image.topic_by_id(topic.topic_id)
+            state = image.topic_by_id(key)
             name, unknown = ("", ErrorCode.unknown_topic_id) if state is None else (state.name, unknown)
         for data in topic.partition_data:
             index = data.index
-            first = items.get((key, index))
+            place = (key, index)
+            first = items.get(place)
             if first is not None:
                 repeated.append(first)
                 continue
@@ -86,10 +96,11 @@ def items_of(services: Services, request: ProduceRequest) -> tuple[ProduceRespon
                 answers = by_topic[key] = []
                 responses.append(TopicProduceResponse(topic.topic_id, topic.name, answers))
             answers.append(answer)
-            item = items[key, index] = Item(name, answer, services.partitions.get(name, index))
-            if not _is_plain(services, item, data.records, request.allows_zstd):
-                _read_batch(item, data, request.allows_zstd)
-            if item.partition is None and services.image.partition(name, index) is None:
+            partition = partitions.get(name, index)
+            item = items[place] = Item(name, answer, partition)
+            if not _is_plain(services, item, data.records, allows_zstd, timestamp_ms):
+                _read_batch(item, data, allows_zstd)
+            if partition is None and image.partition(name, index) is None:
                 item.refuse(unknown)
                 item.is_unknown = True
     for item in repeated:
@@ -99,7 +110,9 @@ def items_of(services: Services, request: ProduceRequest) -> tuple[ProduceRespon
     return ProduceResponse(responses), list(items.values())
 
 
-def _is_plain(services: Services, item: Item, records: Buffer | None, allows_zstd: bool) -> bool:
+def _is_plain(
+    services: Services, item: Item, records: Buffer | None, allows_zstd: bool, timestamp_ms: int
+) -> bool:
     """Whether a batch is valid without doubt, and its topic takes it as it comes; then it is read."""
     partition = item.partition
     if partition is None or partition.error_code is not NO_ERROR or services.validation.every_record:
@@ -107,10 +120,10 @@ def _is_plain(services: Services, item: Item, records: Buffer | None, allows_zst
     config = partition.log.config
     if not config.takes_batches_as_they_come:
         return False
-    header = sound_header(records, config.max_batch_bytes, Codec.ZSTD if allows_zstd else Codec.LZ4)
+    header = sound_header(records, config.max_batch_bytes, _ZSTD if allows_zstd else _LZ4)
     if header is None:
         return False
-    latest_ms = services.clock.timestamp_ms() + config.message_timestamp_after_max_ms
+    latest_ms = timestamp_ms + config.message_timestamp_after_max_ms
     if not 0 <= header.base_timestamp_ms <= header.max_timestamp_ms <= latest_ms:
         return False
     assert records is not None
@@ -134,9 +147,11 @@ def check_request(request: ProduceRequest, items: Sequence[Item]) -> None:
     """Checks that concern the request as a whole."""
     flagged = [item for item in items if item.header is None or item.header.attributes & TRANSACTIONAL_BIT]
     if flagged:
-        first = next(
-            (item for item in flagged if item.header is not None or item.is_corrupt or item.is_too_long), None
-        )
+        first = None
+        for item in flagged:
+            if item.header is not None or item.is_corrupt or item.is_too_long:
+                first = item
+                break
         if first is not None and (first.is_corrupt or first.is_too_long):
             # Kafka fails on it while it looks for a transaction: nothing of the request is appended.
             error_code = ErrorCode.corrupt_message if first.is_corrupt else ErrorCode.unknown_server_error
@@ -145,7 +160,7 @@ def check_request(request: ProduceRequest, items: Sequence[Item]) -> None:
         if first is not None and request.transactional_id is None:
             _refuse_all(items, ErrorCode.transactional_id_authorization_failed)
             return
-    if not request.allows_zstd and any(_has_unknown_codec(item) for item in items):
+    if not request.allows_zstd and [item for item in items if _has_unknown_codec(item)]:
         # Versions without zstd look for it first, and Kafka fails on what is no codec: nothing is appended.
         for item in items:
             if not _has_unknown_codec(item):

@@ -121,7 +121,9 @@ class ProduceWait(HeldResponse[ProduceResponse]):
         timeout_ms: int,
     ) -> None:
         """`lines` are all parts of the response, with the names of their topics."""
-        super().__init__()
+        self.listener = None
+        self.response = None
+        self.is_done = False
         self._services = services
         self._context = context
         self._produced = produced
@@ -138,9 +140,8 @@ class ProduceWait(HeldResponse[ProduceResponse]):
 
     def settle(self, batch: HeldBatch, error_code: ErrorCode) -> None:
         """A batch is durable, or failed with an error. One that was late is answered already."""
-        if batch not in self._waiting:
+        if self._waiting.pop(batch, self) is self:
             return
-        del self._waiting[batch]
         if error_code is not NO_ERROR:
             refuse(batch.line, error_code)
         if not self._waiting:

@@ -9,6 +9,7 @@ cdef class Partition:
     cdef public object error_code
     cdef public long long flush_failures
     cdef public object held
+    cdef public bint is_journaled
     cdef public bint is_sealed
     cdef public object leader_epoch
     cdef public object name
@@ -33,3 +34,5 @@ cdef class PartitionRegistry:
     @cython.locals(partitions=dict)
     cpdef Partition get(self, object topic, object partition)
     cpdef wake_soon(self, Partition partition)
+    @cython.locals(partition=Partition)
+    cpdef wake(self)

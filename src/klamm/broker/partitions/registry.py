@@ -46,6 +46,7 @@ class Partition:
         "error_code",
         "flush_failures",
         "held",
+        "is_journaled",
         "is_sealed",
         "leader_epoch",
         "name",
@@ -69,6 +70,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.error_code = NO_ERROR if log is not None else ErrorCode.kafka_storage_error
         self.flush_failures = 0
+        self.is_journaled = False  # the flusher knows that its log is in a journal
         self.is_sealed = False  # it moves to another broker, after its last flush
         self.counters = registry.tallies.of(self.topic)
         self.watchers: dict[Watcher, None] = {}
@@ -253,5 +255,5 @@ class PartitionRegistry:
             except Exception:
                 # One failing watcher must not keep the others from being called.
                 _log.exception(
-                    "a handler of changes to %s failed", ", ".join(str(each.name) for each in changed)
+                    "a handler of changes to %s failed", ", ".join([str(each.name) for each in changed])
                 )

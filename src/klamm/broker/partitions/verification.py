@@ -74,7 +74,6 @@ class Verification:
         transactional_id: str,
         producer: tuple[int, int],
         partitions: Sequence[TopicPartition],
-        *,
         add: bool,
         retry: bool,
     ) -> None:

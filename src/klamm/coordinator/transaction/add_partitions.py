@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.coordinator.transaction.ending import answered, client_identity
@@ -18,6 +19,8 @@ from klamm.coordinator.transaction.states import IDLE, PREPARED, State
 from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.types import TopicPartition
 
+_ONGOING: Final = State.ONGOING  # an enum's member is looked up slowly
+
 
 def add_partitions(state: TransactionState, request: AddPartitions, context: Context) -> TransactionOutcome:
     """Add, or verify; the first partition begins the transaction."""
@@ -31,16 +34,20 @@ def add_partitions(state: TransactionState, request: AddPartitions, context: Con
         return reply(context, all_refused(request, error_code), transaction)
     stored = transaction.stored
     response = all_refused(request, NO_ERROR)
-    if stored.state is State.ONGOING and request.partitions <= stored.partitions:
+    partitions = request.partitions
+    if stored.state is _ONGOING and partitions <= stored.partitions:
         if request.is_answered_early:
-            return Outcome(((context.token, response),), seen_offset=0)
+            return Outcome(((context.token, response),), 0)
         return reply(context, response, transaction)
-    begins = stored.state in IDLE
+    started_timestamp_ms = context.timestamp_ms
+    if stored.state not in IDLE:
+        partitions |= stored.partitions
+        started_timestamp_ms = stored.started_timestamp_ms
     added = stored.moved(
-        State.ONGOING,
+        _ONGOING,
         context.timestamp_ms,
-        partitions=request.partitions if begins else stored.partitions | request.partitions,
-        started_timestamp_ms=context.timestamp_ms if begins else stored.started_timestamp_ms,
+        partitions=partitions,
+        started_timestamp_ms=started_timestamp_ms,
         client_version=request.client_version,
     )
     # By position: replies, seen_offset, renewed, notes, timers, then, records.
@@ -77,7 +84,7 @@ def verifies(
 ) -> bool:
     """Whether all of them are part of a producer's ongoing transaction."""
     return (
-        stored.state is State.ONGOING
+        stored.state is _ONGOING
         and producer_id == stored.producer_id
         and producer_epoch == stored.producer_epoch
         and not stored.is_kept

@@ -86,24 +86,25 @@ def end_txn(
     table = _table_for(stored, request)
     if isinstance(table, ErrorCode):
         return reply(context, EndTxnResponse(error_code=table), transaction)
-    is_parked = request.transactional_id in state.parked and fresh_producer_id is None
-    if stored.state in PREPARED or is_parked:
+    transactional_id, stored_state = request.transactional_id, stored.state
+    is_parked = transactional_id in state.parked and fresh_producer_id is None
+    if stored_state in PREPARED or is_parked:
         return reply(context, EndTxnResponse(error_code=ErrorCode.concurrent_transactions), transaction)
-    target = table[stored.state][0 if request.committed else 1]
+    target = table[stored_state][0 if request.committed else 1]
     if isinstance(target, ErrorCode):
         identity = Identity(stored.producer_id, stored.producer_epoch)
         return reply(context, _response(target, identity), transaction)
     ending = Ending(target, EPOCH_BUMP_VERSION if request.bumps_epoch else 0)
-    if ending.needs_producer_id(stored) and fresh_producer_id is None:
-        return park(stored.transactional_id, request, context)
+    if ending.needs_producer_id(stored, stored.is_kept) and fresh_producer_id is None:
+        return park(transactional_id, request, context)
     # The identity that was asked for is the one that the client has: else no table would apply.
     last_epoch = request.producer_epoch if ending.raises_epoch else None
-    outcome = end(stored, ending, context, fresh_producer_id, last_epoch=last_epoch)
+    outcome = end(stored, ending, context, fresh_producer_id, last_epoch)
     prepared = outcome.records[0]
     assert isinstance(prepared, TransactionStored)
     identity = client_identity(prepared)
-    outcome = answered(outcome, stored.transactional_id, request, context, _response(NO_ERROR, identity))
-    return _held(outcome, stored.transactional_id, context) if outcome.then else outcome
+    outcome = answered(outcome, transactional_id, request, context, _response(NO_ERROR, identity))
+    return _held(outcome, transactional_id, context) if outcome.then else outcome
 
 
 def _held(outcome: TransactionOutcome, transactional_id: str, context: Context) -> TransactionOutcome:
@@ -138,12 +139,21 @@ def end_held_too_long(
 def _response(error_code: ErrorCode, identity: Identity) -> EndTxnResponse:
     if error_code is not NO_ERROR:
         return EndTxnResponse(error_code=error_code)
-    return EndTxnResponse(producer_id=identity.producer_id, producer_epoch=identity.producer_epoch)
+    return EndTxnResponse(0, NO_ERROR, identity.producer_id, identity.producer_epoch)
 
 
 def _table_for(stored: TransactionStored, request: EndTxnRequest) -> _Table | ErrorCode:
     """Which table applies to the identity of the request, or why none does."""
-    asked = Identity(request.producer_id, request.producer_epoch)
+    producer_id, producer_epoch = request.producer_id, request.producer_epoch
+    if (
+        request.bumps_epoch
+        and producer_id == stored.producer_id
+        and producer_epoch == stored.producer_epoch
+        and stored.next_producer_id == NO_PRODUCER_ID
+        and stored.state not in PREPARED
+    ):
+        return VERSION_2  # as nearly always: the rest without making an identity
+    asked = Identity(producer_id, producer_epoch)
     if not request.bumps_epoch:
         current = client_identity(stored) if stored.is_kept else Identity(*stored[1:3])
         if asked == current:

@@ -7,7 +7,9 @@ has a new producer id, which takes effect when this one completes.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple
 
 from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.coordinator.transaction.actions import AllocateProducerId
@@ -39,20 +41,23 @@ class Identity(NamedTuple):
     producer_epoch: int
 
 
-class Ending(NamedTuple):
+_IDENTITY: Final[Callable[[tuple[int, int]], Identity]] = partial(tuple.__new__, Identity)  # twice as fast
+
+
+class Ending:
     """A decision to commit or to abort."""
 
-    target: State  # PREPARE_COMMIT or PREPARE_ABORT
-    client_version: int
-    is_fence: bool = False
+    __slots__ = ("client_version", "is_fence", "raises_epoch", "target")
 
-    @property
-    def raises_epoch(self) -> bool:
-        return self.is_fence or self.client_version >= EPOCH_BUMP_VERSION
+    def __init__(self, target: State, client_version: int, is_fence: bool = False) -> None:
+        self.target = target  # PREPARE_COMMIT or PREPARE_ABORT
+        self.client_version = client_version
+        self.is_fence = is_fence
+        self.raises_epoch = is_fence or client_version >= EPOCH_BUMP_VERSION
 
-    def needs_producer_id(self, stored: TransactionStored) -> bool:
+    def needs_producer_id(self, stored: TransactionStored, is_kept: bool) -> bool:
         """Whether the client's next identity has another producer id."""
-        if stored.is_kept:
+        if is_kept:
             return self.raises_epoch and stored.next_producer_epoch >= LAST_CLIENT_EPOCH
         # A fence before version 2 leaves the rotation to the next InitProducerId.
         return self.client_version >= EPOCH_BUMP_VERSION and stored.producer_epoch >= LAST_CLIENT_EPOCH
@@ -61,8 +66,8 @@ class Ending(NamedTuple):
 def client_identity(stored: TransactionStored) -> Identity:
     """The identity that the client has: in a kept or ending transaction not always that of the records."""
     if stored.next_producer_id == NO_PRODUCER_ID:
-        return Identity(stored.producer_id, stored.producer_epoch)
-    return Identity(stored.next_producer_id, max(stored.next_producer_epoch, 0))
+        return _IDENTITY((stored.producer_id, stored.producer_epoch))
+    return _IDENTITY((stored.next_producer_id, max(stored.next_producer_epoch, 0)))
 
 
 def prepare(
@@ -70,18 +75,18 @@ def prepare(
 ) -> TransactionStored:
     """The record that makes the decision durable; partitions get their markers with its epoch."""
     epoch, next_id, next_epoch = stored.producer_epoch, NO_PRODUCER_ID, NO_EPOCH
-    previous_id = stored.producer_id
+    previous_id, is_kept = stored.producer_id, stored.is_kept
     if ending.raises_epoch:
         epoch = min(epoch + 1, MAX_EPOCH)
-    if stored.is_kept:
+    if is_kept:
         previous_id = stored.next_producer_id
         next_id, next_epoch = stored.next_producer_id, stored.next_producer_epoch
         if ending.raises_epoch:
             next_epoch += 1
-    if ending.needs_producer_id(stored):
+    if ending.needs_producer_id(stored, is_kept):
         assert fresh_producer_id is not None
         next_id = fresh_producer_id
-        next_epoch = 0 if stored.is_kept else NO_EPOCH
+        next_epoch = 0 if is_kept else NO_EPOCH
     return stored.moved(
         ending.target,
         timestamp_ms,
@@ -116,7 +121,6 @@ def end(
     ending: Ending,
     context: Context,
     fresh_producer_id: int | None,
-    *,
     last_epoch: int | None = None,
 ) -> TransactionOutcome:
     """Write Prepare, then the markers; without partitions there are none, and Complete follows at once."""
@@ -146,5 +150,5 @@ def answered(
     """Send a response when the records of an outcome are durable, or an error if the log rejects them."""
     token = context.token
     outcome.replies = ((token, response),)
-    outcome.if_refused = lambda error_code: AppendRefused(transactional_id, request, token, error_code)
+    outcome.if_refused = partial(AppendRefused, transactional_id, request, token)
     return outcome

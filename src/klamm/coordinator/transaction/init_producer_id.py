@@ -185,7 +185,7 @@ def _fence(
     """Abort the open transaction with a higher epoch. The client retries until that is complete."""
     stored = transaction.stored
     ending = fence_ending(state)
-    if ending.needs_producer_id(stored) and fresh_producer_id is None:
+    if ending.needs_producer_id(stored, stored.is_kept) and fresh_producer_id is None:
         return park(stored.transactional_id, request, context)
     outcome = end(stored, ending, context, fresh_producer_id, last_epoch=epoch_after_fence(stored, ending))
     outcome.events = (

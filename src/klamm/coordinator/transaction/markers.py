@@ -7,6 +7,7 @@ coordinator has taken over, and this one stops.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from klamm.coordinator.runtime.outcome import Context, Outcome
@@ -32,6 +33,7 @@ from klamm.coordinator.transaction.state import (
 from klamm.coordinator.transaction.states import PREPARED, State
 from klamm.protocol.errors import ErrorCode
 
+_PREPARE_COMMIT: Final = State.PREPARE_COMMIT  # an enum's member is looked up slowly
 FIRST_BACKOFF_MS: Final = 20
 MAX_BACKOFF_MS: Final = 1_000
 
@@ -57,9 +59,10 @@ def prepared(state: TransactionState, signal: Prepared, context: Context) -> Tra
     transaction = state.transactions.get(signal.transactional_id)
     if transaction is None or transaction.stored.state not in PREPARED:
         return Outcome()
-    return Outcome(
-        actions=(markers_of(transaction),), seen_offset=transaction.stored_until, are_actions_early=True
-    )
+    outcome: TransactionOutcome = Outcome((), transaction.stored_until)
+    outcome.actions = (markers_of(transaction),)
+    outcome.are_actions_early = True
+    return outcome
 
 
 def markers_of(transaction: Transaction) -> WriteMarkers:
@@ -68,7 +71,7 @@ def markers_of(transaction: Transaction) -> WriteMarkers:
         stored.transactional_id,
         stored.producer_id,
         stored.producer_epoch,
-        stored.state is State.PREPARE_COMMIT,
+        stored.state is _PREPARE_COMMIT,
         stored.partitions,
         stored.client_version,
         transaction.stored_until,
@@ -82,25 +85,26 @@ def markers_written(state: TransactionState, signal: MarkersWritten, context: Co
     if transaction is None:
         return Outcome()
     assert transaction.missing is not None
-    done = frozenset(partition for partition, error_code in signal.results.items() if error_code in DONE)
+    done = {partition for partition, error_code in signal.results.items() if error_code in DONE}
     if transaction.missing <= done:
+        # By position: replies, seen_offset, renewed, notes, timers, then, records.
         completed: TransactionOutcome = Outcome(
-            records=(complete(transaction.stored, context.timestamp_ms),),
-            is_awaited=False,  # see `end_complete`
-            if_refused=lambda error_code: CompletionRefused(signal, error_code),
+            (), None, None, (), (), (), (complete(transaction.stored, context.timestamp_ms),)
         )
+        completed.is_awaited = False  # see `end_complete`
+        completed.if_refused = partial(CompletionRefused, signal)
         held = state.held_ends.get(order.transactional_id)
         if held is not None:
             completed.notes = (EndReleased(order.transactional_id),)
             completed.timers = ((held.timer, None),)
             completed.then = (EndComplete(held.token, held.response, order.prepared_until),)
         return completed
-    outcome: TransactionOutcome = Outcome(notes=(MarkersNoted(order.transactional_id, done),) if done else ())
-    retried = frozenset(
-        partition for partition, error_code in signal.results.items() if error_code in RETRIED
-    )
+    outcome: TransactionOutcome = Outcome()
+    if done:
+        outcome.notes = (MarkersNoted(order.transactional_id, frozenset(done)),)
+    retried = {partition for partition, error_code in signal.results.items() if error_code in RETRIED}
     if retried:
-        again = order._replace(partitions=retried, attempt=order.attempt + 1)
+        again = order._replace(partitions=frozenset(retried), attempt=order.attempt + 1)
         outcome.timers = ((Timer(MarkersDue(again)), context.now_ms + backoff_ms(order.attempt)),)
     refused = signal.results.keys() - done - retried
     if refused:

@@ -1,1 +1,10 @@
-# Compiled as it is.
+cimport cython
+
+
+cpdef tuple encode_record(object record, bint is_flexible)
+cpdef bytes encode_key(str transactional_id)
+cpdef bytes encode_value(object stored, bint is_flexible)
+@cython.locals(topics=dict, numbers=list)
+cpdef dict _by_topic(object partitions)
+@cython.locals(numbers=list, parts=list, raw=bytes)
+cpdef bytes _encode_compact_topics(dict topics)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct, error, pack
-from typing import Final, NamedTuple, assert_never
+from typing import Final, NamedTuple
 
 from klamm.coordinator.runtime.log import AppendRefusedError
 from klamm.coordinator.transaction.remembered import (
@@ -24,7 +24,8 @@ from klamm.protocol.codec.encoding import uvarint
 from klamm.protocol.errors import DecodeError, ErrorCode
 from klamm.protocol.primitives import Reader, Writer
 from klamm.protocol.types import TopicPartition
-from klamm.records.record import Record, encode_batch, encode_single
+from klamm.records.core import encode_one
+from klamm.records.record import Record, encode_batch
 
 KEY_VERSION: Final = 0
 HIGHEST_VALUE_VERSION: Final = 1
@@ -35,8 +36,9 @@ _TIMES: Final = Struct(">qq")
 _INT16: Final = Struct(">h")
 _INT64: Final = Struct(">q")
 _PREVIOUS_ID_TAG, _NEXT_ID_TAG, _CLIENT_VERSION_TAG, _NEXT_EPOCH_TAG = range(4)
-_PREVIOUS_ID_ALONE: Final = Struct(">BBBq")  # the number of tags, the tag, its size, the producer id
-_PREVIOUS_ID_AND_VERSION: Final = Struct(">BBBqBBh")
+# Both times; the number of tags, the tag, its size and the producer id; the tag, its size and the version.
+_TIMES_AND_TAGS: Final = Struct(">qqBBBqBBh")
+_EMPTY: Final = State.EMPTY  # an enum's member is looked up slowly
 _SMALLEST_TOPIC_BYTES: Final = 3
 _SHORT: Final = 127  # what is shorter has a length of one byte
 
@@ -54,9 +56,10 @@ def encode_records(records: Sequence[TransactionRecord], timestamp_ms: int, *, i
     """Records as one batch. Raises AppendRefusedError when the format has no room for one of them."""
     try:
         if len(records) == 1:  # as most batches
-            return encode_single(Record(0, timestamp_ms, *encode_record(records[0], is_flexible=is_flexible)))
+            key, value = encode_record(records[0], is_flexible)
+            return encode_one(key, value, timestamp_ms)
         encoded = [
-            Record(offset, timestamp_ms, *encode_record(record, is_flexible=is_flexible))
+            Record(offset, timestamp_ms, *encode_record(record, is_flexible))
             for offset, record in enumerate(records)
         ]
     except (error, OverflowError, UnicodeEncodeError) as fault:
@@ -64,15 +67,11 @@ def encode_records(records: Sequence[TransactionRecord], timestamp_ms: int, *, i
     return encode_batch(encoded)
 
 
-def encode_record(record: TransactionRecord, *, is_flexible: bool) -> tuple[bytes, bytes | None]:
+def encode_record(record: TransactionRecord, is_flexible: bool) -> tuple[bytes, bytes | None]:
     """Key and value of one record; None is a tombstone."""
-    match record:
-        case TransactionStored():
-            return encode_key(record.transactional_id), encode_value(record, is_flexible=is_flexible)
-        case TransactionForgotten():
-            return encode_key(record.transactional_id), None
-        case _:
-            assert_never(record)
+    if isinstance(record, TransactionStored):
+        return encode_key(record.transactional_id), encode_value(record, is_flexible)
+    return encode_key(record.transactional_id), None
 
 
 def encode_key(transactional_id: str) -> bytes:
@@ -80,26 +79,51 @@ def encode_key(transactional_id: str) -> bytes:
     return _KEY_START.pack(KEY_VERSION, len(raw)) + raw
 
 
-def encode_value(stored: TransactionStored, *, is_flexible: bool) -> bytes:
+def encode_value(stored: TransactionStored, is_flexible: bool) -> bytes:
     """Version 1 if `is_flexible`, else version 0, which has no tags."""
-    head = _HEAD.pack(
-        int(is_flexible),
-        stored.producer_id,
-        stored.producer_epoch,
-        stored.timeout_ms,
-        stored.state,
-    )
-    times = _TIMES.pack(stored.updated_timestamp_ms, stored.started_timestamp_ms)
-    topics = None if stored.state is State.EMPTY else _by_topic(stored.partitions)
+    (_, producer_id, producer_epoch, timeout_ms, state, partitions, updated_timestamp_ms,
+     started_timestamp_ms, previous_id, next_id, client_version, next_epoch) = stored  # fmt: skip
+    head = _HEAD.pack(is_flexible, producer_id, producer_epoch, timeout_ms, state)
+    topics = None if state is _EMPTY else _by_topic(partitions)
     if not is_flexible:
-        return head + _encode_topics(topics) + times
-    return b"".join((head, _encode_compact_topics(topics), times, _encode_tags(stored)))
+        return head + _encode_topics(topics) + _TIMES.pack(updated_timestamp_ms, started_timestamp_ms)
+    compact = _encode_compact_topics(topics)
+    if (
+        next_id == NO_PRODUCER_ID
+        and next_epoch == NO_EPOCH
+        and previous_id != NO_PRODUCER_ID
+        and client_version
+    ):
+        # As most: two tags, the previous producer id and the client's version.
+        return b"".join(
+            (
+                head,
+                compact,
+                _TIMES_AND_TAGS.pack(
+                    updated_timestamp_ms,
+                    started_timestamp_ms,
+                    2,
+                    _PREVIOUS_ID_TAG,
+                    8,
+                    previous_id,
+                    _CLIENT_VERSION_TAG,
+                    2,
+                    client_version,
+                ),
+            )
+        )
+    times = _TIMES.pack(updated_timestamp_ms, started_timestamp_ms)
+    return b"".join((head, compact, times, _encode_tags(previous_id, next_id, client_version, next_epoch)))
 
 
 def _by_topic(partitions: frozenset[TopicPartition]) -> dict[str, list[int]]:
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
-        topics.setdefault(topic, []).append(partition)
+        numbers = topics.get(topic)
+        if numbers is None:
+            topics[topic] = [partition]
+        else:
+            numbers.append(partition)
     return topics
 
 
@@ -134,14 +158,7 @@ def _encode_compact_topics(topics: dict[str, list[int]] | None) -> bytes:
     return b"".join(parts)
 
 
-def _encode_tags(stored: TransactionStored) -> bytes:
-    _, _, _, _, _, _, _, _, previous_id, next_id, client_version, next_epoch = stored
-    if next_id == NO_PRODUCER_ID and next_epoch == NO_EPOCH and previous_id != NO_PRODUCER_ID:  # as most
-        if client_version == 0:
-            return _PREVIOUS_ID_ALONE.pack(1, _PREVIOUS_ID_TAG, 8, previous_id)
-        return _PREVIOUS_ID_AND_VERSION.pack(
-            2, _PREVIOUS_ID_TAG, 8, previous_id, _CLIENT_VERSION_TAG, 2, client_version
-        )
+def _encode_tags(previous_id: int, next_id: int, client_version: int, next_epoch: int) -> bytes:
     tags: list[tuple[int, bytes]] = []
     if previous_id != NO_PRODUCER_ID:
         tags.append((_PREVIOUS_ID_TAG, _INT64.pack(previous_id)))

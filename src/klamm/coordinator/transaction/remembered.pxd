@@ -1,1 +1,1 @@
-# Compiled as it is.
+# Compiled as it is: its records are tuples.

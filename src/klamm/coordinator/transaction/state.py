@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias, assert_never
+from typing import Final, NamedTuple, TypeAlias, assert_never
 
+from klamm.coordinator.runtime.fields import Fields
 from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.coordinator.runtime.timers import Timer
 from klamm.coordinator.transaction.config import TransactionConfig
@@ -22,6 +22,12 @@ from klamm.coordinator.transaction.remembered import (
 from klamm.coordinator.transaction.signals import IdExpiryDue, TimeoutsDue
 from klamm.coordinator.transaction.states import PREPARED, State
 from klamm.protocol.types import TopicPartition
+
+_ONGOING: Final = State.ONGOING  # an enum's member is looked up slowly
+
+
+def _current_version() -> int:
+    return EPOCH_BUMP_VERSION
 
 
 class Client(NamedTuple):
@@ -47,30 +53,41 @@ class HeldEnd(NamedTuple):
     timer: Timer
 
 
-@dataclass(slots=True)
-class Transaction:
+class Transaction(Fields):
     """One transactional id."""
 
-    stored: TransactionStored
-    stored_until: int  # the offset after its record
-    last_epoch: int = NO_EPOCH  # the epoch before the last bump, if that client may repeat it
-    owner: Client | None = None  # the client that has the current identity; unknown after a restart
-    missing: set[TopicPartition] | None = None  # partitions without a marker, while it is prepared
+    __slots__ = ("last_epoch", "missing", "owner", "stored", "stored_until")
+
+    def __init__(self, stored: TransactionStored, stored_until: int) -> None:
+        self.stored = stored
+        self.stored_until = stored_until  # the offset after its record
+        self.last_epoch = NO_EPOCH  # the epoch before the last bump, if that client may repeat it
+        self.owner: Client | None = None  # the client that has the current identity; unknown after a restart
+        self.missing: set[TopicPartition] | None = None  # partitions without a marker, while it is prepared
 
 
-@dataclass(slots=True)
-class TransactionState:
+class TransactionState(Fields):
     """All transactional ids of one shard."""
 
-    config: TransactionConfig = field(default_factory=TransactionConfig)
-    version: Callable[[], int] = lambda: EPOCH_BUMP_VERSION  # the finalized level of `transaction.version`
-    transactions: dict[str, Transaction] = field(default_factory=dict)
-    ongoing: dict[str, None] = field(default_factory=dict)  # ids with an open transaction
-    parked: dict[str, Parked] = field(default_factory=dict)
-    held_ends: dict[str, HeldEnd] = field(default_factory=dict)
-    timeout_timer: Timer = field(default_factory=lambda: Timer(TimeoutsDue()))
-    expiry_timer: Timer = field(default_factory=lambda: Timer(IdExpiryDue()))
-    expiry_queue: tuple[str, ...] = ()  # ids that the current expiry pass has not visited
+    __slots__ = (
+        "config", "expiry_queue", "expiry_timer", "held_ends", "ongoing", "parked", "timeout_timer",
+        "transactions", "version",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        config: TransactionConfig | None = None,
+        version: Callable[[], int] = _current_version,  # the finalized level of `transaction.version`
+    ) -> None:
+        self.config = TransactionConfig() if config is None else config
+        self.version = version
+        self.transactions: dict[str, Transaction] = {}
+        self.ongoing: dict[str, None] = {}  # ids with an open transaction
+        self.parked: dict[str, Parked] = {}
+        self.held_ends: dict[str, HeldEnd] = {}
+        self.timeout_timer = Timer(TimeoutsDue())
+        self.expiry_timer = Timer(IdExpiryDue())
+        self.expiry_queue: tuple[str, ...] = ()  # ids that the current expiry pass has not visited
 
     def remembered(self) -> dict[str, TransactionStored]:
         """The logged state of every id, to compare two states."""
@@ -90,25 +107,24 @@ def replay_all(state: TransactionState, records: Sequence[TransactionRecord], of
 
 def replay(state: TransactionState, record: TransactionRecord, offset: int) -> None:
     """Apply one record at this offset. Nothing else changes what the log remembers."""
-    match record:
-        case TransactionStored():
-            transactional_id = record.transactional_id
-            transaction = state.transactions.get(transactional_id)
-            if transaction is None:
-                transaction = state.transactions[transactional_id] = Transaction(record, offset + 1)
-            else:
-                transaction.stored = record
-                transaction.stored_until = offset + 1
-            transaction.missing = set(record.partitions) if record.state in PREPARED else None
-            if record.state is State.ONGOING:
-                state.ongoing[transactional_id] = None
-            else:
-                state.ongoing.pop(transactional_id, None)
-        case TransactionForgotten():
-            state.transactions.pop(record.transactional_id, None)
-            state.ongoing.pop(record.transactional_id, None)
-        case _:
-            assert_never(record)
+    if isinstance(record, TransactionStored):
+        transactional_id, record_state, partitions = record.transactional_id, record.state, record.partitions
+        transaction = state.transactions.get(transactional_id)
+        if transaction is None:
+            transaction = state.transactions[transactional_id] = Transaction(record, offset + 1)
+        else:
+            transaction.stored = record
+            transaction.stored_until = offset + 1
+        transaction.missing = set(partitions) if record_state in PREPARED else None
+        if record_state is _ONGOING:
+            state.ongoing[transactional_id] = None
+        else:
+            state.ongoing.pop(transactional_id, None)
+    elif isinstance(record, TransactionForgotten):
+        state.transactions.pop(record.transactional_id, None)
+        state.ongoing.pop(record.transactional_id, None)
+    else:
+        assert_never(record)
 
 
 # --- notes -------------------------------------------------------------------------------------------
@@ -184,32 +200,32 @@ TransactionOutcome: TypeAlias = Outcome[TransactionRecord, Note]
 
 def apply(state: TransactionState, note: Note) -> None:
     """Apply one note. Nothing else changes transient state."""
-    match note:  # what every transaction has comes first
-        case EpochBumped():
-            transaction = state.transactions[note.transactional_id]
-            transaction.last_epoch = note.last_epoch
-            if note.is_fence:
-                transaction.owner = None
-        case EndHeld():
-            state.held_ends[note.transactional_id] = note.held
-        case EndReleased():
-            state.held_ends.pop(note.transactional_id, None)
-        case IdentityGiven():
-            transaction = state.transactions[note.transactional_id]
-            transaction.last_epoch = note.last_epoch
-            transaction.owner = note.owner
-        case MarkersNoted():
-            missing = state.transactions[note.transactional_id].missing
-            if missing is not None:
-                missing -= note.partitions
-        case RequestParked():
-            state.parked[note.transactional_id] = note.parked
-        case RequestUnparked():
-            state.parked.pop(note.transactional_id, None)
-        case IdExpiryQueued():
-            state.expiry_queue = note.queue
-        case _:
-            assert_never(note)
+    # What every transaction has comes first.
+    if isinstance(note, EpochBumped):
+        transaction = state.transactions[note.transactional_id]
+        transaction.last_epoch = note.last_epoch
+        if note.is_fence:
+            transaction.owner = None
+    elif isinstance(note, EndHeld):
+        state.held_ends[note.transactional_id] = note.held
+    elif isinstance(note, EndReleased):
+        state.held_ends.pop(note.transactional_id, None)
+    elif isinstance(note, IdentityGiven):
+        transaction = state.transactions[note.transactional_id]
+        transaction.last_epoch = note.last_epoch
+        transaction.owner = note.owner
+    elif isinstance(note, MarkersNoted):
+        transaction = state.transactions[note.transactional_id]
+        if transaction.missing is not None:
+            transaction.missing -= note.partitions
+    elif isinstance(note, RequestParked):
+        state.parked[note.transactional_id] = note.parked
+    elif isinstance(note, RequestUnparked):
+        state.parked.pop(note.transactional_id, None)
+    elif isinstance(note, IdExpiryQueued):
+        state.expiry_queue = note.queue
+    else:
+        assert_never(note)
 
 
 # --- outcomes ----------------------------------------------------------------------------------------
@@ -217,6 +233,4 @@ def apply(state: TransactionState, note: Note) -> None:
 
 def reply(context: Context, response: object, seen: Transaction | None = None) -> TransactionOutcome:
     """Only a response; it waits until the record of its id is durable."""
-    return Outcome(
-        replies=((context.token, response),), seen_offset=None if seen is None else seen.stored_until
-    )
+    return Outcome(((context.token, response),), None if seen is None else seen.stored_until)

@@ -44,7 +44,7 @@ def abort_timed_out(
     if not _is_over(stored, context.timestamp_ms):
         return Outcome()
     ending = fence_ending(state)
-    if ending.needs_producer_id(stored) and fresh_producer_id is None:
+    if ending.needs_producer_id(stored, stored.is_kept) and fresh_producer_id is None:
         return park(signal.transactional_id, signal, context)
     outcome = end(stored, ending, context, fresh_producer_id, last_epoch=epoch_after_fence(stored, ending))
     outcome.events = (aborted(transaction, TransactionEventCause.TIMED_OUT, context),)

@@ -17,6 +17,7 @@ from klamm.records._pure.offset_table import (
 )
 from klamm.records._pure.offsets import decode_offset_commits
 from klamm.records._pure.region import decode_region, encode_region
+from klamm.records._pure.singles import encode_one, stamped
 from klamm.records._pure.walk import find_batch, last_whole_batch_end, parse_header, scan, sound_header
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "decode_region",
     "encode_columns",
     "encode_commits",
+    "encode_one",
     "encode_region",
     "find_batch",
     "last_whole_batch_end",
@@ -42,6 +44,7 @@ __all__ = [
     "read_commits",
     "scan",
     "sound_header",
+    "stamped",
     "store_batches",
     "store_records",
     "write_commit_answers",

@@ -355,8 +355,7 @@ def test_80_after_a_power_failure_what_was_decided_is_completed_by_itself() -> N
     producer = a_producer(jar)
     assert producer.produce() == 0
     # The markers do not get through: the broker dies before they are written.
-    jar.services.transactions.act = lambda shard, action: None  # type: ignore[method-assign]
-    jar.services.transactions.act_early = lambda shard, action: False  # type: ignore[method-assign]
+    jar.services.remote.write = lambda marker, partitions, after=None: []  # type: ignore[method-assign]
     producer.client.send(ApiKey.END_TXN, 5, EndTxnRequest(producer.name, *producer.identity, True))
     jar.pass_ms(2 * MAX_HELD_MS)
     (answer,) = producer.client.new_answers()

@@ -312,6 +312,7 @@ def test_what_the_kernel_has_no_room_for_goes_by_threads(jar: Jar, kernel: Kerne
     assert errors(client) == [0, 0, 0]
 
 
+@pytest.mark.plain
 def test_of_a_log_taken_by_half_the_kernels_half_counts_too(
     jar: Jar, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,6 +329,7 @@ def test_of_a_log_taken_by_half_the_kernels_half_counts_too(
     assert partition_of(jar).log.log_end_offset == 1
 
 
+@pytest.mark.plain
 def test_a_log_taken_by_half_is_not_flushed_while_its_other_half_waits_for_a_thread(
     jar: Jar, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -127,7 +127,6 @@ class PostgresLog(ReadablePostgresLog):
     def append(
         self,
         batch: bytes | bytearray | memoryview,
-        *,
         now_ms: int,
         timestamp_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
@@ -205,7 +204,7 @@ class PostgresLog(ReadablePostgresLog):
         except DecodeError as error:
             raise LogError(ErrorCode.corrupt_message, str(error)) from error
         if marker is not None:
-            self._producers.check_marker(header, marker, epoch_was_bumped=marker_bumps_epoch)
+            self._producers.check_marker(header, marker, marker_bumps_epoch)
         return marker
 
     # -- transactions that are to be confirmed
@@ -214,11 +213,9 @@ class PostgresLog(ReadablePostgresLog):
         return self._producers.has_open_transaction(producer_id, producer_epoch)
 
     def begin_verification(
-        self, producer_id: int, producer_epoch: int, sequence: int, *, begins_at_zero: bool
+        self, producer_id: int, producer_epoch: int, sequence: int, begins_at_zero: bool
     ) -> int:
-        return self._producers.begin_verification(
-            producer_id, producer_epoch, sequence, begins_at_zero=begins_at_zero
-        )
+        return self._producers.begin_verification(producer_id, producer_epoch, sequence, begins_at_zero)
 
     def is_verified(self, producer_id: int, guard: int) -> bool:
         return self._producers.is_verified(producer_id, guard)

@@ -15,7 +15,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from klamm.storage.engines.segments import names
 from klamm.storage.engines.segments.files import Files, remove_if_there
@@ -30,6 +31,8 @@ _MAX_FILES: Final = 6  # two are in use, unless segments cannot be synced
 _FEW_AT_ONCE: Final = 2
 _MANY_AT_ONCE: Final = 16
 _EXTENSION_BYTES: Final = 512 * 1024
+
+_ENTRY: Final[Callable[[tuple[Any, ...]], Entry]] = partial(tuple.__new__, Entry)  # twice as fast
 
 _logger = logging.getLogger(__name__)
 
@@ -212,8 +215,7 @@ class Journal:
         if not chosen or (file := self._with_room(chosen)) is None:
             return None
         try:
-            entries = [_entry(ticket) for ticket in chosen]
-            self._write(file, encode_frame(file.number, self._sequence + 1, entries))
+            self._write(file, encode_frame(file.number, self._sequence + 1, _entries_of(chosen)))
         except OSError as error:
             # A full disk, perhaps. The flush of their own files reports what is wrong with each log.
             _logger.warning("%s: writing failed: %s", file.path, error)
@@ -240,7 +242,7 @@ class Journal:
                 others.append(ticket)
                 size_bytes += ticket.journal_bytes
         if size_bytes > self._round_bytes:
-            others.sort(key=lambda ticket: ticket.journal_bytes)
+            others.sort(key=_journal_bytes)
             while others and size_bytes > self._round_bytes:
                 size_bytes -= others.pop().journal_bytes
         return chosen + others
@@ -427,9 +429,25 @@ class Journal:
         return not is_needed
 
 
-def _entry(ticket: SegmentSyncTicket) -> Entry:
-    log = ticket.log
-    assert log is not None
-    return Entry(
-        log.topic, log.topic_id, log.partition, log.leader_epoch, ticket.first_offset, ticket.batches()
-    )
+def _journal_bytes(ticket: SegmentSyncTicket) -> int:
+    return ticket.journal_bytes
+
+
+def _entries_of(tickets: Sequence[SegmentSyncTicket]) -> list[Entry]:
+    entries = []
+    for ticket in tickets:
+        log = ticket.log
+        assert log is not None
+        entries.append(
+            _ENTRY(
+                (
+                    log.topic,
+                    log.topic_id,
+                    log.partition,
+                    log.leader_epoch,
+                    ticket.first_offset,
+                    ticket.batches(),
+                )
+            )
+        )
+    return entries

@@ -18,7 +18,9 @@ from klamm.records.batch import (
     BatchHeader,
     parse_header,
 )
+from klamm.records.core import stamped
 from klamm.records.markers import EndMarker, decode_marker
+from klamm.storage.engines.segments.files import Chunk
 from klamm.storage.engines.segments.holding_back import HoldingBack
 from klamm.storage.engines.segments.journal import Journal
 from klamm.storage.engines.segments.keeper import LogKeeper
@@ -40,6 +42,7 @@ _STAMP_BYTES: Final = _STAMP.size
 _OWN: Final = Struct(">i11xi8xq")  # length, last offset delta, largest timestamp: of a batch of our own
 _LITTLE_BYTES: Final = 4096
 _MUCH_BYTES: Final = 64 * 1024
+_OF_CLIENT: Final = AppendOrigin.CLIENT  # an enum's member is looked up slowly
 # As `AppendResult(...)`, in half the time.
 _APPEND_RESULT: Final[Callable[[tuple[int, int, int, bool]], AppendResult]] = partial(
     tuple.__new__, AppendResult
@@ -87,10 +90,9 @@ class SegmentLog(ReadableLog):
     def append(
         self,
         batch: bytes | bytearray | memoryview,
-        *,
         now_ms: int,
         timestamp_ms: int,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
+        origin: AppendOrigin = _OF_CLIENT,
         marker_bumps_epoch: bool = False,
         guard: int | None = None,
         header: BatchHeader | None = None,
@@ -136,12 +138,15 @@ class SegmentLog(ReadableLog):
                 return AppendResult(
                     duplicate.first_offset, duplicate.last_offset, duplicate.timestamp_ms, is_duplicate=True
                 )
-        stamp = _STAMP.pack(base_offset, batch_length, self.leader_epoch)
         # For a few bytes a copy is cheaper than a view.
-        rest = batch[_STAMP_BYTES:] if size_bytes < _LITTLE_BYTES else memoryview(batch)[_STAMP_BYTES:]
+        if size_bytes < _LITTLE_BYTES:
+            chunks: list[Chunk] = [stamped(batch, base_offset, self.leader_epoch)]
+        else:
+            stamp = _STAMP.pack(base_offset, batch_length, self.leader_epoch)
+            chunks = [stamp, memoryview(batch)[_STAMP_BYTES:]]
         try:
             active.append(
-                (stamp, rest),
+                chunks,
                 size_bytes,
                 last_offset,
                 max_timestamp_ms,
@@ -166,16 +171,21 @@ class SegmentLog(ReadableLog):
 
     def append_own(self, batch: bytes, now_ms: int) -> int:
         base_offset = self.log_end_offset
-        batch_length, delta, max_timestamp_ms = _OWN.unpack_from(batch, LENGTH_AT)
+        _, delta, max_timestamp_ms = _OWN.unpack_from(batch, LENGTH_AT)
         if self._flush_on_commit and self._refusal is None and not self._has_tail_to_cut:
             last_offset = base_offset + delta
-            stamped = _STAMP.pack(base_offset, batch_length, self.leader_epoch) + batch[_STAMP_BYTES:]
             active = self._chain.active
-            if active.append_pending(stamped, last_offset, max_timestamp_ms, self.config, now_ms):
+            if active.append_pending(
+                stamped(batch, base_offset, self.leader_epoch),
+                last_offset,
+                max_timestamp_ms,
+                self.config,
+                now_ms,
+            ):
                 self.log_end_offset = last_offset + 1
                 return base_offset
         origin = AppendOrigin.COORDINATOR
-        self.append(batch, now_ms=now_ms, timestamp_ms=max_timestamp_ms, origin=origin, write_later=True)
+        self.append(batch, now_ms, max_timestamp_ms, origin, write_later=True)
         return base_offset
 
     def _checked_marker(
@@ -186,7 +196,7 @@ class SegmentLog(ReadableLog):
         except DecodeError as error:
             raise LogError(ErrorCode.corrupt_message, str(error)) from error
         if marker is not None:
-            self._producers.check_marker(header, marker, epoch_was_bumped=marker_bumps_epoch)
+            self._producers.check_marker(header, marker, marker_bumps_epoch)
         return marker
 
     def _remember(self, header: BatchHeader, base_offset: int, marker: EndMarker | None) -> None:
@@ -248,11 +258,9 @@ class SegmentLog(ReadableLog):
         return self._producers.has_open_transaction(producer_id, producer_epoch)
 
     def begin_verification(
-        self, producer_id: int, producer_epoch: int, sequence: int, *, begins_at_zero: bool
+        self, producer_id: int, producer_epoch: int, sequence: int, begins_at_zero: bool
     ) -> int:
-        return self._producers.begin_verification(
-            producer_id, producer_epoch, sequence, begins_at_zero=begins_at_zero
-        )
+        return self._producers.begin_verification(producer_id, producer_epoch, sequence, begins_at_zero)
 
     def is_verified(self, producer_id: int, guard: int) -> bool:
         return self._producers.is_verified(producer_id, guard)

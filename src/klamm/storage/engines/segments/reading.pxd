@@ -1,4 +1,7 @@
+from klamm.storage.engines.segments.chain cimport SegmentChain
 from klamm.storage.engines.segments.segment cimport Segment
+from klamm.storage.engines.segments.sync cimport Flushing
+from klamm.storage.producer_state cimport ProducerState
 
 
 cdef class ReadableLog:
@@ -7,11 +10,11 @@ cdef class ReadableLog:
     cdef public object on_change
     cdef public object rounds
     cdef public object held_back
-    cdef public object _chain
+    cdef public SegmentChain _chain
     cdef public object _snapshots
     cdef public object _epochs
-    cdef public object _producers
-    cdef public object _flushing
+    cdef public ProducerState _producers
+    cdef public Flushing _flushing
     cdef public long long _log_start
     cdef public long long log_end_offset
     cdef public long long high_watermark
@@ -19,3 +22,4 @@ cdef class ReadableLog:
     cdef public long long _last_stable
 
     cpdef _raise_high_watermark(self, long long offset, Segment segment, long long position)
+    cpdef _refresh_stable(self)

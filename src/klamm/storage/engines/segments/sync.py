@@ -4,29 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from klamm.storage.engines.segments.chain import SegmentChain
 from klamm.storage.engines.segments.epochs import LeaderEpochs
 from klamm.storage.engines.segments.files import Chunk, Files, write_aside
-from klamm.storage.engines.segments.journal import Journal, JournaledLog
 from klamm.storage.engines.segments.segment import Segment, sync_path
 from klamm.storage.topic_config import TopicConfig
+
+if TYPE_CHECKING:
+    from klamm.storage.engines.segments.journal import Journal, JournaledLog
 
 
 class SegmentSyncTicket:
     """Everything that a log has written and not yet flushed, up to an offset."""
 
-    # What most tickets do not change; without `__slots__`, they need not set it.
-    holds_back = False  # some of it is only in memory, and for the journal
-    journal: Journal | None = None  # may hold the batches from `first_offset` on instead
-    log: JournaledLog | None = None
-    first_offset = -1
-    journal_at = -1  # where these batches begin in the only segment
-    is_journaled = False
-    _chunks: Sequence[Chunk] = ()  # these batches, if they were pending
-    _handles: list[int] | None = None  # of the segments; None: they are not written out yet
-    _are_kept = False
-    _failure: OSError | None = None
+    __slots__ = (
+        "_are_kept", "_chunks", "_epochs_path", "_failure", "_files", "_handles", "_until", "active",
+        "changes", "directories", "end_offset", "epochs", "first_offset", "generation", "holds_back",
+        "is_journaled", "journal", "journal_at", "log", "paths", "place", "segments", "sizes_bytes",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -34,7 +31,7 @@ class SegmentSyncTicket:
         end_offset: int,
         generation: int,
         changes: int,
-        segments: Sequence[Segment],
+        segments: list[Segment],
         active: Segment,
         paths: Sequence[str],
         directories: Sequence[str],
@@ -58,6 +55,16 @@ class SegmentSyncTicket:
         self._epochs_path = epochs_path
         self.epochs = epochs  # the leader epoch checkpoint, when it must be written
         self._until = until
+        self.holds_back = False  # some of it is only in memory, and for the journal
+        self.journal: Journal | None = None  # may hold the batches from `first_offset` on instead
+        self.log: JournaledLog | None = None
+        self.first_offset = -1
+        self.journal_at = -1  # where these batches begin in the only segment
+        self.is_journaled = False
+        self._chunks: Sequence[Chunk] = ()  # these batches, if they were pending
+        self._handles: list[int] | None = None  # of the segments; None: they are not written out yet
+        self._are_kept = False
+        self._failure: OSError | None = None
         if until is not None and segments and newest is until[0]:
             self.sizes_bytes[-1:] = [until[1]]
 
@@ -65,7 +72,8 @@ class SegmentSyncTicket:
         """A journal may hold the batches from an offset on, which is at a position in the only segment."""
         self.journal, self.log = journal, log
         self.first_offset, self.journal_at = first_offset, position
-        self._chunks = self.segments[0].pending_from(position)
+        only = self.segments[0]
+        self._chunks = only.pending_from(position)
 
     def write_out(self) -> list[int]:
         """Write what is pending in the segments, once; the handles of their files.
@@ -140,7 +148,7 @@ class SegmentSyncTicket:
 
     def batches(self) -> bytes:
         """What the journal is to hold. Raises OSError."""
-        size_bytes = self.journal_bytes
+        size_bytes = self.sizes_bytes[0] - self.journal_at
         chunks = b"".join(self._chunks)
         if len(chunks) == size_bytes:
             return chunks
@@ -231,10 +239,9 @@ class Flushing:
         unsaved_epochs = epochs.unsaved()
         if unsaved_epochs is not None:
             self.names_changed(chain.directory)
-        paths = [*self._paths]
-        for segment in unsynced:
-            if segment is not active:
-                paths += [path for path in segment.index_paths() if chain.files.exists(path)]
+        paths: Sequence[str] = [*self._paths] if self._paths else ()
+        if len(unsynced) > 1 or (unsynced and unsynced[0] is not active):
+            paths = [*paths, *_index_paths(chain, unsynced)]
         self._appends = 0
         self._started_at_ms = now_ms
         ticket = SegmentSyncTicket(
@@ -245,7 +252,7 @@ class Flushing:
             unsynced,
             active,
             paths,
-            [*self._directories],
+            [*self._directories] if self._directories else (),
             epochs.path,
             unsaved_epochs,
             until,
@@ -311,6 +318,15 @@ class Flushing:
             ticket.write_again()
             self.names_changed(directory)
         return ticket.generation == self._generation
+
+
+def _index_paths(chain: SegmentChain, segments: Sequence[Segment]) -> list[str]:
+    """The index files of those that are not active, as far as they exist."""
+    paths: list[str] = []
+    for segment in segments:
+        if segment is not chain.active:
+            paths += [path for path in segment.index_paths() if chain.files.exists(path)]
+    return paths
 
 
 def _unsynced(chain: SegmentChain, recovery_point: int) -> list[Segment]:
