@@ -37,6 +37,9 @@ class ClusterImage:
         self._names_by_id: dict[bytes, str] = {}
         self._configs: dict[tuple[ConfigResourceType, str], Mapping[str, str]] = {}
         self._features = FinalizedFeatures()
+        # 0 and 1: a producer keeps its epoch. 2: each transaction raises it (KIP-890). Every request of a
+        # transaction reads it.
+        self.transaction_version = 0
 
     @property
     def brokers(self) -> Mapping[int, BrokerRegistration]:
@@ -69,11 +72,6 @@ class ClusterImage:
     @property
     def features(self) -> FinalizedFeatures:
         return self._features
-
-    @property
-    def transaction_version(self) -> int:
-        """0 and 1: a producer keeps its epoch. 2: each transaction raises it (KIP-890)."""
-        return self._features.levels.get(TRANSACTION_VERSION, 0)
 
     @property
     def topics(self) -> Mapping[str, TopicState]:
@@ -145,4 +143,5 @@ class ClusterImage:
                 self._configs.pop(resource, None)
         if changes.features is not None:
             self._features = changes.features
+            self.transaction_version = changes.features.levels.get(TRANSACTION_VERSION, 0)
         self.version = changes.version

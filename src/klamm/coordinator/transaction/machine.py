@@ -21,7 +21,7 @@ from klamm.coordinator.transaction.markers import (
     prepared,
 )
 from klamm.coordinator.transaction.producer_ids import append_refused, producer_id_allocated
-from klamm.coordinator.transaction.records import encode_records
+from klamm.coordinator.transaction.records import KnownTopics, encode_records
 from klamm.coordinator.transaction.refusals import as_error, error_response
 from klamm.coordinator.transaction.remembered import TransactionRecord
 from klamm.coordinator.transaction.requests import AddPartitions
@@ -74,13 +74,14 @@ class TransactionMachine:
 
     def __init__(self, config: TransactionConfig, version: Callable[[], int]) -> None:
         self.state = TransactionState(config, version)
+        self._known_topics: KnownTopics = {}
         self._loader: TransactionLoader | None = TransactionLoader(self.state)
 
     def decide(self, request: object, context: Context) -> TransactionOutcome:
         return DECISIONS[type(request)](self.state, request, context)
 
     def encode(self, records: Sequence[TransactionRecord], timestamp_ms: int) -> bytes:
-        return encode_records(records, timestamp_ms, is_flexible=self.state.version() >= 1)
+        return encode_records(records, timestamp_ms, self.state.version() >= 1, self._known_topics)
 
     def replay(self, records: Sequence[TransactionRecord], offset: int) -> int:
         return replay_all(self.state, records, offset)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct, error, pack
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from klamm.coordinator.runtime.log import AppendRefusedError
 from klamm.coordinator.transaction.remembered import (
@@ -40,6 +40,7 @@ _PREVIOUS_ID_TAG, _NEXT_ID_TAG, _CLIENT_VERSION_TAG, _NEXT_EPOCH_TAG = range(4)
 _TIMES_AND_TAGS: Final = Struct(">qqBBBqBBh")
 _EMPTY: Final = State.EMPTY  # an enum's member is looked up slowly
 _SMALLEST_TOPIC_BYTES: Final = 3
+_MANY_KNOWN: Final = 100
 _SHORT: Final = 127  # what is shorter has a length of one byte
 
 
@@ -52,11 +53,23 @@ class UnknownTransactionKey(NamedTuple):
 # --- writing -----------------------------------------------------------------------------------------
 
 
-def encode_records(records: Sequence[TransactionRecord], timestamp_ms: int, *, is_flexible: bool) -> bytes:
-    """Records as one batch. Raises AppendRefusedError when the format has no room for one of them."""
+# Partitions as the value of a record has them. Most transactions of a producer are in the same partitions.
+KnownTopics: TypeAlias = dict[frozenset[TopicPartition], bytes]
+
+
+def encode_records(
+    records: Sequence[TransactionRecord],
+    timestamp_ms: int,
+    is_flexible: bool,
+    known: KnownTopics | None = None,
+) -> bytes:
+    """Records as one batch. Raises AppendRefusedError when the format has no room for one of them.
+
+    `known` has the partitions of earlier records, and those of these afterwards.
+    """
     try:
         if len(records) == 1:  # as most batches
-            key, value = encode_record(records[0], is_flexible)
+            key, value = encode_record(records[0], is_flexible, known)
             return encode_one(key, value, timestamp_ms)
         encoded = [
             Record(offset, timestamp_ms, *encode_record(record, is_flexible))
@@ -67,10 +80,12 @@ def encode_records(records: Sequence[TransactionRecord], timestamp_ms: int, *, i
     return encode_batch(encoded)
 
 
-def encode_record(record: TransactionRecord, is_flexible: bool) -> tuple[bytes, bytes | None]:
+def encode_record(
+    record: TransactionRecord, is_flexible: bool, known: KnownTopics | None = None
+) -> tuple[bytes, bytes | None]:
     """Key and value of one record; None is a tombstone."""
     if isinstance(record, TransactionStored):
-        return encode_key(record.transactional_id), encode_value(record, is_flexible)
+        return encode_key(record.transactional_id), encode_value(record, is_flexible, known)
     return encode_key(record.transactional_id), None
 
 
@@ -79,21 +94,27 @@ def encode_key(transactional_id: str) -> bytes:
     return _KEY_START.pack(KEY_VERSION, len(raw)) + raw
 
 
-def encode_value(stored: TransactionStored, is_flexible: bool) -> bytes:
+def encode_value(stored: TransactionStored, is_flexible: bool, known: KnownTopics | None = None) -> bytes:
     """Version 1 if `is_flexible`, else version 0, which has no tags."""
     (_, producer_id, producer_epoch, timeout_ms, state, partitions, updated_timestamp_ms,
      started_timestamp_ms, previous_id, next_id, client_version, next_epoch) = stored  # fmt: skip
     head = _HEAD.pack(is_flexible, producer_id, producer_epoch, timeout_ms, state)
-    topics = None if state is _EMPTY else _by_topic(partitions)
     if not is_flexible:
+        topics = None if state is _EMPTY else _by_topic(partitions)
         return head + _encode_topics(topics) + _TIMES.pack(updated_timestamp_ms, started_timestamp_ms)
-    compact = _encode_compact_topics(topics)
-    if (
-        next_id == NO_PRODUCER_ID
-        and next_epoch == NO_EPOCH
-        and previous_id != NO_PRODUCER_ID
-        and client_version
-    ):
+    if state is _EMPTY:
+        compact = b"\x00"
+    elif known is None:
+        compact = _encode_compact_topics(_by_topic(partitions))
+    else:
+        found = known.get(partitions)
+        if found is None:
+            if len(known) >= _MANY_KNOWN:
+                known.clear()
+            found = known[partitions] = _encode_compact_topics(_by_topic(partitions))
+        compact = found
+    has_next = next_id != NO_PRODUCER_ID or next_epoch != NO_EPOCH
+    if previous_id != NO_PRODUCER_ID and client_version and not has_next:
         # As most: two tags, the previous producer id and the client's version.
         return b"".join(
             (
@@ -138,9 +159,7 @@ def _encode_topics(topics: dict[str, list[int]] | None) -> bytes:
     return writer.getvalue()
 
 
-def _encode_compact_topics(topics: dict[str, list[int]] | None) -> bytes:
-    if not topics:
-        return b"\x00" if topics is None else b"\x01"
+def _encode_compact_topics(topics: dict[str, list[int]]) -> bytes:
     parts = [uvarint(len(topics) + 1)]
     for topic, numbers in topics.items():
         raw = topic.encode()
