@@ -7,7 +7,7 @@ every batch. Times are record timestamps, offsets are the log's.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
@@ -140,9 +140,7 @@ class CompletedTransaction(NamedTuple):
     last_stable_offset: int  # the first offset of the oldest one still open, else behind the marker
 
 
-_COMPLETED: Final[Callable[[tuple[int, int, int, bool, int]], CompletedTransaction]] = partial(
-    tuple.__new__, CompletedTransaction
-)  # half the time of calling the class
+_COMPLETED: Final = partial(tuple.__new__, CompletedTransaction)  # half the time of calling the class
 
 
 class _Verification:
@@ -383,8 +381,7 @@ class ProducerState:
             return self._end(header, base_offset, marker)
         entry = self._entries.get(producer_id)
         if entry is None:
-            entry = ProducerEntry(producer_id, epoch)
-            self._entries[producer_id] = entry
+            entry = self._entries[producer_id] = ProducerEntry(producer_id, epoch)
             self._awaited.pop(producer_id, None)
         elif entry.epoch != epoch:
             entry.begin_epoch(epoch)
@@ -416,8 +413,7 @@ class ProducerState:
         entry = self._entries.get(producer_id)
         if entry is None:
             # Applied anyway, so that the epoch is known and older ones stay fenced.
-            entry = ProducerEntry(producer_id, epoch)
-            self._entries[producer_id] = entry
+            entry = self._entries[producer_id] = ProducerEntry(producer_id, epoch)
         elif entry.epoch != epoch:
             entry.begin_epoch(epoch)
         first_offset = entry.txn_first_offset
@@ -428,16 +424,8 @@ class ProducerState:
             return None
         del self._open[first_offset]
         last_offset = base_offset + header.last_offset_delta
-        still_open = self._open
-        completed = _COMPLETED(
-            (
-                producer_id,
-                first_offset,
-                last_offset,
-                not marker.is_commit,
-                next(iter(still_open)) if still_open else last_offset + 1,
-            )
-        )
+        stable = next(iter(self._open)) if self._open else last_offset + 1
+        completed = _COMPLETED((producer_id, first_offset, last_offset, not marker.is_commit, stable))
         self.completed.append(completed)  # the first unstable offset is what it was: see `advance`
         return completed
 
