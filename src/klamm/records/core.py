@@ -67,8 +67,6 @@ scan = _chosen.scan
 sound_header = _chosen.sound_header
 decode_region = _chosen.decode_region
 encode_region = _chosen.encode_region
-encode_one = _chosen.encode_one
-stamped = _chosen.stamped
 decode_columns = _chosen.decode_columns
 partition_rows = _chosen.partition_rows
 # A core that was built before it had this is no reason to fail.
@@ -86,3 +84,7 @@ store_batches = _chosen.store_batches
 store_records = _chosen.store_records
 read_commits = _chosen.read_commits
 write_commit_answers = _chosen.write_commit_answers
+if hasattr(_chosen, "encode_one"):
+    encode_one, stamped = _chosen.encode_one, _chosen.stamped
+else:  # a core that was built before it had them
+    from klamm.records._pure.singles import encode_one, stamped
