@@ -10,7 +10,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 MAX_LINES = 500
-MAY_SLEEP = {"src/klamm/cli/demo/play.py", "src/klamm/spark/demo_job.py"}  # watch real processes
+MAY_SLEEP = {  # commands that watch real processes
+    "src/klamm/cli/demo/play.py",
+    "src/klamm/cli/move/ends.py",
+    "src/klamm/spark/demo_job.py",
+}
 ASSEMBLY = "src/klamm/broker/embedded.py"
 QUAINT = re.compile(
     r"\b(whom|whoever|somebody|nobody|everybody|could not be told|cannot be: write|good order|patience)\b"

@@ -14,12 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from klamm.broker.net.answer import Answer, AwaitedResponse, UnprovenResponse
-from klamm.broker.net.context import (
-    ClientSoftware,
-    CloseConnectionError,
-    HeldResponse,
-    RequestContext,
-)
+from klamm.broker.net.context import ClientSoftware, CloseConnectionError, HeldResponse, RequestContext
 from klamm.broker.net.dispatch import API_VERSIONS_KEY, Dispatcher, Endpoint, RefusalLog
 from klamm.broker.net.idle import IdleTimer
 from klamm.broker.net.memory import RequestMemory, Share

@@ -194,7 +194,7 @@ def first_batch_is_enough(sources: Sequence[FetchSource], limits: Limits) -> boo
                     )
                 )
             except (LogError, MustLoadError):
-                return True  # whoever reads it answers with the error, or loads it
+                return True  # the read that follows answers with the error, or loads it
         else:
             available_bytes += min(readable_bytes, target.max_bytes)
         if available_bytes >= limits.min_bytes:

@@ -22,14 +22,7 @@ from klamm.broker.partitions.flushes import Flush, PendingSync, run_all
 from klamm.broker.partitions.registry import Partition
 from klamm.clock import Clock
 from klamm.protocol.errors import NO_ERROR, ErrorCode
-from klamm.storage.log import (
-    LogError,
-    PartitionLog,
-    RestOfRound,
-    SharedJournal,
-    SyncRounds,
-    SyncTicket,
-)
+from klamm.storage.log import LogError, PartitionLog, RestOfRound, SharedJournal, SyncRounds, SyncTicket
 
 if TYPE_CHECKING:
     from klamm.broker.services import RunBlocking

@@ -40,7 +40,7 @@ class TransactionMarker:
     is_commit: bool
     coordinator_epoch: int
     bumps_epoch: bool = False  # transaction.version 2: the epoch is higher than that of the records
-    is_of_unknown_version: bool = False  # nobody can say whether the epoch is
+    is_of_unknown_version: bool = False  # whether the epoch is higher is unknown
 
     @property
     def is_of_no_producer(self) -> bool:
