@@ -99,11 +99,17 @@ class Desk:
             yield connection
             connection.rollback()
 
-    def wait_for_lock(self) -> None:
-        """Until the round waits for the lock of a row."""
+    def wait_for_lock(self, statement_count: int = 1) -> None:
+        """Until the round waits for the lock of a row, with its first statement or a later one."""
         pid = self.connection.info.backend_pid
-        waiting = f"SELECT 1 FROM pg_stat_activity WHERE pid = {pid} AND wait_event_type = 'Lock'"
-        wait_until(lambda: bool(self.store.rows(waiting)))
+        waiting = f"SELECT query_start FROM pg_stat_activity WHERE pid = {pid} AND wait_event_type = 'Lock'"
+        seen: set[Any] = set()
+
+        def have_waited() -> bool:
+            seen.update(self.store.rows(waiting))
+            return len(seen) >= statement_count
+
+        wait_until(have_waited)
 
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
@@ -320,9 +326,9 @@ def test_an_error_at_the_commit_is_no_success(connected: Desk) -> None:
 
 def test_a_statement_that_gave_up_on_a_lock_is_repeated(connected: Desk) -> None:
     append(connected.logs[0])
-    connected.connection.execute("SET lock_timeout = '20ms'")
+    connected.connection.execute("SET lock_timeout = '200ms'")  # ten times that is enough to see it twice
     with connected.locked() as lock, ThreadPoolExecutor(1) as thread:
-        release = thread.submit(connected.wait_for_lock)
+        release = thread.submit(connected.wait_for_lock, statement_count=2)
         release.add_done_callback(lambda _: lock.rollback())
         assert connected.flush() == [None]
     assert ends(connected)[0] == 2

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from klamm.protocol.codec.alike import decoder_of_alike, encoder_of_alike
+from klamm.protocol.api import ApiKey
 from klamm.protocol.codec.decoding import (
     REQUEST_MEMORY_BYTES,
     RESPONSE_MEMORY_BYTES,
@@ -33,6 +33,8 @@ __all__ = [
     "response_encoder",
 ]
 
+_OF_MEMBERS = frozenset((ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))  # often alike but for the id of a member
+
 Decode = Callable[[bytes, int], Any]
 Encode = Callable[[Any], list[Buffer]]
 
@@ -48,7 +50,12 @@ def request_decoder(api_key: int, version: int, reader_of: ReaderOf = _from_sche
     `reader_of` may return a function that decodes all elements of an array of structures at once.
     """
     struct = load_struct(api_key, version, "request")
-    return decoder_of_alike(struct, compile_decoder(struct, reader_of, REQUEST_MEMORY_BYTES))
+    decode = compile_decoder(struct, reader_of, REQUEST_MEMORY_BYTES)
+    if api_key not in _OF_MEMBERS:
+        return decode
+    from klamm.protocol.codec.alike import decoder_of_alike  # noqa: PLC0415 -- it imports messages
+
+    return decoder_of_alike(struct, decode)
 
 
 @cache
@@ -70,4 +77,9 @@ def response_encoder(api_key: int, version: int, writer_of: WriterOf = _from_sch
     `writer_of` may return a function that encodes all elements of an array of structures at once.
     """
     struct = load_struct(api_key, version, "response")
-    return encoder_of_alike(struct, compile_encoder(struct, writer_of))
+    encode = compile_encoder(struct, writer_of)
+    if api_key not in _OF_MEMBERS:
+        return encode
+    from klamm.protocol.codec.alike import encoder_of_alike  # noqa: PLC0415 -- it imports messages
+
+    return encoder_of_alike(struct, encode)
