@@ -92,11 +92,14 @@ def _connected(
 def _refuse_company(name: str, admin: Admin, own_address: str) -> None:
     """Other brokers of a store would give partitions to the one of this process, and clients its address."""
     deadline_s = time.monotonic() + _GONE_WITHIN_S
-    while len(brokers := admin.describe_cluster().brokers) > 1:
+    # Any broker may answer, also one that has not seen that of this process yet.
+    while others := [place for place in _places(admin) if not place.endswith(f" at {own_address}")]:
         if time.monotonic() > deadline_s:
-            addresses = {each.broker_id: f"{each.host}:{each.port}" for each in brokers}
-            others = [f"{each} at {place}" for each, place in addresses.items() if place != own_address]
             raise MoveError(
                 f"{name} is in use by broker {', '.join(others)}: stop it, or name its address instead"
             )
         time.sleep(0.05)
+
+
+def _places(admin: Admin) -> list[str]:
+    return [f"{each.broker_id} at {each.host}:{each.port}" for each in admin.describe_cluster().brokers]
