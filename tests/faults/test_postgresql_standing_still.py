@@ -54,6 +54,11 @@ def led_by(cluster: PostgresBrokers, node_id: int) -> int:
     )
 
 
+def produce_first(client: WireClient, partition: int) -> None:
+    """The first record of a partition, when its leader knows the topic."""
+    wait_until(lambda: produced(client, TOPIC, partition).base_offset == 0, "90s")
+
+
 def leader_of(cluster: PostgresBrokers, partition: int) -> str:
     return cluster.address(cluster.leaders()[TOPIC, partition][0])
 
@@ -164,7 +169,7 @@ def test_a_round_that_arrives_after_the_take_over_appends_nothing(
     cluster = start(3, QUIET)
     partition = led_by(cluster, SUSPECT)
     with WireClient(cluster.address(SUSPECT), timeout_s=60) as client:
-        assert produced(client, TOPIC, partition).base_offset == 0
+        produce_first(client, partition)
         with stopped(postgres.sessions("klamm appends")):
             client.send(ApiKey.PRODUCE, 9, a_produce(Now(), topic=TOPIC, partition=partition))
             wait_until(lambda: waits_at(postgres.port), "90s")
@@ -187,7 +192,7 @@ def test_a_round_that_is_under_way_ends_before_the_take_over_and_is_served_after
     cluster = start(3, QUIET)
     partition = led_by(cluster, SUSPECT)
     with WireClient(cluster.address(SUSPECT), timeout_s=60) as client:
-        assert produced(client, TOPIC, partition).base_offset == 0
+        produce_first(client, partition)
         with appends_that(postgres, "PERFORM pg_sleep(8)", have_locks=True):
             client.send(ApiKey.PRODUCE, 9, a_produce(Now(), topic=TOPIC, partition=partition))
             wait_until(
@@ -215,7 +220,7 @@ def test_answers_wait_for_a_renewal_that_does_not_come_though_appends_succeed(
     partition = led_by(cluster, SUSPECT)
     ends = "SELECT sum(end_offset) FROM log"
     with WireClient(cluster.address(SUSPECT), timeout_s=2) as client:
-        assert produced(client, TOPIC, partition).base_offset == 0
+        produce_first(client, partition)
         ((before,),) = postgres.execute(ends)
         with stopped(postgres.sessions("klamm lease")):
             time.sleep(1.0)  # longer than the serve window

@@ -161,7 +161,7 @@ def test_it_ends_when_told_while_it_waits_for_an_earlier_process(
     serving(first)
     os.kill(first.pid, signal.SIGSTOP)  # it keeps its lock, and does not renew its lease
     second = start(*arguments)
-    wait_until(lambda: "waiting for the lease of process" in second.what_it_said(), "30s")
+    wait_until(lambda: "waiting for the lease of its former process" in second.what_it_said(), "30s")
     os.kill(second.pid, number)
     assert second.process.wait(10) == 0
     os.kill(first.pid, signal.SIGCONT)
