@@ -254,5 +254,5 @@ def test_a_cluster_that_is_away_is_one_clear_line(
     source: klamm.Broker, tmp_path: Path, is_source: bool
 ) -> None:
     ends = ("127.0.0.1:1", source.bootstrap) if is_source else (source.bootstrap, "127.0.0.1:1")
-    done = move(*ends, tmp_path / "state", "--timeout", "0.5")
+    done = move(*ends, tmp_path / "state", "--timeout", "3")
     assert (done.exit_code, done.stderr.count("\n"), "127.0.0.1:1" in done.stderr) == (1, 1, True)
