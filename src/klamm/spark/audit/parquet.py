@@ -22,7 +22,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from klamm.errors import KlammError
 from klamm.spark.audit.one_pass import AuditTask, audit_rows
-from klamm.spark.audit.schemas import SOURCES, TABLES, schema_of
+from klamm.spark.audit.schemas import COMMIT_HISTORY, SOURCES, TABLES, schema_of
+from klamm.spark.decode.tables import COMMITS
 
 # Rows of a table that one row group of a file has, at least; fewer in the last one.
 GROUP_ROWS: Final = 1 << 18
@@ -31,6 +32,11 @@ COUNTED_OFFSETS: Final = 10_000
 WATCH_S: Final = 0.2
 # Numbers that grow by little from row to row.
 _GROWING: Final = ("log_offset",)
+# Columns of the large tables that may be empty. For all others files need not say so row by row.
+_MAY_BE_NULL: Final = {
+    COMMITS: {"committed_offset", "leader_epoch", "metadata", "commit_ts", "expire_ts", "value_version"},
+    COMMIT_HISTORY: {"prev_offset", "delta", "prev_commit_ts", "commit_ts", "gap_ms", "is_rewind"},
+}
 PlannedPass = tuple[AuditTask, Sequence[InputPartition]]
 
 
@@ -124,7 +130,7 @@ class _File:
         self._name = f"{name}/part-{number:05}.parquet"
         self._path = folder / self._name
         self._unfinished = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        self._schema = to_arrow_schema(schema_of(name), timezone="UTC")
+        self._may_be_null = _MAY_BE_NULL.get(name, schema_of(name).fieldNames())
         self._held: list[Any] = []
         self._held_rows = 0
         self._writer: Any = None
@@ -138,10 +144,14 @@ class _File:
     def _write(self) -> None:
         if self._held_rows:
             table = pa.Table.from_batches(self._held).unify_dictionaries()  # or each batch has its own page
+            schema = pa.schema([self._field(field) for field in table.schema])
             if self._writer is None:
-                self._writer = self._opened(table.schema)
-            self._writer.write_table(table)
+                self._writer = self._opened(schema)
+            self._writer.write_table(pa.Table.from_arrays(table.columns, schema=schema))
         self._held, self._held_rows = [], 0
+
+    def _field(self, field: Any) -> Any:
+        return field.with_nullable(field.name in self._may_be_null)
 
     def _opened(self, schema: Any) -> Any:
         self._unfinished.parent.mkdir(parents=True, exist_ok=True)
@@ -151,8 +161,8 @@ class _File:
             schema,
             use_dictionary=[name for name in schema.names if name not in growing],
             column_encoding=growing or None,
-            # Of columns that queries filter by; the others are not worth the time.
-            write_statistics=[field.name for field in schema if _is_filtered(field.type)],
+            # The others are not worth the time: where few values are, readers find them in the dictionary.
+            write_statistics=[field.name for field in schema if _is_filtered(field)],
             store_schema=False,  # a column that is encoded here is a plain one to its readers
         )
 
@@ -172,5 +182,6 @@ class _File:
             self._unfinished.unlink(missing_ok=True)
 
 
-def _is_filtered(kind: Any) -> bool:
-    return bool(pa.types.is_timestamp(kind) or pa.types.is_string(kind) or pa.types.is_dictionary(kind))
+def _is_filtered(field: Any) -> bool:
+    """Whether queries choose row groups by this column."""
+    return bool(field.name == "group_id" or pa.types.is_timestamp(field.type))

@@ -25,7 +25,6 @@ from klamm.spark.audit.schemas import (
     LATEST_COLUMNS,
     LATEST_OFFSETS,
     SOURCES,
-    TABLES,
     schema_of,
 )
 from klamm.spark.audit.source import AuditSource
@@ -89,7 +88,9 @@ class Audit:
         """A table by its name in BASE or DERIVED, or `events`: of the log, or as it was written."""
         if name not in self._made:
             schema = schema_of(name)
-            if not self.ends[_TOPIC_OF[SOURCES[name]]]:
+            if self.folder is not None:
+                self._made[name] = self.spark.read.schema(schema).parquet(str(self.folder / name))
+            elif not self.ends[_TOPIC_OF[SOURCES[name]]]:
                 self._made[name] = self.spark.createDataFrame([], schema)
             elif name in BASE:
                 format_name, table = BASE[name]
@@ -113,8 +114,7 @@ class Audit:
         passes = [self._planned(source) for source in _TOPIC_OF if self.ends[_TOPIC_OF[source]]]
         write_tables(self.spark, passes, folder, progress)
         self.folder = folder
-        for name in TABLES:
-            self._made[name] = self.spark.read.schema(schema_of(name)).parquet(str(folder / name))
+        self._made.clear()  # a table is looked for in the folder when it is asked for
 
     def _decoded(self, format_name: str, table: str, schema: StructType) -> DataFrame:
         options = {**self._read_options(TOPICS[format_name]), "decode": format_name, "table": table}

@@ -117,8 +117,10 @@ class OffsetCommitRows(TableRows):
             case "is_tombstone":
                 return pa.array(np.frombuffer(found.value_version, np.int32) < 0)
             case "producer_id" | "producer_epoch":
-                numbers = np.array([getattr(outcome, field.name) for outcome in held], np.int64)
-                return pa.array(numbers[_region(found)]).cast(field.type)
+                numbers = [getattr(outcome, field.name) for outcome in held]
+                if len(set(numbers)) == 1:  # as in most of a log, where nobody commits in transactions
+                    return self._constant(numbers[0], field.type, rows)
+                return pa.array(np.array(numbers, np.int64)[_region(found)]).cast(field.type)
             case "txn":
                 outcomes = np.array([outcome.txn for outcome in held], np.int32)
                 return _TXN_NAMES.take(pa.array(outcomes[_region(found)]))
@@ -346,4 +348,6 @@ def _instants(column: bytearray, missing: int | None, kind: Any) -> Any:
     """Milliseconds as Spark's microseconds; `missing` stands for none."""
     times_ms = np.frombuffer(column, np.int64)
     mask = None if missing is None else times_ms == missing
-    return pa.array(times_ms * 1000, mask=mask).cast(kind)
+    if mask is not None and mask.all():
+        return pa.nulls(len(times_ms), kind)
+    return pa.array(times_ms * 1000, mask=mask if mask is not None and mask.any() else None).cast(kind)

@@ -83,3 +83,22 @@ def test_files_have_sparks_types(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     schema = pq.read_schema(tmp_path / "offset_commits" / "part-00007.parquet")
     assert schema.field("commit_ts").type == pa.timestamp("us", "UTC")
     assert schema.field("group_id").type == pa.string()
+
+
+def test_a_value_is_required_where_every_row_has_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = written(monkeypatch, tmp_path, CONSUMER_OFFSETS, OFFSETS)
+    for name in ("offset_commits", "commit_history"):
+        schema = pq.read_schema(tmp_path / name / "part-00007.parquet")
+        required = {field.name for field in schema if not field.nullable}
+        assert {"group_id", "topic", "partition"} <= required
+        assert {"commit_ts", "value_version", "prev_offset"}.isdisjoint(required)
+        assert all(row[column] is not None for row in found[name] for column in required)
+
+
+def test_row_groups_can_be_chosen_by_group_and_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    written(monkeypatch, tmp_path, CONSUMER_OFFSETS, OFFSETS)
+    metadata = pq.read_metadata(tmp_path / "offset_commits" / "part-00007.parquet")
+    columns = [metadata.row_group(0).column(number) for number in range(metadata.num_columns)]
+    has_bounds = {item.path_in_schema for item in columns if item.statistics and item.statistics.has_min_max}
+    # A column without a value has no bounds.
+    assert has_bounds | {"expire_ts"} == {"group_id", "log_timestamp", "commit_ts", "expire_ts"}
