@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -143,7 +144,11 @@ def broker_rounds(address: tuple[str, int], seconds: float) -> float:
 
 def server_cpu_s(server: PostgresServer) -> float:
     """Processor time of all its processes that run now."""
-    return sum(cpu_s(pid) for pid in server.pids())
+    used_s = 0.0
+    for pid in server.pids():
+        with suppress(FileNotFoundError):  # a session that has just ended
+            used_s += cpu_s(pid)
+    return used_s
 
 
 def commit_lanes(groups: int) -> list[list[bytes]]:

@@ -29,6 +29,8 @@ class Clock(Protocol):
 class SystemClock:
     """The clocks of this machine."""
 
+    now_s = staticmethod(time.monotonic)
+
     def now_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
 
@@ -63,6 +65,12 @@ def patience_of(clock: Clock) -> Clock:
     """The clock for time-outs of calls, which must end even while virtual time stands still."""
     found: Clock = getattr(clock, "patience", clock)
     return found
+
+
+def instants_of(clock: Clock) -> Callable[[], float]:
+    """The instants of a clock in seconds, as exactly as it has them."""
+    found: Callable[[], float] | None = getattr(clock, "now_s", None)
+    return found if found is not None else lambda: clock.now_ms() / 1000
 
 
 def selector_on(clock: Clock) -> selectors.BaseSelector:

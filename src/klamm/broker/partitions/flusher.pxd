@@ -2,6 +2,7 @@ cimport cython
 
 from klamm.broker.partitions.flush_order cimport FlushOrder
 from klamm.broker.partitions.flushes cimport Flush, PendingSync
+from klamm.broker.partitions.pauses cimport Pauses
 from klamm.broker.partitions.registry cimport Partition
 
 
@@ -27,6 +28,7 @@ cdef class Flusher:
     cdef public list _for_threads
     cdef public bint _starts_soon
     cdef public Py_ssize_t _appends
+    cdef public Pauses _pauses
     cdef public bint _has_failed
     cdef public object _idle
     cdef public dict _settling

@@ -4,7 +4,7 @@ What is new in many logs is written to one journal with one fdatasync, where the
 with much to write are flushed by themselves, in parallel, and again as soon as that is complete. The kernel
 flushes asynchronously where it can (`KernelSync`); threads do it elsewhere, and where a flush is more than
 syncing files. A store that has rounds of its own (`SyncRounds`) gets all that are dirty, when its last one
-is complete; those run on the event loop, and on a thread only after a failure.
+is complete, or a pause later; those run on the event loop, and on a thread only after a failure.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from weakref import WeakKeyDictionary
 
 from klamm.broker.partitions.flush_order import FlushOrder
 from klamm.broker.partitions.flushes import Flush, PendingSync, run_all
+from klamm.broker.partitions.pauses import Pauses
 from klamm.broker.partitions.registry import Partition
-from klamm.clock import Clock
+from klamm.clock import Clock, instants_of
 from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.storage.log import LogError, PartitionLog, RestOfRound, SharedJournal, SyncRounds, SyncTicket
 
@@ -75,6 +76,7 @@ class Flusher:
         self._for_threads: list[PendingSync] = []  # until a lane is free
         self._starts_soon = False
         self._appends = 0  # marked since flushes were begun
+        self._pauses = Pauses(loop, instants_of(clock), self._start_soon)  # between rounds of a store
         self._has_failed = False
         self._idle: Future[None] | None = None
         self._settling: dict[Partition, Future[None]] = {}  # until the flush that is under way is complete
@@ -88,6 +90,8 @@ class Flusher:
         """Flush a partition, together with the others that are dirty."""
         self._dirty[partition] = None
         self._appends += 1
+        if self._appends == self._pauses.all_back_at:
+            self._pauses.all_are_back()
         if not self._starts_soon and partition not in self._under_way:
             self._start_soon()
 
@@ -123,9 +127,10 @@ class Flusher:
         """Start flushing in the next turn of the loop, to include the other appends of this turn.
 
         While other flushes run, it is delayed by another turn, to include requests that have arrived by
-        then: at full load a log then has 2.5 commits to flush, not 2.
+        then: at full load a log then has 2.5 commits to flush, not 2. Not during a round of a store, nor in
+        the pause after it.
         """
-        if not self._starts_soon:
+        if not self._starts_soon and not self._busy and not self._pauses.is_on:
             self._starts_soon = True
             if self._under_way:
                 self._loop.call_soon(self._loop.call_soon, self._start)
@@ -134,7 +139,7 @@ class Flusher:
 
     def request_is_decided(self) -> None:
         """Start now if there is much to flush, and no flush under way. Not to be called within a decision."""
-        if self._appends >= MANY_APPENDS and not self._under_way:
+        if self._appends >= MANY_APPENDS and not self._under_way and not self._pauses.is_on:
             self._start()
 
     async def drain(self) -> None:
@@ -170,6 +175,7 @@ class Flusher:
         if self._later is not None:
             self._later.cancel()
             self._later = None
+        self._pauses.stop()
         if self._kernel is not None:
             self._loop.remove_reader(self._kernel.fileno())
             self._kernel.close()
@@ -196,8 +202,8 @@ class Flusher:
         lanes = min(len(self._for_threads), LANES - len(self._lanes))
         if lanes > 0:
             waiting, self._for_threads = self._for_threads, []
-            for lane in range(lanes):
-                self._start_lane(waiting[lane::lanes])
+            for syncs in (waiting[lane::lanes] for lane in range(lanes)):
+                self._start_on_thread(syncs, partial(run_all, [sync.work for sync in syncs]), lambda: None)
         if self._idle is not None and not self._dirty and not self._under_way:
             self._idle.set_result(None)
             self._idle = None
@@ -211,6 +217,7 @@ class Flusher:
 
     def _begin_all(self) -> list[Flush]:
         """Begin the flushes that can start now; a log that is being flushed has to wait for the next one."""
+        self._pauses.count_anew(self._appends)
         self._appends = 0
         waiting, self._dirty = self._dirty, {}
         under_way = self._under_way
@@ -396,6 +403,7 @@ class Flusher:
                 together.setdefault(rounds, []).append(sync)
         for rounds, members in together.items():
             self._busy.add(rounds)
+            self._pauses.round_begins()
             tickets = [sync.flushes[0].ticket for sync in members]
             rounds.start(tickets, self._loop, partial(self._started_round_ends, rounds, members))
         return others
@@ -405,13 +413,11 @@ class Flusher:
     ) -> None:
         if rest is None:
             self._busy.discard(rounds)
+            self._pauses.round_ends(self._appends)
             self._are_done(members, [None] * len(members))
             self._wake()
         else:
             self._start_on_thread(members, rest, lambda: self._busy.discard(rounds))
-
-    def _start_lane(self, syncs: list[PendingSync]) -> None:
-        self._start_on_thread(syncs, partial(run_all, [sync.work for sync in syncs]), lambda: None)
 
     def _start_on_thread(
         self, syncs: Sequence[PendingSync], work: RestOfRound, when_done: Callable[[], None]

@@ -410,6 +410,47 @@ def test_logs_of_one_store_are_flushed_by_one_call_and_gather_while_it_runs(
     assert errors(client) == [0] * 4
 
 
+def test_clients_that_take_turns_share_a_round_after_a_pause(jar: Jar) -> None:
+    rounds = SharedRounds(on_loop=True)  # each takes 10 ms
+    for index in range(2):
+        partition_of(jar, index).log.rounds = rounds
+    one, two = jar.connect(), jar.connect()
+    one.send(ApiKey.PRODUCE, 9, a_produce(jar))
+    jar.pass_ms(5)
+    two.send(ApiKey.PRODUCE, 9, a_produce(jar, partition=1))
+    jar.pass_ms(6)
+    assert errors(one) == [0]
+    one.send(ApiKey.PRODUCE, 9, a_produce(jar))  # comes back soon, when the other's round is under way
+    jar.pass_ms(10)
+    assert errors(two) == [0]
+    assert rounds.sizes == [1, 1]
+    two.send(ApiKey.PRODUCE, 9, a_produce(jar, partition=1))  # comes back soon, too
+    jar.pass_ms(11)
+    assert rounds.sizes == [1, 1, 2]
+    assert errors(one) == errors(two) == [0]
+
+
+def test_a_pause_does_not_outlast_a_round(jar: Jar) -> None:
+    rounds = SharedRounds(on_loop=True)
+    for index in range(2):
+        partition_of(jar, index).log.rounds = rounds
+    one, two = jar.connect(), jar.connect()
+    one.send(ApiKey.PRODUCE, 9, a_produce(jar))
+    jar.pass_ms(5)
+    two.send(ApiKey.PRODUCE, 9, a_produce(jar, partition=1))
+    jar.pass_ms(6)
+    one.send(ApiKey.PRODUCE, 9, a_produce(jar))
+    jar.pass_ms(10)
+    # When the other does not come back
+    jar.pass_ms(20)
+    assert rounds.sizes == [1, 1, 1]
+    assert errors(one) == [0, 0]
+    # Then the broker stops without delay
+    one.send(ApiKey.PRODUCE, 9, a_produce(jar))
+    jar.loop.run(jar.services.flusher.drain())
+    assert rounds.sizes == [1, 1, 1, 1]
+
+
 def test_a_log_that_is_fenced_answers_what_is_durable_and_stops(jar: Jar, rounds: SharedRounds) -> None:
     client = jar.connect()
     rounds.outcome = LogError(ErrorCode.not_leader_or_follower, "epoch 1 leads it")
