@@ -35,9 +35,7 @@ def chunks_of(
 ) -> Sequence[Chunk]:
     """Consecutive batches as chunks of at most a size; a larger batch is a chunk of its own."""
     if len(batches) == 1:
-        ((base_offset, last_offset, max_timestamp_ms, data),) = batches
-        headers = data[:HEADER_BYTES]
-        return (Chunk(partition_id, leader_epoch, base_offset, last_offset, max_timestamp_ms, headers, data),)
+        return (_chunk(partition_id, leader_epoch, batches),)
     chunks: list[Chunk] = []
     group: list[TailBatch] = []
     size_bytes = 0
@@ -53,14 +51,16 @@ def chunks_of(
 
 
 def _chunk(partition_id: int, leader_epoch: int, group: Sequence[TailBatch]) -> Chunk:
+    first, last = group[0], group[-1]
+    max_timestamp_ms, data = first.max_timestamp_ms, first.data
+    headers = data[:HEADER_BYTES]
+    if len(group) > 1:
+        for batch in group:
+            max_timestamp_ms = max(max_timestamp_ms, batch.max_timestamp_ms)
+        headers = b"".join([batch.data[:HEADER_BYTES] for batch in group])
+        data = b"".join([batch.data for batch in group])
     return Chunk(
-        partition_id,
-        leader_epoch,
-        group[0].base_offset,
-        group[-1].last_offset,
-        max(batch.max_timestamp_ms for batch in group),
-        b"".join(batch.data[:HEADER_BYTES] for batch in group),
-        b"".join(batch.data for batch in group),
+        partition_id, leader_epoch, first.base_offset, last.last_offset, max_timestamp_ms, headers, data
     )
 
 

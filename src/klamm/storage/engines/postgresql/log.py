@@ -14,11 +14,13 @@ from psycopg import Connection
 from klamm.protocol.errors import DecodeError, ErrorCode
 from klamm.records.batch import (
     CONTROL_BIT,
+    LENGTH_AT,
     LENGTH_OVERHEAD_BYTES,
     LOG_APPEND_TIME_BIT,
     BatchHeader,
     parse_header,
 )
+from klamm.records.core import stamped
 from klamm.records.markers import EndMarker, decode_marker
 from klamm.storage.cleaner import live_producers
 from klamm.storage.cleaning_batches import CleaningRules
@@ -46,8 +48,7 @@ from klamm.storage.topic_config import TopicConfig
 SNAPSHOT_CHUNKS: Final = 1_000  # appended since the last snapshot of the producers
 
 _logger = logging.getLogger(__name__)
-_STAMP: Final = Struct(">qii")  # base offset, length, leader epoch: what an append overwrites
-_STAMP_BYTES: Final = _STAMP.size
+_OWN: Final = Struct(">i11xi8xq")  # length, last offset delta, largest timestamp: of a batch of our own
 
 
 class LogKeeper(LogReader, Protocol):
@@ -174,8 +175,7 @@ class PostgresLog(ReadablePostgresLog):
                 return AppendResult(
                     duplicate.first_offset, duplicate.last_offset, duplicate.timestamp_ms, is_duplicate=True
                 )
-        stamp = _STAMP.pack(base_offset, batch_length, self.leader_epoch)
-        data = b"".join((stamp, memoryview(batch)[_STAMP_BYTES:]))
+        data = stamped(batch, base_offset, self.leader_epoch)
         self._tail.add(TailBatch(base_offset, last_offset, max_timestamp_ms, data))
         self._size_bytes += size_bytes
         self.log_end_offset = last_offset + 1
@@ -194,7 +194,21 @@ class PostgresLog(ReadablePostgresLog):
         return AppendResult(base_offset, last_offset, append_time_ms)
 
     def append_own(self, batch: bytes, now_ms: int) -> int:
-        return self.append(batch, now_ms=now_ms, timestamp_ms=-1).base_offset
+        base_offset = self.log_end_offset
+        batch_length, delta, max_timestamp_ms = _OWN.unpack_from(batch, LENGTH_AT)
+        size_bytes = len(batch)
+        if (
+            self._refusal is not None
+            or size_bytes > self.config.segment_bytes
+            or batch_length + LENGTH_OVERHEAD_BYTES != size_bytes
+        ):
+            return self.append(batch, now_ms, -1).base_offset  # says why not
+        last_offset = base_offset + delta
+        data = stamped(batch, base_offset, self.leader_epoch)
+        self._tail.add(TailBatch(base_offset, last_offset, max_timestamp_ms, data))
+        self._size_bytes += size_bytes
+        self.log_end_offset = last_offset + 1
+        return base_offset
 
     def _checked_marker(
         self, batch: bytes | bytearray | memoryview, header: BatchHeader, marker_bumps_epoch: bool
@@ -226,10 +240,10 @@ class PostgresLog(ReadablePostgresLog):
     # -- flushing
 
     def sync_is_due(self, now_ms: int) -> bool:
-        return self.is_dirty
+        return self.high_watermark < self.log_end_offset
 
     def start_sync(self) -> SyncTicket | None:
-        if not self.is_dirty or self._refusal is not None:
+        if self.high_watermark >= self.log_end_offset or self._refusal is not None:
             return None
         return PostgresTicket(
             self._rounds,
@@ -237,8 +251,8 @@ class PostgresLog(ReadablePostgresLog):
             self.partition_id,
             self.leader_epoch,
             self._tail.pending(),
-            chunk_bytes=min(CHUNK_BYTES, self.config.segment_bytes),
-            generation=self._generation,
+            min(CHUNK_BYTES, self.config.segment_bytes),
+            self._generation,
         )
 
     def finish_sync(self, ticket: SyncTicket) -> None:

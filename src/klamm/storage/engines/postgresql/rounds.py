@@ -57,7 +57,6 @@ class PostgresTicket:
         partition_id: int,
         leader_epoch: int,
         batches: Sequence[TailBatch],
-        *,
         chunk_bytes: int,
         generation: int,
     ) -> None:

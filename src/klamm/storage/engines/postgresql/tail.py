@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
-from typing import NamedTuple
+
+# Batches are dropped when there are an eighth more than may be kept: those that stay move to the front.
+_SLACK_PARTS = 8
 
 
-class TailBatch(NamedTuple):
+class TailBatch:
     """A batch as it is stored."""
 
-    base_offset: int
-    last_offset: int
-    max_timestamp_ms: int
-    data: bytes
+    __slots__ = ("base_offset", "data", "last_offset", "max_timestamp_ms")
+
+    def __init__(self, base_offset: int, last_offset: int, max_timestamp_ms: int, data: bytes) -> None:
+        self.base_offset = base_offset
+        self.last_offset = last_offset
+        self.max_timestamp_ms = max_timestamp_ms
+        self.data = data
 
 
 class Tail:
     """The batches from an offset to the end of the log, without gaps in what was appended."""
 
-    __slots__ = ("_lasts", "batches", "durable_count", "size_bytes", "start_offset")
+    __slots__ = ("batches", "durable_count", "size_bytes", "start_offset")
 
     def __init__(self, start_offset: int) -> None:
         self.start_offset = start_offset  # every batch from here on is in it
         self.batches: list[TailBatch] = []
-        self._lasts: list[int] = []  # of the batches, for searching
         self.durable_count = 0  # of the first batches
         self.size_bytes = 0
 
     def add(self, batch: TailBatch) -> None:
         self.batches.append(batch)
-        self._lasts.append(batch.last_offset)
         self.size_bytes += len(batch.data)
 
     def pending(self) -> Sequence[TailBatch]:
@@ -39,39 +41,56 @@ class Tail:
 
     def index_of(self, offset: int) -> int:
         """The index of the first batch that ends at or above an offset."""
-        return bisect_left(self._lasts, offset)
+        low, high = 0, len(self.batches)
+        while low < high:
+            middle = (low + high) // 2
+            batch = self.batches[middle]
+            if batch.last_offset < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
     def made_durable(self, end_offset: int) -> None:
         """Everything below an offset is durable."""
-        self.durable_count = self.index_of(end_offset)
+        count = self.durable_count
+        while count < len(self.batches):
+            batch = self.batches[count]
+            if batch.last_offset >= end_offset:
+                break
+            count += 1
+        self.durable_count = count
 
     def trim(self, limit_bytes: int) -> None:
-        """Drop the oldest durable batches until the rest fits a limit."""
+        """Drop the oldest durable batches until the rest fits a limit, if there are many too many."""
+        if self.size_bytes <= limit_bytes + limit_bytes // _SLACK_PARTS:
+            return
         count = 0
         while self.size_bytes > limit_bytes and count < self.durable_count:
-            self.size_bytes -= len(self.batches[count].data)
+            batch = self.batches[count]
+            self.size_bytes -= len(batch.data)
+            self.start_offset = batch.last_offset + 1
             count += 1
         if count:
-            self.start_offset = self._lasts[count - 1] + 1
-            del self.batches[:count], self._lasts[:count]
+            del self.batches[:count]
             self.durable_count -= count
 
     def cut(self, to_offset: int) -> None:
         """Drop the batches that end at or above an offset."""
         index = self.index_of(to_offset)
-        self.size_bytes -= sum(len(batch.data) for batch in self.batches[index:])
-        del self.batches[index:], self._lasts[index:]
+        self.size_bytes -= sum([len(batch.data) for batch in self.batches[index:]])
+        del self.batches[index:]
         self.durable_count = min(self.durable_count, index)
 
     def read(self, offset: int, until_offset: int, max_bytes: int, *, at_least_one: bool) -> list[bytes]:
         """Batches from the one that holds an offset, below another, of at most a size."""
         parts: list[bytes] = []
         for index in range(self.index_of(offset), len(self.batches)):
-            _, last_offset, _, data = self.batches[index]
-            if last_offset >= until_offset:
+            batch = self.batches[index]
+            if batch.last_offset >= until_offset:
                 break
-            max_bytes -= len(data)
+            max_bytes -= len(batch.data)
             if max_bytes < 0 and (parts or not at_least_one):
                 break
-            parts.append(data)
+            parts.append(batch.data)
         return parts
