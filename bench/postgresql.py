@@ -5,6 +5,11 @@ update (-N) is the anchor, because its transactions per second depend on the mac
 
     PYTHONPATH=src:tests python -m bench.postgresql [--repeats 3] [--seconds 2]
 
+Offset commits: 64 members that have joined their groups. Each commits one partition, a batch of about 150
+bytes, and the next when that is answered. 6 groups are in 6 logs, with 10 or 11 commits in flight each: over
+a connection per member, as consumers have it, and over 8 connections with 8 members each, which costs fewer
+system calls. 64 groups of one member are in 45 logs. The load is one Python process on the same processors.
+
 And how soon after kill -9 of a coordinator is a commit answered? Three brokers with the default leases:
 
     PYTHONPATH=src:tests python -m bench.postgresql --kills 5
@@ -23,8 +28,8 @@ from random import Random
 
 from bench.brokers import cpu_s
 from bench.folder_cluster import DEFAULTS, commit, committed_at, found_coordinator, prepare
-from bench.group_load import ask, connect, frame
-from bench.group_rates import COMMIT, a_commit, pipelined
+from bench.group_load import Crowd, ask, connect, frame
+from bench.group_rates import COMMIT, Rate, a_commit, pipelined
 from bench.raw_load import (
     Latencies,
     fetched_after,
@@ -50,6 +55,9 @@ from postgresql import PostgresServer
 TOPIC, PARTITIONS = "bench", 50
 BATCH_BYTES = 16 * 1024
 HEADER = bytes(61)
+MEMBERS = 64
+CASES = ((6, 64), (6, 8), (64, 8))  # groups, connections
+WARM_UP_S = 0.5
 
 
 def pgbench(server: PostgresServer, clients: int, seconds: float) -> float:
@@ -151,13 +159,28 @@ def server_cpu_s(server: PostgresServer) -> float:
     return used_s
 
 
-def commit_lanes(groups: int) -> list[list[bytes]]:
-    """64 commits on eight connections; those of one group are in one log."""
+def offset_commits(
+    address: tuple[str, int], pid: int, *, groups: int, connections: int, seconds: float
+) -> Rate:
+    """64 members of so many groups, each with one commit in flight."""
+    crowd = Crowd(address, MEMBERS)
+    sizes = [len(range(number, MEMBERS, groups)) for number in range(groups)]
+    settled = [crowd.settle(f"group-{number}", size) for number, size in enumerate(sizes)]
+    crowd.close()
     frames = [
-        frame(ApiKey.OFFSET_COMMIT, COMMIT, a_commit(f"group-{number % groups}", range(1)))
-        for number in range(64)
+        frame(
+            ApiKey.OFFSET_COMMIT,
+            COMMIT,
+            a_commit(group.group_id, range(1), member_id=member_id, generation=group.generation),
+        )
+        for group in settled
+        for member_id in group.member_ids
     ]
-    return [frames[lane::8] for lane in range(8)]
+    lanes = [frames[lane::connections] for lane in range(connections)]
+    rate = pipelined(address, pid, lanes, warm_up_s=WARM_UP_S, measure_s=seconds)
+    for group in settled:
+        group.leave(address)
+    return rate
 
 
 def create_topic(bootstrap: str) -> None:
@@ -229,6 +252,7 @@ def main() -> None:
         with KlammProcess(
             None,
             store=server.url_of("postgres"),
+            settings={"group.initial.rebalance.delay.ms": "0"},
             stderr_path=Path(folder, "log"),
         ) as broker:
             create_topic(broker.bootstrap)
@@ -263,22 +287,22 @@ def main() -> None:
                 )
                 add("16 KiB batches/s, 50 partitions, acks=-1 / tps of 16 clients", batches / many)
                 add("produce, MB/s", batches * BATCH_BYTES / 1e6)
-                for groups in (64, 6):
+                for groups, connections in CASES:
                     server_before_s = server_cpu_s(server)
-                    rate = pipelined(
-                        address, broker.pid, commit_lanes(groups), warm_up_s=0.5, measure_s=given.seconds
+                    rate = offset_commits(
+                        address, broker.pid, groups=groups, connections=connections, seconds=given.seconds
                     )
                     # The warm-up has its share of the server's time.
                     server_us = (server_cpu_s(server) - server_before_s) * 1e6
-                    commits = rate.per_second * (given.seconds + 0.5)
-                    who = f"64 clients of {groups} groups"
+                    commits = rate.per_second * (given.seconds + WARM_UP_S)
+                    who = f"64 members, {groups} groups, {connections} connections"
                     add(f"offset commits/s, {who}", rate.per_second)
                     add(f"offset commits/s, {who} / tps of 16 clients", rate.per_second / many)
                     add(f"a commit, {who}: processor time of the broker, us", rate.cpu_us)
                     add(f"a commit, {who}: processor time of PostgreSQL, us", server_us / commits)
         raw.close()
     for name, values in samples.items():
-        print(f"{name:72} {statistics.median(values):9.2f}   ({min(values):.2f} to {max(values):.2f})")
+        print(f"{name:84} {statistics.median(values):9.2f}   ({min(values):.2f} to {max(values):.2f})")
 
 
 if __name__ == "__main__":
