@@ -136,10 +136,10 @@ class MarkerWriter:
             if partition is None:
                 write.settle(name, self._absence(name))
                 continue
-            if is_refused:
-                write.settle(name, ErrorCode.unknown_server_error)  # as Kafka answers it
-                continue
             try:
+                if is_refused:
+                    write.settle(name, _refusal(partition, marker))
+                    continue
                 if after is not None:
                     self._flusher.put_after(partition, after)
                 last_offset = self._append(partition, marker, batch, now_ms, timestamp_ms)
@@ -179,3 +179,12 @@ class MarkerWriter:
         if listener is not None:
             listener(partition, marker, last_offset)
         return last_offset
+
+
+def _refusal(partition: Partition, marker: TransactionMarker) -> ErrorCode:
+    """What Kafka answers to a marker that it cannot write. Raises LogError."""
+    if not marker.is_of_no_producer:
+        for known in partition.log.producers():
+            if known.producer_id == marker.producer_id and marker.producer_epoch < known.producer_epoch:
+                return ErrorCode.invalid_producer_epoch
+    return ErrorCode.unknown_server_error

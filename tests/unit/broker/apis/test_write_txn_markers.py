@@ -225,6 +225,21 @@ def test_a_marker_of_an_unknown_transaction_version_is_an_error_of_the_server(
     assert write(client, a_marker(0, version=-2)) == {("t", 0): 0}, "as any version below 2"
 
 
+def test_a_marker_of_an_unknown_transaction_version_and_a_stale_epoch_is_fenced(client: JarClient) -> None:
+    assert write(client, a_marker(epoch=6)) == {("t", 0): 0}
+    for epoch, expected in (
+        (5, ErrorCode.invalid_producer_epoch),
+        (-2, ErrorCode.invalid_producer_epoch),
+        (-1, ErrorCode.unknown_server_error),
+        (6, ErrorCode.unknown_server_error),
+        (7, ErrorCode.unknown_server_error),
+    ):
+        assert write(client, a_marker(epoch=epoch, version=-1)) == {("t", 0): expected}, epoch
+    unknown = a_marker(producer_id=8, epoch=-2, version=-1)
+    response = client.ask(ApiKey.WRITE_TXN_MARKERS, 2, WriteTxnMarkersRequest([unknown]))
+    assert codes(response) == {8: {("t", 0): ErrorCode.unknown_server_error}}
+
+
 def test_a_marker_for_no_partition_is_not_in_the_answer(client: JarClient) -> None:
     marker = WritableTxnMarker(PRODUCER, 0, True, [])
     assert codes(client.ask(ApiKey.WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest([marker]))) == {}
