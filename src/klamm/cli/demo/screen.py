@@ -60,8 +60,8 @@ class PlainScreen:
         for chapter in view.story[self._told :]:
             self.say(f"  {clock_time(chapter.timestamp_ms)[11:]}  {chapter.text}")
         self._told = len(view.story)
-        owners = {str(item.partition): item.member.client_id for item in view.partitions if item.member}
-        if owners != self._owners and view.state == "Stable":
+        owners = view.owners
+        if owners != self._owners and view.state == "Stable" and view.generation is not None:
             self._owners = owners
             listed = ", ".join(f"{partition} {owner}" for partition, owner in sorted(owners.items()))
             self.say(f"  generation {view.generation}, lag {view.lag}: {listed}")
@@ -117,7 +117,8 @@ class LiveScreen:
         for chapter in view.story[-STORY_LINES:]:
             story.append(f"{clock_time(chapter.timestamp_ms)[11:19]}  ", style="dim")
             story.append(f"{headline(chapter.event)}\n")
-        title = f"group billing: {view.state}, generation {view.generation}, lag {view.lag}"
+        generation = "-" if view.generation is None else view.generation
+        title = f"group billing: {view.state}, generation {generation}, lag {view.lag}"
         return Group(
             steps,
             Panel(self._table(), title=title),

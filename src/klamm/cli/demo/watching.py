@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from klamm.cli.explain import EVENTS_TOPIC
 from klamm.cli.lag import PartitionLag, lag_of
@@ -23,11 +24,36 @@ class View:
     members: tuple[str, ...] = ()
     partitions: tuple[PartitionLag, ...] = ()
     story: tuple[Chapter, ...] = ()
-    generation: int = 0
+    generation: int | None = None  # of this assignment; None until the event that tells it is there
+
+    @property
+    def owners(self) -> dict[str, str]:
+        """The clients that own partitions."""
+        return {str(item.partition): item.member.client_id for item in self.partitions if item.member}
 
     @property
     def lag(self) -> int:
         return sum(item.lag or 0 for item in self.partitions)
+
+
+class GenerationFollower:
+    """Finds the generation of an assignment, which a description of a group does not have.
+
+    Events do, a little later than the description shows what they are about.
+    """
+
+    def __init__(self) -> None:
+        self._seen: Mapping[str, str] | None = None  # by the last look
+        self._owners: Mapping[str, str] | None = None  # in the generation that is known
+        self._generation = 0
+
+    def of(self, owners: Mapping[str, str], last_told: int) -> int | None:
+        """The generation of what was seen after events told of `last_told`; None if it is not known."""
+        is_seen_again, self._seen = owners == self._seen, owners
+        # Another assignment is that of a later generation, whose event is there by the second look.
+        if is_seen_again and last_told > self._generation:
+            self._owners, self._generation = owners, last_told
+        return self._generation if owners == self._owners else None
 
 
 class DemoWatcher:
@@ -39,7 +65,8 @@ class DemoWatcher:
         self._bootstrap = bootstrap
         self._events: Consumer | None = None
         self._story: list[Chapter] = []
-        self._generation = 0
+        self._last_told = 0
+        self._generations = GenerationFollower()
 
     def look(self) -> View:
         self._read_events()
@@ -48,14 +75,16 @@ class DemoWatcher:
             lags = lag_of(self._admin, found)
         except KlammError:
             return View(story=tuple(self._story))  # in the middle of a change; the next snapshot shows it
-        return View(
+        view = View(
             state=found.state,
             assignor=found.protocol or "-",
             members=tuple(sorted(member.client_id for member in found.members)),
             partitions=tuple(lags),
             story=tuple(self._story),
-            generation=self._generation,
         )
+        if view.state != "Stable":
+            return view
+        return replace(view, generation=self._generations.of(view.owners, self._last_told))
 
     def _read_events(self) -> None:
         if self._events is None:
@@ -69,7 +98,7 @@ class DemoWatcher:
         mine = [event for event in events if event.get("group_id") == self._group]
         self._story += chapters(mine)
         for event in mine:
-            self._generation = max(self._generation, int(event.get("generation_after", 0)))
+            self._last_told = max(self._last_told, int(event.get("generation_after", 0)))
 
     def close(self) -> None:
         if self._events is not None:
