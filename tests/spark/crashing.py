@@ -48,6 +48,7 @@ ROWS: Final = 3 * PER_BATCH
 PARTITIONS: Final = 3
 REACHED_WITHIN: Final = "8m"  # by all queries of a test, which start one after the other
 STOPPED_S: Final = 600  # the first one to stop waits for all others, and then for the kill
+MAX_LOSSES: Final = 3  # of workers, by a query that is not the cause
 _PREFIX: Final = "stop."
 
 
@@ -193,15 +194,34 @@ def started(writer: Any) -> Any:
             return query
 
 
-def ended(query: Any, start_again: Callable[[], Any]) -> Exception | None:
-    """How a query ended: its failure, or None. Later processes of a query may be slow to start, too."""
+def ended(
+    query: Any, start_again: Callable[[], Any], has_stopped: Callable[[], bool] = lambda: True
+) -> Exception | None:
+    """How a query ended: its failure, or None. Later processes of a query may be slow to start, too.
+
+    A query that has lost its worker to another one of the application before it stopped is started again, as
+    after any crash, but not for ever.
+    """
+    losses_left = MAX_LOSSES
     while True:
         with suppress(StreamingQueryException):
             assert query.awaitTermination(240)
         failure: Exception | None = query.exception()
-        if not _was_slow_to_start(failure):
+        if _has_lost_its_worker(failure) and not has_stopped() and losses_left:
+            losses_left -= 1
+        elif not _was_slow_to_start(failure):
             return failure
         query = start_again()
+
+
+def _has_lost_its_worker(failure: Exception | None) -> bool:
+    """Whether a worker was gone; perhaps with all others.
+
+    When a query has failed, Spark interrupts its tasks. If one of them waits for a new worker, that is taken
+    for a time-out of the daemon that forks them, and starts another daemon: every worker of the old one ends,
+    whichever query it works for. The busier the machine, the longer tasks wait for workers.
+    """
+    return failure is not None and "Python worker exited unexpectedly" in str(failure)
 
 
 def _was_slow_to_start(failure: Exception | None) -> bool:

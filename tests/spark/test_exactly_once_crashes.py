@@ -125,7 +125,8 @@ def test_a_killed_python_process_leaves_every_row_to_be_written_once(
     found = at_places([klamm_cluster, kafka], names, tmp_path, places, is_suicide=True)
     started = [case.query.start(stopping, case.stop) for case in found]
     for case, query in zip(found, started, strict=True):
-        failure = ended(query, partial(case.query.start, stopping, case.stop))
+        start_again = partial(case.query.start, stopping, case.stop)
+        failure = ended(query, start_again, case.stop.reached.exists)
         assert case.stop.reached.exists(), f"{case.stop}: {failure}"
         assert failure is not None, case.stop
     finish(stopping, found)
