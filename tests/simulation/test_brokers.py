@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -38,6 +37,13 @@ def run(seed: int) -> None:
 @pytest.mark.parametrize("seed", seeds(6))
 def test_what_was_acknowledged_is_there_whoever_leads(seed: int) -> None:
     run(seed)
+
+
+def aborting(marker: TransactionMarker) -> TransactionMarker:
+    """The marker of a transaction that was committed, as if it had been aborted."""
+    return TransactionMarker(
+        marker.producer_id, marker.producer_epoch, False, marker.coordinator_epoch, marker.bumps_epoch
+    )
 
 
 def first_complaint() -> str:
@@ -84,7 +90,7 @@ def test_a_transaction_that_is_committed_in_one_partition_only_is_found_out(
         after: Partition | None = None,
     ) -> Any:
         first, others = partitions[:1], partitions[1:]
-        aborted = replace(marker, is_commit=False)
+        aborted = aborting(marker)
         return write(self, aborted, first, after) + write(self, marker, others, after)
 
     monkeypatch.setattr(RemoteTransactions, "write", abort_in_the_first)
@@ -104,7 +110,7 @@ def test_an_offset_that_is_not_committed_with_its_transaction_is_found_out(
     ) -> Any:
         offsets = [each for each in partitions if each.topic == OFFSETS_TOPIC]
         others = [each for each in partitions if each.topic != OFFSETS_TOPIC]
-        aborted = replace(marker, is_commit=False)
+        aborted = aborting(marker)
         return write(self, aborted, offsets, after) + write(self, marker, others, after)
 
     monkeypatch.setattr(RemoteTransactions, "write", abort_offsets)

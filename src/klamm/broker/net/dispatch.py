@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from klamm.broker.net.context import Handler
 from klamm.broker.net.elements import reader_of, writer_of
 from klamm.broker.net.failures import failure_of
+from klamm.broker.net.ordinary import ordinary_decoder, ordinary_encoder
 from klamm.broker.net.repeats import decoder_of_repeats
 from klamm.broker.routes import RouteTable
 from klamm.clock import Clock
@@ -148,16 +149,18 @@ class Dispatcher:
         if route is None:
             raise DecodeError(f"API {key} version {version} is not served")
         head = TAGGED_HEAD if response_has_tags(key, version) else HEAD
+        api_key = route.api_key
+        decode = ordinary_decoder(api_key, version, request_decoder(key, version, reader_of))
         return Endpoint(
-            api_key=route.api_key,
+            api_key=api_key,
             version=version,
             header_has_tags=is_flexible(key, version),
             head_bytes=head.size,
             pack_head=head.pack,
-            decode=decoder_of_repeats(route.api_key, version, request_decoder(key, version, reader_of)),
-            encode=response_encoder(key, version, writer_of),
+            decode=decoder_of_repeats(api_key, version, decode),
+            encode=ordinary_encoder(api_key, version, response_encoder(key, version, writer_of)),
             handle=self._routes.handler(route),
-            failed=failure_of(route.api_key),
+            failed=failure_of(api_key),
             streams=route.streams,
             bodies={} if route.repeats else None,
         )

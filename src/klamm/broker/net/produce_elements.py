@@ -33,7 +33,12 @@ def read_batches(
             size = buffer[position]
             position += 1
             if size > 127:
-                size, position = long_uvarint(buffer, position, size)
+                following = buffer[position]
+                if following < 128:  # nearly always
+                    size = (size & 127) | following << 7
+                    position += 1
+                else:
+                    size, position = long_uvarint(buffer, position, size)
             size -= 1
         else:
             size = _INT32.unpack_from(buffer, position)[0]

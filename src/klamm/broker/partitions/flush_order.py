@@ -9,19 +9,21 @@ where they cannot share a round, the later one waits for the next.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from klamm.broker.partitions.registry import Partition
 from klamm.protocol.errors import NO_ERROR
 from klamm.storage.log import HeldBack, PartitionLog
 
 
-class _Earlier(NamedTuple):
+class _Earlier:
     """What must be durable in a partition."""
 
-    log: PartitionLog
-    end_offset: int
-    flush_failures: int  # one more means that it was truncated
+    __slots__ = ("end_offset", "flush_failures", "log")
+
+    def __init__(self, log: PartitionLog, end_offset: int, flush_failures: int) -> None:
+        self.log = log
+        self.end_offset = end_offset
+        self.flush_failures = flush_failures  # one more means that it was truncated
 
 
 class FlushOrder:
@@ -63,21 +65,24 @@ class FlushOrder:
             known = self._earlier[partition] = {}
             self._held_back[partition] = held_back
         before = known.get(after)
-        failures = after.flush_failures if before is None else before.flush_failures
-        known[after] = _Earlier(earlier, earlier.log_end_offset, failures)
+        if before is None:
+            known[after] = _Earlier(earlier, earlier.log_end_offset, after.flush_failures)
+        else:
+            before.end_offset = earlier.log_end_offset
 
     def waits_for(self, partition: Partition) -> Sequence[Partition]:
         """The partitions whose flush must come first, or be part of the same round."""
         known = self._earlier.get(partition)
         if known is None:
             return ()
-        durable = [
-            each
-            for each, (log, end_offset, failures) in known.items()
-            if log.high_watermark >= end_offset
-            and each.flush_failures == failures
-            and each.error_code is NO_ERROR
-        ]
+        durable = []
+        for each, earlier in known.items():
+            if (
+                each.flush_failures == earlier.flush_failures
+                and each.error_code is NO_ERROR
+                and earlier.log.high_watermark >= earlier.end_offset
+            ):
+                durable.append(each)
         for each in durable:
             del known[each]
         if not known:
@@ -90,8 +95,8 @@ class FlushOrder:
 
     def is_lost(self, partition: Partition) -> bool:
         """Whether something that must come first will never be durable."""
-        for each, (_, _, failures) in self._earlier.get(partition, {}).items():
-            if each.flush_failures != failures or each.error_code is not NO_ERROR:
+        for each, earlier in self._earlier.get(partition, {}).items():
+            if each.flush_failures != earlier.flush_failures or each.error_code is not NO_ERROR:
                 return True
         return False
 

@@ -1,5 +1,17 @@
+cimport cython
+
 from klamm.broker.net.context cimport HeldResponse
-from klamm.broker.partitions.registry cimport Partition
+from klamm.broker.partitions.flusher cimport Flusher
+from klamm.broker.partitions.registry cimport Partition, PartitionRegistry
+
+
+cdef class TransactionMarker:
+    cdef public bint bumps_epoch
+    cdef public object coordinator_epoch
+    cdef public bint is_commit
+    cdef public bint is_of_unknown_version
+    cdef public object producer_epoch
+    cdef public object producer_id
 
 
 cdef class MarkerWrite(HeldResponse):
@@ -18,3 +30,17 @@ cdef class _HeldMarker:
     cdef public long long last_offset
 
     cpdef release(self, object error_code)
+
+
+cdef class MarkerWriter:
+    cdef public object _clock
+    cdef public Flusher _flusher
+    cdef public object _image
+    cdef public PartitionRegistry _partitions
+    cdef public dict listeners
+
+    @cython.locals(write=MarkerWrite, partition=Partition, is_refused=bint, last_offset=cython.longlong)
+    cpdef HeldResponse write(self, TransactionMarker marker, object partitions, Partition after=*)
+    cpdef long long _append(
+        self, Partition partition, TransactionMarker marker, bytes batch, object now_ms, object timestamp_ms
+    ) except? -2

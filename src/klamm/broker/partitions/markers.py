@@ -8,7 +8,6 @@ for partitions led here, a connection for the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 from klamm.broker.cluster.image import ClusterImage
@@ -31,16 +30,29 @@ NO_PRODUCER: Final = -1  # as id and as epoch
 MarkerResults: TypeAlias = Mapping[TopicPartition, ErrorCode]
 
 
-@dataclass(slots=True)  # never changed; frozen, it would take three times as long to make
 class TransactionMarker:
     """How one producer's transaction ended, according to a coordinator at an epoch."""
 
-    producer_id: int
-    producer_epoch: int
-    is_commit: bool
-    coordinator_epoch: int
-    bumps_epoch: bool = False  # transaction.version 2: the epoch is higher than that of the records
-    is_of_unknown_version: bool = False  # whether the epoch is higher is unknown
+    __slots__ = (
+        "bumps_epoch", "coordinator_epoch", "is_commit", "is_of_unknown_version", "producer_epoch",
+        "producer_id",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        is_commit: bool,
+        coordinator_epoch: int,
+        bumps_epoch: bool = False,  # transaction.version 2: the epoch is higher than that of the records
+        is_of_unknown_version: bool = False,  # whether the epoch is higher is unknown
+    ) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.is_commit = is_commit
+        self.coordinator_epoch = coordinator_epoch
+        self.bumps_epoch = bumps_epoch
+        self.is_of_unknown_version = is_of_unknown_version
 
     @property
     def is_of_no_producer(self) -> bool:
@@ -101,6 +113,8 @@ class _HeldMarker:
 
 class MarkerWriter:
     """Writes markers to partitions that this broker leads."""
+
+    __slots__ = ("_clock", "_flusher", "_image", "_partitions", "listeners")
 
     def __init__(
         self, image: ClusterImage, partitions: PartitionRegistry, flusher: Flusher, clock: Clock

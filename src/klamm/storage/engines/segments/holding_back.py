@@ -14,6 +14,8 @@ from klamm.storage.engines.segments.chain import SegmentChain
 class HoldingBack:
     """What one log holds back."""
 
+    __slots__ = ("_chain",)
+
     def __init__(self, chain: SegmentChain) -> None:
         self._chain = chain
 
