@@ -41,7 +41,8 @@ class ControlType(IntEnum):
     COMMIT = 1
 
 
-_TYPES: Final = (ControlType.ABORT, ControlType.COMMIT)
+_COMMIT: Final = ControlType.COMMIT  # an enum's member is looked up slowly
+_TYPES: Final = (ControlType.ABORT, _COMMIT)
 
 
 class EndMarker(NamedTuple):
@@ -52,7 +53,12 @@ class EndMarker(NamedTuple):
 
     @property
     def is_commit(self) -> bool:
-        return self.control_type is ControlType.COMMIT
+        return self.control_type is _COMMIT
+
+
+# The marker that was made last: it is appended to several logs, each of which decodes it. Replaced whole:
+# other threads make markers, too.
+_last_made: tuple[bytes | None, EndMarker | None] = (None, None)
 
 
 def encode_marker(
@@ -65,6 +71,7 @@ def encode_marker(
     leader_epoch: int = -1,
 ) -> bytes:
     """The control batch that ends a transaction: 78 bytes, one offset."""
+    global _last_made  # noqa: PLW0603 - a cache of one
     batch = encode_one(
         _KEYS[control_type],
         _VALUE.pack(0, coordinator_epoch),
@@ -73,7 +80,10 @@ def encode_marker(
         producer_epoch,
         _ATTRIBUTES,
     )
-    return batch if base_offset == 0 and leader_epoch == -1 else stamped(batch, base_offset, leader_epoch)
+    if base_offset != 0 or leader_epoch != -1:
+        return stamped(batch, base_offset, leader_epoch)
+    _last_made = batch, EndMarker(control_type, coordinator_epoch)
+    return batch
 
 
 def _plain_marker(batch: Buffer, position: int) -> EndMarker | None:
@@ -104,6 +114,9 @@ def decode_marker(batch: Buffer, position: int = 0) -> EndMarker | None:
 
     A control batch that the cleaner emptied is not one either.
     """
+    last, made = _last_made
+    if batch is last and position == 0:
+        return made
     marker = _plain_marker(batch, position)
     if marker is not None:
         return marker

@@ -70,3 +70,17 @@ def test_an_emptied_control_batch_says_nothing() -> None:
         [], last_offset_delta=0, max_timestamp_ms=TIME_MS, transactional=True, control=True
     )
     assert decode_marker(emptied) is None
+
+
+def test_what_was_made_last_is_told_from_everything_else() -> None:
+    former = encode_marker(ControlType.COMMIT, 7, 0, 3, TIME_MS)
+    last = encode_marker(ControlType.ABORT, 7, 1, 4, TIME_MS)
+    moved = encode_marker(ControlType.COMMIT, 7, 2, 5, TIME_MS, base_offset=9)
+    for batch, expected in (
+        (last, EndMarker(ControlType.ABORT, 4)),
+        (bytes(bytearray(last)), EndMarker(ControlType.ABORT, 4)),
+        (former, EndMarker(ControlType.COMMIT, 3)),
+        (moved, EndMarker(ControlType.COMMIT, 5)),
+    ):
+        assert decode_marker(batch) == expected
+    assert decode_marker(last + former, len(last)) == EndMarker(ControlType.COMMIT, 3)

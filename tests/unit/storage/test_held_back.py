@@ -145,6 +145,7 @@ def test_the_process_may_end_at_every_operation() -> None:
     crashes(0, 1, loses_power=False)
 
 
+@pytest.mark.plain  # it replaces a method of a compiled class
 def test_what_is_not_held_back_survives_without_its_decision(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HoldingBack, "begin", lambda self: None)
     with pytest.raises(AssertionError, match="its decision is not"):

@@ -40,6 +40,7 @@ from klamm.storage.log import AppendOrigin, LogError, NotContinuedError, Partiti
 from klamm.storage.producer_state import NO_GUARD
 
 _OF_CLIENT: Final = AppendOrigin.CLIENT  # an enum's member is looked up slowly
+_UNKNOWN: Final = ErrorCode.unknown_server_error
 _DEFAULT_FLUSH_TIMEOUT_MS: Final = 30_000  # Kafka's default of request.timeout.ms
 # With every other error of an append Kafka returns the log start offset.
 _WITHOUT_LOG_START: Final = frozenset(
@@ -151,7 +152,7 @@ class _Beginning:
     def carry_out(self, error_codes: ErrorCodes) -> ProduceResponse | HeldResponse[ProduceResponse] | None:
         """The coordinator has answered: append what it has confirmed."""
         for name, (item, _) in zip(self.names, self.begun, strict=True):
-            error_code = error_codes.get(name, ErrorCode.unknown_server_error)
+            error_code = error_codes.get(name, _UNKNOWN)
             if error_code is not NO_ERROR:
                 _refuse_unverified(self.request, item, error_code)
         return _append_all(self.services, self.context, self.request, self.response, self.items)
@@ -325,7 +326,7 @@ def _begin_one(
     )
 
     def append(error_codes: ErrorCodes) -> ProduceResponse | HeldResponse[ProduceResponse] | None:
-        error_code = error_codes.get(partition.name, ErrorCode.unknown_server_error)
+        error_code = error_codes.get(partition.name, _UNKNOWN)
         if error_code is NO_ERROR:
             answer = _handle_one(services, context, request, topic, data, guard)
             if answer is not None:

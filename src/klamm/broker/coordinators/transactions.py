@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from klamm.broker.cluster.producer_ids import NoProducerIdError
 from klamm.broker.cluster.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, is_internal
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from klamm.coordinator.runtime.shard import Shard
 
 ErrorCodes: TypeAlias = Mapping[TopicPartition, ErrorCode]
+_UNKNOWN_PARTITION: Final = ErrorCode.unknown_topic_or_partition  # an enum's member is looked up slowly
 
 
 class _Topics:
@@ -195,12 +196,12 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
         results = written.response or {}
         if len(results) < len(partitions):  # what another broker does not answer for is sent again
             results = {**dict.fromkeys(partitions, ErrorCode.network_exception), **results}
-        if ErrorCode.unknown_topic_or_partition in results.values():
+        if _UNKNOWN_PARTITION in results.values():
             image = self._services.image
             results = {
                 # Nothing is to be marked in a topic that is deleted.
                 partition: NO_ERROR
-                if error_code is ErrorCode.unknown_topic_or_partition and image.partition(*partition) is None
+                if error_code is _UNKNOWN_PARTITION and image.partition(*partition) is None
                 else error_code
                 for partition, error_code in results.items()
             }

@@ -1,8 +1,5 @@
-cimport cython
-
 from klamm.broker.net.context cimport HeldResponse
-from klamm.broker.partitions.flusher cimport Flusher
-from klamm.broker.partitions.registry cimport Partition, PartitionRegistry
+from klamm.broker.partitions.registry cimport Partition
 
 
 cdef class TransactionMarker:
@@ -30,17 +27,3 @@ cdef class _HeldMarker:
     cdef public long long last_offset
 
     cpdef release(self, object error_code)
-
-
-cdef class MarkerWriter:
-    cdef public object _clock
-    cdef public Flusher _flusher
-    cdef public object _image
-    cdef public PartitionRegistry _partitions
-    cdef public dict listeners
-
-    @cython.locals(write=MarkerWrite, partition=Partition, is_refused=bint, last_offset=cython.longlong)
-    cpdef HeldResponse write(self, TransactionMarker marker, object partitions, Partition after=*)
-    cpdef long long _append(
-        self, Partition partition, TransactionMarker marker, bytes batch, object now_ms, object timestamp_ms
-    ) except? -2

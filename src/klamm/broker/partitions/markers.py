@@ -114,8 +114,6 @@ class _HeldMarker:
 class MarkerWriter:
     """Writes markers to partitions that this broker leads."""
 
-    __slots__ = ("_clock", "_flusher", "_image", "_partitions", "listeners")
-
     def __init__(
         self, image: ClusterImage, partitions: PartitionRegistry, flusher: Flusher, clock: Clock
     ) -> None:

@@ -42,7 +42,7 @@ def name_leaders(
     """
     endpoints: dict[int, NodeEndpoint] = {}
     for topic, line in lines:
-        if line.error_code == ErrorCode.not_leader_or_follower:
+        if line.error_code and line.error_code == ErrorCode.not_leader_or_follower:
             hint = leader_hint(image, topic, line.index, listener)
             line.current_leader = LeaderIdAndEpoch(hint.leader_id, hint.leader_epoch)
             if hint.endpoint is not None:

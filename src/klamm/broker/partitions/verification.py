@@ -23,6 +23,7 @@ ErrorCodes: TypeAlias = Mapping[TopicPartition, ErrorCode]
 
 # Of Kafka's retriable errors the one that no client answers with a new search for the leader.
 _TRY_AGAIN: Final = ErrorCode.not_enough_replicas
+_CONCURRENT: Final = ErrorCode.concurrent_transactions  # an enum's member is looked up slowly
 _UNREACHABLE: Final = frozenset(
     {
         ErrorCode.network_exception,
@@ -137,7 +138,7 @@ class Verification:
 
     def _is_concurrent(self, error_codes: ErrorCodes) -> bool:
         """Whether the coordinator is to be asked again."""
-        return self._retries and ErrorCode.concurrent_transactions in error_codes.values()
+        return self._retries and _CONCURRENT in error_codes.values()
 
     def _count(self, error_codes: ErrorCodes, took_ms: int) -> None:
         stats = self._services.verification
@@ -154,7 +155,7 @@ def verification_error(cause: ErrorCode, *, knows_abortable: bool, knows_concurr
         return ErrorCode.invalid_txn_state
     if cause is ErrorCode.producer_fenced:
         return ErrorCode.invalid_producer_epoch  # which an older client can recover from
-    if cause in _UNREACHABLE or (cause is ErrorCode.concurrent_transactions and not knows_concurrent):
+    if cause in _UNREACHABLE or (cause is _CONCURRENT and not knows_concurrent):
         return _TRY_AGAIN
     return cause
 

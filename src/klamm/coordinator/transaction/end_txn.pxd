@@ -1,7 +1,7 @@
 cimport cython
 
 from klamm.coordinator.runtime.outcome cimport Context, Outcome
-from klamm.coordinator.transaction.ending cimport Ending
+from klamm.coordinator.transaction.ending cimport Ending, answered, client_identity, end
 from klamm.coordinator.transaction.state cimport Transaction, TransactionState
 from klamm.protocol.messages.end_txn cimport EndTxnRequest
 

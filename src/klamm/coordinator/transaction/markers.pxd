@@ -1,6 +1,7 @@
 cimport cython
 
 from klamm.coordinator.runtime.outcome cimport Context, Outcome
+from klamm.coordinator.transaction.ending cimport complete
 from klamm.coordinator.transaction.state cimport Transaction, TransactionState
 
 

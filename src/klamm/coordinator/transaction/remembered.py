@@ -14,6 +14,7 @@ MAX_EPOCH: Final = 32_767  # never given to a client: it is there so that every 
 LAST_CLIENT_EPOCH: Final = MAX_EPOCH - 1
 NO_TIMEOUT_MS: Final = 2_147_483_647  # a transaction in two phases; the coordinator never aborts it
 NO_PARTITIONS: Final[frozenset[TopicPartition]] = frozenset()
+_ONGOING: Final = State.ONGOING  # an enum's member is looked up slowly
 
 EPOCH_BUMP_VERSION: Final = 2  # `transaction.version` from which each transaction has its own epoch (KIP-890)
 
@@ -76,7 +77,7 @@ class TransactionStored(NamedTuple):
     @property
     def is_kept(self) -> bool:
         """Whether a new client took over the open transaction for commit or abort (KIP-939)."""
-        return self.state is State.ONGOING and self.next_producer_epoch != NO_EPOCH
+        return self.state is _ONGOING and self.next_producer_epoch != NO_EPOCH
 
 
 _STORED: Final = partial(tuple.__new__, TransactionStored)  # twice as fast as calling the class
