@@ -147,6 +147,13 @@ class SharedJournal(Protocol):
         """
         ...
 
+    def write_segments(self) -> None:
+        """The round is on its way to the disk: write what it holds to the logs' own files, meanwhile.
+
+        To be called in the turn of the event loop in which the round was started.
+        """
+        ...
+
     def finish_round(self) -> None:
         """The round succeeded. To be called before `finish_sync` of the logs in it."""
         ...

@@ -255,6 +255,51 @@ def test_while_a_round_is_under_way_another_broker_of_the_process_flushes_its_ow
     assert world.logs["a"].high_watermark == 2
 
 
+def test_segments_are_written_when_the_journal_is_on_its_way_to_the_disk() -> None:
+    world = a_world()
+    for topic in TOPICS:
+        world.append(topic)
+    before = written_bytes(world)
+    tickets = [log.start_sync() for log in world.logs.values()]
+    started = world.journal.start_round(tickets)
+    assert started is not None
+    assert written_bytes(world) == before
+    world.journal.write_segments()
+    assert [now > then for now, then in zip(written_bytes(world), before, strict=True)] == [True, True, False]
+    started.run()
+    world.journal.finish_round()
+
+
+def written_bytes(world: JournalWorld) -> list[int]:
+    return [len(world.files.read_file(f"/data/{topic}-0/{0:020}.log")) for topic in TOPICS]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_segment_that_cannot_be_written_loses_nothing_and_its_next_flush_fails(seed: int) -> None:
+    world = a_world(seed)
+    full_disk = Fault("write", is_lasting=True, happens=lambda path: path.endswith(".log"))
+    # Given a round whose batch is in the journal, and could not be written to its segment
+    world.append("a")
+    world.files.faults = [full_disk]
+    assert world.flush() == 1
+    log = world.logs["a"]
+    assert (log.high_watermark, len(stored(log))) == (2, 2)
+    # When the next one is to be flushed, it is refused, and what was promised is still there
+    world.append("a")
+    assert world.flush() == 0
+    assert (log.high_watermark, log.log_end_offset) == (2, 2)
+    if seed % 2:
+        # Then the disk has room again, and both are written
+        world.files.faults = []
+        world.append("a")
+        assert world.flush() == 1
+    world.files.faults = []
+    world.files.crash()
+    world.start()
+    world.check()
+    assert world.logs["a"].log_end_offset == 2 + seed % 2
+
+
 # --- any crash
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import os
 from asyncio import AbstractEventLoop, Future, TimerHandle, ensure_future
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
@@ -186,6 +186,7 @@ class Flusher:
         # Where only threads flush, logs keep collecting appends while all threads are busy. So they do while
         # a round of the journal is under way: they share the next one.
         is_free = self._kernel is not None or len(self._lanes) < LANES
+        journals: Collection[SharedJournal] = ()
         if is_free and not self._rounds_in_journals and (flushes := self._begin_all()):
             if not self.rounds and (kernel := self._open_kernel()) is not None:
                 self._kernel = kernel
@@ -199,11 +200,14 @@ class Flusher:
                 # Counted here and not when a thread is free: the kernel may finish its files before that.
                 sync.parts_left += 1
             self._for_threads += syncs
+            journals = self._rounds_in_journals
         lanes = min(len(self._for_threads), LANES - len(self._lanes))
         if lanes > 0:
             waiting, self._for_threads = self._for_threads, []
             for syncs in (waiting[lane::lanes] for lane in range(lanes)):
                 self._start_on_thread(syncs, partial(run_all, [sync.work for sync in syncs]), lambda: None)
+        for journal in journals:
+            journal.write_segments()  # only now: the disk works meanwhile
         if self._idle is not None and not self._dirty and not self._under_way:
             self._idle.set_result(None)
             self._idle = None

@@ -53,6 +53,8 @@ cdef class Journal:
     cpdef JournalFile _with_room(self, object tickets)
     @cython.locals(position=cython.longlong, end=cython.longlong, written=cython.longlong)
     cpdef _write(self, JournalFile file, bytes frame)
+    @cython.locals(ticket=SegmentSyncTicket)
+    cpdef write_segments(self)
     @cython.locals(finished=JournalRound, file=JournalFile, ticket=SegmentSyncTicket)
     cpdef finish_round(self)
 

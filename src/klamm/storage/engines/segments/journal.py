@@ -1,9 +1,10 @@
 """The journal: one file that makes the batches of many partitions durable with one fdatasync.
 
-A flush round writes what is new in each partition as one frame. The segments have the same batches, in the
-page cache; they are synced one by one, when the journal's file is full. A file whose batches are all on disk
-in their segments is used again: overwriting it is faster than extending it. After a crash the journal is read
-(`journal_reading`) and replayed into the segments (`journal_replay`); after a clean shutdown there is none.
+A flush round writes what is new in each partition as one frame. The segments get the same batches, in the
+page cache, while the disk works on the frame; they are synced one by one, when the journal's file is full. A
+file whose batches are all on disk in their segments is used again: overwriting it is faster than extending it.
+After a crash the journal is read (`journal_reading`) and replayed into the segments (`journal_replay`); after a
+clean shutdown there is none.
 
 Only the owner's thread calls it, except for `JournalRound.run`.
 """
@@ -318,6 +319,11 @@ class Journal:
             written += more
         file.allocated_bytes = max(file.allocated_bytes, position + written)
         file.written = end
+
+    def write_segments(self) -> None:
+        if self._round is not None:
+            for ticket in self._round.tickets:
+                ticket.write_behind()
 
     def finish_round(self) -> None:
         """The frame is on disk: everything in it is durable."""

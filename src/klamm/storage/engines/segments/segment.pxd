@@ -30,3 +30,4 @@ cdef class Segment(IndexedFile):
         self, bytes batch, long long last_offset, long long max_timestamp_ms, object config, object now_ms
     )
     cpdef let_out(self, long long position)
+    cpdef write_behind(self)

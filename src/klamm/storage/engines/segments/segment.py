@@ -174,11 +174,15 @@ class Segment(IndexedFile):
         """What is held back below a position is durable in the journal: write it."""
         if self.held_from is not None and self.held_from < position:
             self.held_from = position
-            try:
-                self.write_out()
-            except OSError as error:
-                # It stays in memory and in the journal; the next flush writes it or fails.
-                _logger.error("%s: writing what the journal holds failed: %s", self.log_path, error)
+            self.write_behind()
+
+    def write_behind(self) -> None:
+        """Write pending batches that the journal holds. If that fails, the next flush tries again."""
+        try:
+            self.write_out()
+        except OSError as error:
+            # They stay in memory and in the journal.
+            _logger.error("%s: writing what the journal holds failed: %s", self.log_path, error)
 
     def _make_ready(self) -> None:
         """Load what appending needs."""

@@ -33,6 +33,8 @@ cdef class SegmentSyncTicket:
     cpdef use(self, object journal, object log, long long first_offset, long long position)
     @cython.locals(segment=Segment)
     cpdef object write_out(self)
+    @cython.locals(only=Segment)
+    cpdef write_behind(self)
     @cython.locals(size_bytes=cython.longlong)
     cpdef bytes batches(self)
     cpdef release(self)

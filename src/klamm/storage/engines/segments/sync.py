@@ -92,6 +92,13 @@ class SegmentSyncTicket:
                 self._failure = error
         return self._handles
 
+    def write_behind(self) -> None:
+        """The journal's frame is on its way to the disk: write the same to the segment, meanwhile."""
+        assert self.log is not None
+        if not self.log.is_always_journaled:
+            only = self.segments[0]
+            only.write_behind()
+
     def keep_open(self) -> None:
         """Duplicate the handles: the log may roll, cut or close its files before the flush has run."""
         handles, self._handles, self._are_kept = self.write_out(), [], True
@@ -261,7 +268,8 @@ class Flushing:
         is_only_active = len(unsynced) == 1 and durable_segment is active is unsynced[0]
         if journal is not None and log is not None and is_only_active:
             ticket.use(journal, log, self.durable_offset, durable_position)
-            if not log.is_always_journaled:
+            if active.written_bytes < durable_position and not log.is_always_journaled:
+                # A write behind an earlier round failed. If it fails again, the log's own flush reports it.
                 ticket.write_out()
             if not ticket.is_files_only:
                 ticket.journal = None
