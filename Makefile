@@ -14,7 +14,7 @@ THREE_BROKERS := $(addprefix tests/interop/,test_admin.py test_kcat.py test_own_
 BUILD_INPUTS := pyproject.toml setup.py
 # A change of these means compiling again: the core, and the modules that have a .pxd file beside them.
 DECLARED := $(shell find src -name '*.pxd')
-COMPILED := $(wildcard $(addprefix src/klamm/records/*.,pyx pxi h)) $(DECLARED) $(DECLARED:.pxd=.py)
+COMPILED := $(wildcard $(addprefix src/klamm/records/*.,pyx pxi h)) $(shell find src/klamm/storage -name '*.pyx') $(DECLARED) $(DECLARED:.pxd=.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test build lint docs unit pure fuzz packages simulation interop faults spark test-crash bench clean
@@ -94,7 +94,7 @@ bench: $(VENV)/.built .venv-run/.run ## klamm and Apache Kafka on the same load,
 
 clean: ## Remove the virtual environment and everything that was built
 	rm -rf $(VENV) .venv-run build dist *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
-	  .import_linter_cache klamm-data src/klamm/records/_core.c
+	  .import_linter_cache klamm-data src/klamm/records/_core.c src/klamm/storage/engines/segments/_aio.c
 	find src -name '*.so' -delete
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -1,8 +1,9 @@
 """Builds what is compiled; everything else about the package is in pyproject.toml.
 
 Two things are compiled, both with Cython. The core of the records layer is written in it, and has a twin in
-pure Python. The modules of the request path are plain Python: beside each of them a .pxd file declares its
-classes and the types of its hot functions, which the compiler uses and Python ignores.
+pure Python; the calls of Linux's asynchronous I/O are too, and ctypes makes them otherwise. The modules of
+the request path are plain Python: beside each of them a .pxd file declares its classes and the types of its
+hot functions, which the compiler uses and Python ignores.
 
 Without a C compiler or Cython the package installs all the same, and runs as plain Python. In place, for a
 working tree: `python setup.py build_ext --inplace` (`make build`), which compiles what has changed.
@@ -78,16 +79,16 @@ class BuildIfPossible(build_ext):
     """A build that warns where others fail: plain Python does all that compiled code does, only slower."""
 
     def build_extensions(self) -> None:
-        modules = [each for each in self.extensions if each is not core]
+        modules = [each for each in self.extensions if each not in in_cython]
         is_complete = self._translate(modules)
-        possible = self.extensions if is_complete else [core]
+        possible = self.extensions if is_complete else in_cython
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             are_built = list(pool.map(self._build, possible))
-        if not is_complete or not all(are_built[1:]):
+        if not is_complete or not all(are_built[len(in_cython) :]):
             # They use each other's classes: all or none.
             for each in modules:
                 Path(self.get_ext_fullpath(each.name)).unlink(missing_ok=True)
-            self.extensions = [core]
+            self.extensions = in_cython
 
     def _build(self, extension: Extension) -> bool:
         try:
@@ -132,6 +133,13 @@ core = Extension(
     extra_compile_args=[] if IS_WINDOWS else ["-O3", "-g0"],
     optional=True,
 )
+kernel_calls = Extension(
+    "klamm.storage.engines.segments._aio",
+    sources=["src/klamm/storage/engines/segments/_aio.pyx"],
+    extra_compile_args=["-O2", "-g0"],
+    optional=True,
+)
+in_cython = [core, kernel_calls] if sys.platform == "linux" else [core]
 request_path = [
     Extension(
         ".".join(path.relative_to(SOURCE).with_suffix("").parts),
@@ -147,6 +155,6 @@ request_path = [
 # The core fills tuples in place, which is CPython's business alone.
 # KLAMM_BUILD=pure makes a wheel for every platform (py3-none-any), without anything compiled.
 is_pure = os.environ.get("KLAMM_BUILD") == "pure" or platform.python_implementation() != "CPython"
-extensions = [] if is_pure else [core, *request_path]
+extensions = [] if is_pure else [*in_cython, *request_path]
 
 setup(ext_modules=extensions, cmdclass={"build_ext": BuildIfPossible})

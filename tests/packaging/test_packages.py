@@ -118,7 +118,7 @@ def test_the_sdist_has_every_source_and_nothing_built(dist: Path, tree: Path) ->
     sources = {str(path.relative_to(tree)) for path in (tree / "src").rglob("*") if path.is_file()}
     assert sources - names == set()
     assert {"README.md", "LICENSE", "pyproject.toml", "setup.py"} <= names
-    assert not [name for name in names if name.endswith((".so", ".pyc", "_core.c"))]
+    assert not [name for name in names if name.endswith((".so", ".pyc", "_core.c", "_aio.c"))]
 
 
 def test_the_wheel_has_the_compiled_core_and_every_module(wheel: Path, tree: Path) -> None:

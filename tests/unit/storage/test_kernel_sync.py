@@ -10,15 +10,25 @@ from pathlib import Path
 
 import pytest
 
+from klamm.records.core import COMPILED
 from klamm.storage.engines.segments.kernel_sync import CAPACITY, KernelSync
 
 
-@pytest.fixture
-def kernel() -> Iterator[KernelSync]:
+@pytest.fixture(params=["as built", "with ctypes"])
+def opened(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> KernelSync:
+    if request.param == "with ctypes":
+        monkeypatch.setenv("KLAMM_PURE", "1")
     kernel = KernelSync.open()
     assert kernel is not None, "this system does not offer it"
-    yield kernel
-    kernel.close()
+    is_pure = os.environ.get("KLAMM_PURE") == "1"
+    assert isinstance(kernel, KernelSync) == (is_pure or not COMPILED)
+    return kernel
+
+
+@pytest.fixture
+def kernel(opened: KernelSync) -> Iterator[KernelSync]:
+    yield opened
+    opened.close()
 
 
 @pytest.fixture
@@ -69,11 +79,9 @@ def test_a_closed_handle_is_not_taken(kernel: KernelSync, handles: list[int]) ->
     assert kernel.room == CAPACITY
 
 
-def test_closing_waits_for_what_is_under_way(tmp_path: Path) -> None:
-    kernel = KernelSync.open()
-    assert kernel is not None
+def test_closing_waits_for_what_is_under_way(opened: KernelSync, tmp_path: Path) -> None:
     with (tmp_path / "file").open("wb") as file:
         file.write(bytes(1 << 16))
         file.flush()
-        assert kernel.submit([file.fileno()], [1]) == 1
-        kernel.close()
+        assert opened.submit([file.fileno()], [1]) == 1
+        opened.close()

@@ -22,7 +22,7 @@ cdef class Flusher:
     cdef public set _rounds_in_journals
     cdef public object _journaled
     cdef public FlushOrder _order
-    cdef public object _next_tag
+    cdef public long long _next_tag
     cdef public set _lanes
     cdef public set _busy
     cdef public list _for_threads
@@ -48,6 +48,8 @@ cdef class Flusher:
     cpdef list _begin_all(self)
     @cython.locals(flush=Flush)
     cpdef list _shared(self, object flushes)
+    @cython.locals(sync=PendingSync, number=cython.longlong, taken=cython.longlong, first_tag=cython.longlong)
+    cpdef list _give_to_kernel(self, object kernel, object syncs)
     @cython.locals(flush=Flush, partition=Partition)
     cpdef _part_is_done(self, PendingSync sync, object error, object now_ms)
     cpdef _settle(self, Partition partition)

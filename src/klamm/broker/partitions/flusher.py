@@ -371,10 +371,11 @@ class Flusher:
                 owners.append(sync)
         if not handles:
             return refused
-        tags = range(self._next_tag, self._next_tag + len(handles))
+        first_tag = self._next_tag
         self._next_tag += len(handles)
-        taken = kernel.submit(handles, tags)
-        self._by_tag.update(zip(tags[:taken], owners[:taken], strict=True))
+        taken = kernel.submit(handles, range(first_tag, self._next_tag))
+        for number in range(taken):
+            self._by_tag[first_tag + number] = owners[number]
         # If the kernel accepted only some of a log's files, a thread flushes all of them. The kernel's part
         # is awaited too: the system reports a failure only to the first caller.
         for sync in owners[taken:]:

@@ -2,9 +2,9 @@
 
 A flush round writes what is new in each partition as one frame. The segments get the same batches, in the
 page cache, while the disk works on the frame; they are synced one by one, when the journal's file is full. A
-file whose batches are all on disk in their segments is used again: overwriting it is faster than extending it.
-After a crash the journal is read (`journal_reading`) and replayed into the segments (`journal_replay`); after a
-clean shutdown there is none.
+file whose batches are all on disk in their segments is used again: overwriting it is faster than extending
+it. After a crash the journal is read (`journal_reading`) and replayed into the segments (`journal_replay`);
+after a clean shutdown there is none.
 
 Only the owner's thread calls it, except for `JournalRound.run`.
 """

@@ -4,6 +4,8 @@ A thread that waits for the disk must acquire the interpreter's lock when it is 
 being handled: with many files that costs more than handling them. Linux accepts fdatasync as asynchronous I/O
 (since 4.18) and counts completions in an eventfd, which an event loop can watch like a socket. Where this is
 not available (another system, a sandbox that forbids it), threads flush the files.
+
+Where it was built, `_aio` makes the calls, else ctypes.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import os
 import sys
 from collections.abc import Sequence
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 CAPACITY: Final = 256  # files that may be in flight at once
 
@@ -71,7 +73,10 @@ class KernelSync:
         context = ctypes.c_ulong(0)
         if libc.syscall(calls.setup, CAPACITY, ctypes.byref(context)) != 0:
             return None
-        return cls(libc, calls, context, os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
+        eventfd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        if (compiled := _compiled()) is not None:
+            return cast(KernelSync, compiled(context.value, eventfd))
+        return cls(libc, calls, context, eventfd)
 
     def fileno(self) -> int:
         """Readable when a flush has completed."""
@@ -121,3 +126,14 @@ class KernelSync:
         """Wait for flushes in flight, and free everything."""
         self._syscall(self._calls.destroy, self._context)
         os.close(self._eventfd)
+
+
+def _compiled() -> Any:
+    """The class that makes the same calls in a few steps; None if it was not built."""
+    if os.environ.get("KLAMM_PURE") == "1":
+        return None
+    try:
+        from klamm.storage.engines.segments._aio import CompiledKernelSync  # noqa: PLC0415 -- may be missing
+    except ImportError:
+        return None
+    return CompiledKernelSync
