@@ -147,8 +147,8 @@ class SharedJournal(Protocol):
         """
         ...
 
-    def write_segments(self) -> None:
-        """The round is on its way to the disk: write what it holds to the logs' own files, meanwhile.
+    def write_segments(self, started: Any) -> None:
+        """Write what a round holds to the logs' own files, while the disk works, or after that.
 
         To be called in the turn of the event loop in which the round was started.
         """

@@ -101,14 +101,14 @@ class JournalWorld:
         # The broker writes the segments while the disk works: before the frame is durable, or after.
         is_slow = self.count % 2 == 0
         if is_slow:
-            self.journal.write_segments()
+            self.journal.write_segments(journaled)
         is_good = True
         try:
             journaled.run()
         except OSError:
             is_good = False
         if not is_slow:
-            self.journal.write_segments()
+            self.journal.write_segments(journaled)
         if is_good:
             self.journal.finish_round()
         else:

@@ -59,10 +59,10 @@ class OrderedWorld(JournalWorld):
             # The broker writes the segments while the disk works: before the frame is durable, or after.
             is_slow = self.count % 2 == 0
             if is_slow:
-                self.journal.write_segments()
+                self.journal.write_segments(started)
             started.run()
             if not is_slow:
-                self.journal.write_segments()
+                self.journal.write_segments(started)
             self.journal.finish_round()
             for topic, ticket in tickets.items():
                 if ticket.is_journaled:

@@ -260,11 +260,11 @@ def test_segments_are_written_when_the_journal_is_on_its_way_to_the_disk() -> No
     for topic in TOPICS:
         world.append(topic)
     before = written_bytes(world)
-    tickets = [log.start_sync() for log in world.logs.values()]
+    tickets = [cast(SegmentSyncTicket, log.start_sync()) for log in world.logs.values()]
     started = world.journal.start_round(tickets)
     assert started is not None
     assert written_bytes(world) == before
-    world.journal.write_segments()
+    world.journal.write_segments(started)
     assert [now > then for now, then in zip(written_bytes(world), before, strict=True)] == [True, True, False]
     started.run()
     world.journal.finish_round()

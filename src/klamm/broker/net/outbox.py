@@ -44,6 +44,11 @@ class Outbox:
             self._loop.call_soon(self._take_turns)
         self._waiting.append(connection)
 
+    def take_turns(self) -> None:
+        """Call what is due in the next turn now. Not to be called within a decision."""
+        if self._waiting:
+            self._take_turns()
+
     def _take_turns(self) -> None:
         waiting, self._waiting = self._waiting, []
         for connection in waiting:

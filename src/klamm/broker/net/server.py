@@ -140,6 +140,7 @@ class Server:
         self._dispatcher = Dispatcher(services.routes)
         self._refusals = RefusalLog(services.clock)
         self._outbox = Outbox(services.loop)
+        services.flusher.send = self._outbox.take_turns
         limit_bytes = services.config.queued_max_request_bytes
         self._memory = RequestMemory(services.loop, services.clock, limit_bytes)
         self._listening: list[asyncio.Server] = []

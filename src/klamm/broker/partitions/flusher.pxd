@@ -12,6 +12,7 @@ cdef class Flusher:
     cdef public object _run_blocking
     cdef public object _open_kernel
     cdef public object _wake
+    cdef public object send
     cdef public object _kernel
     cdef public dict _dirty
     cdef public dict _dirty_later

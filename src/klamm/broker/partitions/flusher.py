@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import os
 from asyncio import AbstractEventLoop, Future, TimerHandle, ensure_future
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
@@ -60,6 +60,7 @@ class Flusher:
         self._run_blocking = run_blocking
         self._open_kernel = open_kernel
         self._wake = wake
+        self.send: Callable[[], None] = lambda: None  # sends complete responses now, not in the next turn
         self._kernel: KernelSync | None = None
         self._dirty: dict[Partition, None] = {}
         self._dirty_later: dict[Partition, None] = {}
@@ -186,28 +187,34 @@ class Flusher:
         # Where only threads flush, logs keep collecting appends while all threads are busy. So they do while
         # a round of the journal is under way: they share the next one.
         is_free = self._kernel is not None or len(self._lanes) < LANES
-        journals: Collection[SharedJournal] = ()
+        appends = self._appends
+        journaled: Sequence[PendingSync] = ()
         if is_free and not self._rounds_in_journals and (flushes := self._begin_all()):
             if not self.rounds and (kernel := self._open_kernel()) is not None:
                 self._kernel = kernel
                 self._loop.add_reader(kernel.fileno(), self._kernel_is_done)
             self.rounds += 1
             syncs = self._start_rounds(self._shared(flushes))
+            journaled = [sync for sync in syncs if sync.journal is not None]
             if self._kernel is not None:
-                syncs = self._give_to_kernel(self._kernel, syncs)
+                is_lone = appends == 1 and len(syncs) == 1 and not self._by_tag
+                if is_lone and self._is_synced_now(self._kernel, syncs[0]):
+                    syncs = journaled = []
+                else:
+                    syncs = self._give_to_kernel(self._kernel, syncs)
             for sync in syncs:
                 sync.work.keep_open()
                 # Counted here and not when a thread is free: the kernel may finish its files before that.
                 sync.parts_left += 1
             self._for_threads += syncs
-            journals = self._rounds_in_journals
         lanes = min(len(self._for_threads), LANES - len(self._lanes))
         if lanes > 0:
             waiting, self._for_threads = self._for_threads, []
             for syncs in (waiting[lane::lanes] for lane in range(lanes)):
                 self._start_on_thread(syncs, partial(run_all, [sync.work for sync in syncs]), lambda: None)
-        for journal in journals:
-            journal.write_segments()  # only now: the disk works meanwhile
+        for sync in journaled:
+            assert sync.journal is not None
+            sync.journal.write_segments(sync.work)  # only now: the disk works meanwhile
         if self._idle is not None and not self._dirty and not self._under_way:
             self._idle.set_result(None)
             self._idle = None
@@ -384,6 +391,24 @@ class Flusher:
                 refused.append(sync)
         return refused
 
+    def _is_synced_now(self, kernel: KernelSync, sync: PendingSync) -> bool:
+        """Wait for the round of a lone request, where the disk is quick; False if nothing was done."""
+        files = sync.work.files_only()
+        if sync.journal is None or not files:
+            return False
+        error_number = kernel.sync_now(files[0])
+        if error_number is None:
+            return False
+        sync.parts_left = 1
+        error = OSError(error_number, os.strerror(error_number)) if error_number else None
+        self._part_is_done(sync, error, self._clock.now_ms())
+        self._wake()
+        self.send()
+        sync.journal.write_segments(sync.work)  # only now: the client has its response
+        if self._dirty or error is not None:
+            self._start_soon()
+        return True
+
     def _kernel_is_done(self) -> None:
         assert self._kernel is not None
         now_ms = self._clock.now_ms()
@@ -391,6 +416,7 @@ class Flusher:
             error = OSError(error_number, os.strerror(error_number)) if error_number else None
             self._part_is_done(self._by_tag.pop(tag), error, now_ms)
         self._wake()
+        self.send()
         self._start_soon()
 
     # --- by threads ------------------------------------------------------------------------------------

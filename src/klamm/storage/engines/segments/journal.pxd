@@ -54,7 +54,7 @@ cdef class Journal:
     @cython.locals(position=cython.longlong, end=cython.longlong, written=cython.longlong)
     cpdef _write(self, JournalFile file, bytes frame)
     @cython.locals(ticket=SegmentSyncTicket)
-    cpdef write_segments(self)
+    cpdef write_segments(self, JournalRound started)
     @cython.locals(finished=JournalRound, file=JournalFile, ticket=SegmentSyncTicket)
     cpdef finish_round(self)
 

@@ -320,10 +320,9 @@ class Journal:
         file.allocated_bytes = max(file.allocated_bytes, position + written)
         file.written = end
 
-    def write_segments(self) -> None:
-        if self._round is not None:
-            for ticket in self._round.tickets:
-                ticket.write_behind()
+    def write_segments(self, started: JournalRound) -> None:
+        for ticket in started.tickets:
+            ticket.write_behind()
 
     def finish_round(self) -> None:
         """The frame is on disk: everything in it is durable."""
