@@ -5,7 +5,6 @@ from klamm.broker.net.dispatch cimport Endpoint
 from klamm.broker.net.memory cimport RequestMemory, Share
 from klamm.broker.net.outbox cimport Outbox
 from klamm.broker.net.sender cimport Sender
-from klamm.broker.partitions.flusher cimport Flusher
 from klamm.protocol.framing cimport FrameReader
 from klamm.protocol.headers cimport RequestHeaders
 
@@ -15,7 +14,6 @@ cdef class Connection:
     cdef public object _context
     cdef public object _dispatcher
     cdef public object _find_endpoint
-    cdef public Flusher _flusher
     cdef public bint _has_turn
     cdef public RequestHeaders _headers
     cdef public object _idle

@@ -42,7 +42,7 @@ class Connection(asyncio.Protocol):
     """The asyncio side of one connection: frames and the order of responses. It does not decode requests."""
 
     __slots__ = (
-        "_broken", "_context", "_dispatcher", "_find_endpoint", "_flusher", "_has_turn", "_headers", "_idle",
+        "_broken", "_context", "_dispatcher", "_find_endpoint", "_has_turn", "_headers", "_idle",
         "_is_lost", "_is_pumping", "_loop", "_memory", "_now_ms", "_on_lost", "_on_made", "_outbox",
         "_overlapping", "_parked", "_reader", "_reading_is_paused", "_refusals", "_sender",
         "_services", "_share", "_takes_no_more", "_transport", "_unanswered", "_undecided",
@@ -65,7 +65,6 @@ class Connection(asyncio.Protocol):
     ) -> None:
         self._services = services
         self._loop = services.loop
-        self._flusher = services.flusher
         self._now_ms = services.clock.now_ms
         self._dispatcher = dispatcher
         self._find_endpoint = dispatcher.find
@@ -144,7 +143,6 @@ class Connection(asyncio.Protocol):
             self._decide(frame)
         else:
             self._take_in(data)
-        self._flusher.request_is_decided()
         if self._sender.unsent:
             self._sender.flush()
         memory = self._memory

@@ -44,7 +44,6 @@ cdef class Flusher:
     cpdef put_after(self, Partition partition, Partition earlier)
     cpdef mark_later(self, Partition partition)
     cpdef _start_soon(self)
-    cpdef request_is_decided(self)
     @cython.locals(partition=Partition)
     cpdef list _begin_all(self)
     @cython.locals(flush=Flush)

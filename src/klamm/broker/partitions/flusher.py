@@ -35,9 +35,6 @@ LANES: Final = 8
 # What nothing waits for. The next transaction of a producer, whose first record shares this flush, begins
 # within a few milliseconds.
 LATER_MS: Final = 20
-# So many appends in one turn of the loop are flushed while the others of this turn are decided. Otherwise
-# clients that are answered together come back together, and the processor waits for the disk in between.
-MANY_APPENDS: Final = 64
 
 _log = logging.getLogger(__name__)
 
@@ -137,11 +134,6 @@ class Flusher:
                 self._loop.call_soon(self._loop.call_soon, self._start)
             else:
                 self._loop.call_soon(self._start)
-
-    def request_is_decided(self) -> None:
-        """Start now if there is much to flush, and no flush under way. Not to be called within a decision."""
-        if self._appends >= MANY_APPENDS and not self._under_way and not self._pauses.is_on:
-            self._start()
 
     async def drain(self) -> None:
         """Wait until nothing is dirty."""

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from internals.jar import Jar, JarClient
-from klamm.broker.partitions.flusher import LATER_MS, MANY_APPENDS, Flusher
+from klamm.broker.partitions.flusher import LATER_MS, Flusher
 from klamm.broker.partitions.registry import Partition
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -64,27 +64,6 @@ def test_all_partitions_share_a_round_and_the_next_one_gathers_meanwhile(jar: Ja
     jar.pass_ms(10)
     assert errors(client) == [0] * 6
     assert jar.services.flusher.rounds == 2
-
-
-def test_many_appends_are_flushed_while_others_of_the_same_turn_are_decided(jar: Jar) -> None:
-    first, second = jar.connect(), jar.connect()
-    flusher = jar.services.flusher
-
-    def burst(client: JarClient, count: int) -> bytes:
-        return b"".join(client.request(ApiKey.PRODUCE, 9, a_produce(jar)) for _ in range(count))
-
-    async def one_turn_of_the_loop() -> None:
-        second.send_bytes(burst(second, MANY_APPENDS - 1))
-        assert flusher.rounds == 0  # more may come in this turn
-        first.send_bytes(burst(first, 1))
-        assert flusher.rounds == 1
-        second.send_bytes(burst(second, MANY_APPENDS))
-        assert flusher.rounds == 1  # one at a time
-
-    jar.loop.run(one_turn_of_the_loop())
-    jar.pass_ms(30)
-    assert errors(second) == [0] * (2 * MANY_APPENDS - 1)
-    assert flusher.rounds == 2
 
 
 def test_a_partition_that_cannot_be_flushed_harms_no_other(jar: Jar) -> None:
