@@ -1,7 +1,7 @@
 cimport cython
 
 from klamm.broker.partitions.flush_order cimport FlushOrder
-from klamm.broker.partitions.flushes cimport Flush, PendingSync
+from klamm.broker.partitions.flushes cimport Flush, PendingSync, give_to_kernel
 from klamm.broker.partitions.pauses cimport Pauses
 from klamm.broker.partitions.registry cimport Partition
 
@@ -48,8 +48,6 @@ cdef class Flusher:
     cpdef list _begin_all(self)
     @cython.locals(flush=Flush)
     cpdef list _shared(self, object flushes)
-    @cython.locals(sync=PendingSync, number=cython.longlong, taken=cython.longlong, first_tag=cython.longlong)
-    cpdef list _give_to_kernel(self, object kernel, object syncs)
     @cython.locals(flush=Flush, partition=Partition)
     cpdef _part_is_done(self, PendingSync sync, object error, object now_ms)
     cpdef _settle(self, Partition partition)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from klamm.broker.partitions.flush_order import FlushOrder
-from klamm.broker.partitions.flushes import Flush, PendingSync, run_all
+from klamm.broker.partitions.flushes import Flush, PendingSync, give_to_kernel, run_all
 from klamm.broker.partitions.pauses import Pauses
 from klamm.broker.partitions.registry import Partition
 from klamm.clock import Clock, instants_of
@@ -193,7 +193,7 @@ class Flusher:
                 if is_lone and self._is_synced_now(self._kernel, syncs[0]):
                     syncs = journaled = []
                 else:
-                    syncs = self._give_to_kernel(self._kernel, syncs)
+                    syncs, self._next_tag = give_to_kernel(self._kernel, syncs, self._by_tag, self._next_tag)
             for sync in syncs:
                 sync.work.keep_open()
                 # Counted here and not when a thread is free: the kernel may finish its files before that.
@@ -352,36 +352,6 @@ class Flusher:
             waiter.set_result(None)
 
     # --- by the kernel ---------------------------------------------------------------------------------
-
-    def _give_to_kernel(self, kernel: KernelSync, syncs: Sequence[PendingSync]) -> list[PendingSync]:
-        """Submit what is only files; return the others, and those that are not accepted."""
-        room = kernel.room
-        refused: list[PendingSync] = []
-        handles: list[int] = []
-        owners: list[PendingSync] = []
-        for sync in syncs:
-            files = sync.work.files_only()
-            if not files or len(handles) + len(files) > room:
-                refused.append(sync)
-                continue
-            sync.parts_left = len(files)
-            for handle in files:
-                handles.append(handle)
-                owners.append(sync)
-        if not handles:
-            return refused
-        first_tag = self._next_tag
-        self._next_tag += len(handles)
-        taken = kernel.submit(handles, range(first_tag, self._next_tag))
-        for number in range(taken):
-            self._by_tag[first_tag + number] = owners[number]
-        # If the kernel accepted only some of a log's files, a thread flushes all of them. The kernel's part
-        # is awaited too: the system reports a failure only to the first caller.
-        for sync in owners[taken:]:
-            sync.parts_left -= 1
-            if sync not in refused:
-                refused.append(sync)
-        return refused
 
     def _is_synced_now(self, kernel: KernelSync, sync: PendingSync) -> bool:
         """Wait for the round of a lone request, where the disk is quick; False if nothing was done."""

@@ -1,3 +1,5 @@
+cimport cython
+
 from klamm.broker.partitions.registry cimport Partition
 
 
@@ -14,3 +16,9 @@ cdef class PendingSync:
     cdef public object journal
     cdef public object parts_left
     cdef public object work
+
+
+@cython.locals(
+    sync=PendingSync, number=cython.longlong, taken=cython.longlong, next_tag=cython.longlong, owners=list
+)
+cpdef tuple give_to_kernel(object kernel, object syncs, dict by_tag, long long first_tag)
