@@ -15,6 +15,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from importlib import import_module
 from struct import Struct
 from typing import Any, Final, NamedTuple, cast
 
@@ -159,7 +160,6 @@ def _compiled() -> Any:
     if os.environ.get("KLAMM_PURE") == "1":
         return None
     try:
-        from klamm.storage.engines.segments._aio import CompiledKernelSync  # noqa: PLC0415 -- may be missing
+        return import_module("klamm.storage.engines.segments._aio").CompiledKernelSync
     except ImportError:
         return None
-    return CompiledKernelSync
