@@ -391,6 +391,14 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
     ),
     Deliberate(
         area=SEVERAL,
+        case="Restart of a broker that is the only one, after SIGTERM or SIGKILL",
+        klamm="leader epochs rise by one",
+        kafka="leader epochs rise by two",
+        why="Kafka counts the time without a leader, too. In klamm a partition keeps the name of its leader "
+        "until it is led again.",
+    ),
+    Deliberate(
+        area=SEVERAL,
         case=FEWER_REPLICAS,
         klamm="the leader epoch stays",
         kafka="the leader epoch rises by one",
