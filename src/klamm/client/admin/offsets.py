@@ -197,7 +197,7 @@ async def list_offsets(
                         continue
                     error = broker_error(item.error_code, str(key))
                     results[key] = error
-                    if error.retriable and item.error_code != ErrorCode.unknown_topic_or_partition:
+                    if error.retriable:  # a leader that does not know the topic yet, too
                         retry[key] = error
         pending = list(retry)
         if pending:
