@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from random import Random
+from collections.abc import Callable
 from typing import Any, cast
 from uuid import UUID
 
@@ -14,13 +12,9 @@ from psycopg import Connection
 from klamm.clock import ManualClock
 from klamm.protocol.errors import ErrorCode
 from klamm.records.markers import ControlType
-from klamm.records.record import Record, decode_records, encode_batch
-from klamm.storage.cluster import BrokerRegistration, PartitionRegistration, TopicState
 from klamm.storage.engines.postgresql.cluster import PostgresCluster
-from klamm.storage.engines.postgresql.log import PostgresLog
 from klamm.storage.engines.postgresql.retention import delete_expired
 from klamm.storage.engines.postgresql.rounds import PostgresTicket
-from klamm.storage.engines.postgresql.store import CompactionSettings, PostgresLogStore
 from klamm.storage.log import AbortedTransaction, LogError, LogStore, MustLoadError, PartitionLog
 from klamm.storage.topic_config import TopicConfig
 from postgresql import PostgresServer
@@ -36,91 +30,9 @@ from unit.storage.log_samples import (
     read_all,
     sync,
 )
+from unit.storage.postgresql_world import TestingStore, bare, clock, cluster, open_log, other, store
 
-
-def loaded(ask: Callable[[], Any]) -> Any:
-    """Ask a log, and load what it needs, as a broker does off its event loop."""
-    while True:
-        try:
-            return ask()
-        except MustLoadError as missing:
-            missing.load()
-
-
-class Loading:
-    """A log or a store whose methods load what they need."""
-
-    def __init__(self, target: Any) -> None:
-        object.__setattr__(self, "target", target)
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self.target, name)
-        if not callable(value) or name.startswith("on_"):
-            return value
-        return lambda *arguments, **keywords: loaded(lambda: value(*arguments, **keywords))
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self.target, name, value)
-
-
-class TestingStore(PostgresLogStore):
-    """Creates topics and raises epochs when logs are opened: cluster stores do that for brokers."""
-
-    __test__ = False
-
-    def open(self, topic: str, topic_id: bytes, partition: int, **options: Any) -> Any:
-        self.lead(topic, topic_id, partition, options["leader_epoch"])
-        return Loading(loaded(lambda: PostgresLogStore.open(self, topic, topic_id, partition, **options)))
-
-    def lead(self, topic: str, topic_id: bytes, partition: int, leader_epoch: int) -> None:
-        cluster = self._cluster
-        if topic not in cluster.topics():
-            states = [PartitionRegistration(each, (1,), 1, 0) for each in range(partition + 1)]
-            cluster.create_topic(TopicState(topic, topic_id, tuple(states)), {})
-        while cluster.topics()[topic].partitions[partition].leader_epoch < leader_epoch:
-            cluster.raise_epochs(
-                {self.id_of(topic, partition): cluster.topics()[topic].partitions[partition].leader_epoch}
-            )
-
-    def id_of(self, topic: str, partition: int) -> int:
-        with self._reading[0].use() as connection:
-            row = connection.execute(
-                "SELECT partition_id FROM partition JOIN topic USING (topic_id) "
-                "WHERE name = %s AND partition = %s",
-                [topic, partition],
-            ).fetchone()
-        assert row is not None
-        return int(row[0])
-
-    def delete(self, topic: str, partition: int) -> None:
-        super().delete(topic, partition)
-        state = self._cluster.topics()[topic]
-        self._cluster.delete_topic(topic, state.topic_id)
-
-    def rows(self, statement: str) -> list[tuple[Any, ...]]:
-        with self._reading[0].use() as connection:
-            return connection.execute(statement).fetchall()
-
-
-@pytest.fixture
-def cluster(postgres: PostgresServer) -> Iterator[PostgresCluster]:
-    cluster = PostgresCluster(postgres.new_schema(), random=Random(1))
-    cluster.register(BrokerRegistration(1, None, {}))
-    yield cluster
-    cluster.close()
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(timestamp_ms=T)
-
-
-@pytest.fixture
-def store(cluster: PostgresCluster, clock: ManualClock) -> Iterator[TestingStore]:
-    """Little of what is durable stays in memory: reads begin in rows and end there."""
-    store = TestingStore(cluster, clock=clock, tail_bytes=300)
-    yield store
-    store.close()
+__all__ = ["clock", "cluster", "other", "store"]  # fixtures
 
 
 class TestPostgresLogs(LogContract):
@@ -255,23 +167,6 @@ class TestPostgresLogs(LogContract):
         assert store.rows("SELECT count(*) FROM chunk") == [(1,)]
         assert store.rows("SELECT count(*) FROM deleted_partition") == [(0,)]
         assert len(read_all(again)) == 1
-
-
-def bare(log: Any) -> PostgresLog:
-    assert isinstance(log.target, PostgresLog)
-    return log.target
-
-
-def open_log(store: TestingStore, leader_epoch: int = 0, partition: int = 0) -> Any:
-    return store.open("t", TOPIC_ID, partition, leader_epoch=leader_epoch, config=TopicConfig())
-
-
-@pytest.fixture
-def other(cluster: PostgresCluster, clock: ManualClock) -> Iterator[TestingStore]:
-    """The store of another process on the same database."""
-    other = TestingStore(cluster, clock=clock)
-    yield other
-    other.close()
 
 
 def test_an_append_of_an_older_epoch_takes_no_effect(store: TestingStore, other: TestingStore) -> None:
@@ -540,113 +435,3 @@ def test_the_database_keeps_kafkas_bytes(store: TestingStore) -> None:
     ((records, found),) = store.rows("SELECT c.records, t.topic_id FROM chunk c, topic t")
     assert bytes(records)[16:] == batch[16:]
     assert found == UUID(bytes=TOPIC_ID)
-
-
-COMPACTED = TopicConfig(
-    cleanup_policy=frozenset({"compact"}), segment_bytes=1024, min_cleanable_dirty_ratio=0.1
-)
-
-
-def keyed(key: bytes, value: bytes | None, **options: Any) -> bytes:
-    return encode_batch([Record(0, T, key, value)], **options)
-
-
-@pytest.fixture
-def cleaning(cluster: PostgresCluster, clock: ManualClock) -> Iterator[TestingStore]:
-    settings = CompactionSettings(
-        backoff_ms=1000, dedupe_buffer_bytes=1 << 20, max_decompressed_bytes=1 << 20
-    )
-    store = TestingStore(cluster, clock=clock, tail_bytes=0, cleaner=settings)
-    yield store
-    store.close()
-
-
-def clean(store: TestingStore, clock: ManualClock) -> None:
-    """Let housekeeping run until it finds nothing more to do."""
-    for _ in range(5):
-        clock.advance(2000)
-        if (work := store.start_housekeeping(clock.now_ms())) is not None:
-            work()
-
-
-def values(log: PartitionLog) -> dict[int, tuple[bytes | None, bytes | None]]:
-    return {
-        record.offset: (record.key, record.value)
-        for batch in read_all(log)
-        for record in decode_records(batch)
-    }
-
-
-def test_compaction_keeps_the_last_value_of_each_key_at_its_offset(
-    cleaning: TestingStore, clock: ManualClock
-) -> None:
-    log = cleaning.open("t", TOPIC_ID, 0, leader_epoch=0, config=COMPACTED)
-    for number in range(60):
-        append(log, keyed(b"k%d" % (number % 3), b"v%d" % number))
-        if number % 7 == 0:
-            sync(log)
-    append(log, keyed(b"k0", None))
-    sync(log)
-    size_bytes = log.size_bytes
-    clean(cleaning, clock)
-    assert values(log) == {58: (b"k1", b"v58"), 59: (b"k2", b"v59"), 60: (b"k0", None)}
-    assert log.size_bytes < size_bytes
-    assert cleaning.rows("SELECT size_bytes, cleaned_offset, end_offset FROM log") == [
-        (log.size_bytes, 61, 61)
-    ]
-    # Offsets in the gap lead to the next record, and appends go on behind the old end.
-    found = log.read(5, until_offset=61, max_bytes=1, at_least_one=True)
-    assert headers([found])[0].base_offset == 58
-    assert append(log, keyed(b"k1", b"new")).base_offset == 61
-
-
-def test_compaction_removes_what_was_aborted_and_spares_open_transactions(
-    cleaning: TestingStore, clock: ManualClock
-) -> None:
-    log = cleaning.open("t", TOPIC_ID, 0, leader_epoch=0, config=COMPACTED)
-    append(log, keyed(b"k", b"committed" * 100))
-    append(
-        log,
-        keyed(b"k", b"aborted" * 100, producer_id=A, producer_epoch=0, base_sequence=0, transactional=True),
-    )
-    append_marker(log, ControlType.ABORT, producer_id=A)
-    sync(log)
-    append(log, keyed(b"k", b"open", producer_id=A, producer_epoch=0, base_sequence=1, transactional=True))
-    sync(log)
-    clean(cleaning, clock)
-    found = values(log)
-    assert (found[0], found[3]) == ((b"k", b"committed" * 100), (b"k", b"open"))
-    assert 1 not in found
-    producers = log.producers()
-    cleaning.abandon("t", 0)
-    again = cleaning.open("t", TOPIC_ID, 0, leader_epoch=1, config=COMPACTED)
-    assert again.producers() == producers
-
-
-def test_a_former_leader_compacts_nothing(
-    cleaning: TestingStore, other: TestingStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
-) -> None:
-    log = cleaning.open("t", TOPIC_ID, 0, leader_epoch=0, config=COMPACTED)
-    for number in range(60):
-        append(log, keyed(b"k", b"v%d" % number))
-    sync(log)
-    leader = open_log(other, leader_epoch=1)
-    clean(cleaning, clock)
-    assert "does not lead the log any more" in caplog.text
-    assert len(values(leader)) == 60
-
-
-def test_a_deleted_key_goes_after_its_time(cleaning: TestingStore, clock: ManualClock) -> None:
-    config = replace(COMPACTED, delete_retention_ms=100)
-    log = cleaning.open("t", TOPIC_ID, 0, leader_epoch=0, config=config)
-    append(log, keyed(b"k", None))
-    append(log, keyed(b"x", bytes(900)))
-    append(log, keyed(b"y", bytes(900)))
-    sync(log)
-    clean(cleaning, clock)
-    assert (b"k", None) in values(log).values(), "readers have delete.retention.ms to see it"
-    for key in (b"y", b"z", b"y"):
-        append(log, keyed(key, bytes(900)))
-    sync(log)
-    clean(cleaning, clock)
-    assert (b"k", None) not in values(log).values()

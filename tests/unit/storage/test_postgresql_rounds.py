@@ -26,7 +26,7 @@ from klamm.storage.log import LogError, RestOfRound
 from klamm.testing import wait_until
 from postgresql import PostgresServer
 from unit.storage.log_samples import TOPIC_ID, a_batch, append, read_all
-from unit.storage.test_postgresql_logs import TestingStore, bare, clock, cluster, open_log
+from unit.storage.postgresql_world import TestingStore, bare, clock, cluster, open_log
 
 __all__ = ["clock", "cluster"]  # fixtures
 
