@@ -86,6 +86,7 @@ class Membership:
         self._store_failure = ""
         self._is_fenced = False
         self._is_leaving = False
+        self._is_registered = False  # when it left
         self._has_given_up = False
         self._rejoining: asyncio.Task[None] | None = None
 
@@ -148,12 +149,12 @@ class Membership:
             _log.info("handed %d partitions over to other brokers", led)
 
     async def leave(self) -> None:
-        """Take no further part. The lease is renewed until `release`: files are still open."""
+        """Take no further part. The lease is renewed until `release`: clients are still answered."""
         self._is_leaving = True
-        is_registered = not self._is_fenced
+        self._is_registered = not self._is_fenced
         if self._rejoining is not None:
             self._rejoining.cancel()
-            is_registered = True  # or will be: the store is at it, perhaps
+            self._is_registered = True  # or will be: the store is at it, perhaps
         if self._poll_timer is not None:
             self._poll_timer.cancel()
         for chore in self._chores:
@@ -161,8 +162,6 @@ class Membership:
         under_way = [*self._handed_over.values(), *([self._following] if self._following else [])]
         if under_way:
             await asyncio.wait(under_way)
-        if is_registered:
-            await self._attempt(self._set_state, BrokerState.GONE)
 
     def give_up(self) -> None:
         """Leave partitions to others that are closed, and whose next leaders the store does not know."""
@@ -178,10 +177,23 @@ class Membership:
                 task.cancel()
         for chore in self._chores:
             await chore.stop()
-        await self.release()
+        await self._end_lease()
 
     async def release(self) -> None:
-        """Give up the lease: all logs are closed."""
+        """Let others lead what was not handed over, and give up the lease.
+
+        Only when no client is answered any more and all logs are closed: others acknowledge from here on.
+        """
+        if self._is_registered:
+            try:
+                await self._set_state(BrokerState.GONE)
+            except FencedError as error:
+                _log.info("%s", error)  # others have found out
+            except (ClusterStoreError, ConflictError) as error:
+                _log.error("the partitions of this broker are taken over when its lease ends: %s", error)
+        await self._end_lease()
+
+    async def _end_lease(self) -> None:
         if self._renewing is not None:
             await self._renewing.stop()
         await self._run_blocking(self._lease.release)

@@ -28,7 +28,7 @@ from klamm.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from klamm.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from klamm.storage.cluster import ClusterStoreError
+from klamm.storage.cluster import BrokerState, ClusterStoreError
 from klamm.testing.requests import a_fetch, a_produce
 from klamm.testing.virtual_loop import VirtualLoop
 from unit.broker.several.asking import fetch, key_of, produce
@@ -154,6 +154,25 @@ def test_a_broker_that_was_replaced_sends_nothing_of_what_it_decided_before_it_k
     # Registered again, it sends clients to the leader.
     line = fetch(three[1], version=12).responses[0].partitions[0]
     assert line.error_code == ErrorCode.not_leader_or_follower
+
+
+def test_a_broker_that_stops_is_gone_only_when_it_answers_no_more(three: Cluster) -> None:
+    # The last one keeps its partitions. When it is gone, a broker that starts leads them, and acknowledges.
+    for node_id in (2, 3):
+        three.stop(node_id)
+    node = three[1]
+    client = node.connect()
+    set_state = node.cluster.set_state
+
+    def ask_before(state: BrokerState) -> None:
+        if state is BrokerState.GONE:
+            client.send(ApiKey.FETCH, 12, a_fetch(node, max_wait_ms=0))
+        set_state(state)
+
+    node.cluster.set_state = ask_before  # type: ignore[method-assign]
+    three.stop(1)
+    assert {each.state for each in three.cluster.brokers()} == {BrokerState.GONE}
+    assert client.answers() == []
 
 
 def test_a_client_whose_answer_is_held_for_too_long_is_disconnected(three: Cluster) -> None:
