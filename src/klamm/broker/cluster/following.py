@@ -88,6 +88,11 @@ class ClusterFollower:
             self._partitions.close(served.topic, served.partition)
         self._image.version = 0
 
+    async def start_anew(self) -> None:
+        """As `drop_all`, of what was being opened meanwhile, too: its leaders may be others by now."""
+        async with self._turn:
+            self.drop_all()
+
     async def _apply(self, changes: ClusterChanges) -> None:
         image = self._image
         known = image.topics if changes.is_complete else changes.topics

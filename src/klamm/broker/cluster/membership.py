@@ -433,6 +433,7 @@ class Membership:
             except (ClusterStoreError, FencedError, ConflictError, StartError) as error:
                 _log.error("registering broker %d failed, retrying: %s", self.broker_id, error)
                 await asyncio.sleep(_RETRY_STORE_S)
+        await self._follower.start_anew()
         self._is_fenced = False
         self._is_behind = True
         _log.info("broker %d is registered again, at epoch %d", self.broker_id, self._me.epoch)

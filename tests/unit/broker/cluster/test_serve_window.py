@@ -28,7 +28,8 @@ from klamm.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from klamm.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from klamm.storage.cluster import BrokerState, ClusterStoreError
+from klamm.storage.cluster import BrokerState, ClusterStoreError, FencedError
+from klamm.storage.log import MustLoadError, PartitionLog
 from klamm.testing.requests import a_fetch, a_produce
 from klamm.testing.virtual_loop import VirtualLoop
 from unit.broker.several.asking import fetch, key_of, produce
@@ -154,6 +155,40 @@ def test_a_broker_that_was_replaced_sends_nothing_of_what_it_decided_before_it_k
     # Registered again, it sends clients to the leader.
     line = fetch(three[1], version=12).responses[0].partitions[0]
     assert line.error_code == ErrorCode.not_leader_or_follower
+
+
+def test_what_was_being_opened_when_a_broker_was_replaced_is_not_served_when_it_is_back(
+    three: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = three[1]
+    membership, window, logs = node.services.membership, node.services.serve_window, node.services.logs
+    assert membership is not None
+    assert window is not None
+    open_log, renewed = logs.open, window.renewed
+    served_then: list[set[tuple[str, int]]] = []
+
+    def replaced() -> None:
+        three.move("t", 1, 3, told=False)
+        membership._fenced(FencedError("broker 1 was declared dead"))
+
+    slow = [MustLoadError(replaced)]
+
+    def open_slowly(*place: Any, **options: Any) -> PartitionLog:
+        if slow:
+            raise slow.pop()
+        return open_log(*place, **options)
+
+    def note_served(sent_at_ms: int) -> None:
+        renewed(sent_at_ms)
+        served_then.append({(each.topic, each.partition) for each in node.services.partitions})
+
+    monkeypatch.setattr(logs, "open", open_slowly)
+    monkeypatch.setattr(window, "renewed", note_served)
+    three.move("t", 1, 1, told=False)
+    three.pass_ms(2_000)
+    assert three.state("t", 1).leader_id == 3
+    assert served_then
+    assert all(("t", 1) not in each for each in served_then)
 
 
 def test_a_broker_that_stops_is_gone_only_when_it_answers_no_more(three: Cluster) -> None:
