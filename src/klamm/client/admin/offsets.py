@@ -7,7 +7,7 @@ from typing import Final
 
 from klamm.client.admin.model import CommittedOffset, ListedOffset
 from klamm.client.admin.results import Results
-from klamm.client.calls import Calls, by_topic
+from klamm.client.calls import Calls, Deadline, by_topic
 from klamm.errors import BrokerError, KlammError, broker_error
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -105,9 +105,45 @@ async def alter_group_offsets(
     *,
     timeout_ms: int | None,
 ) -> Results[TopicPartition, None]:
-    """Commit for a group that has no members; a group in use refuses with UNKNOWN_MEMBER_ID."""
+    """Commit for a group that has no members; a group in use refuses with UNKNOWN_MEMBER_ID.
+
+    A coordinator that does not know a new topic yet, which its metadata shows, is asked again.
+    """
     deadline = calls.deadline(f"changing offsets of group {group_id}", timeout_ms)
-    topics = [
+    results: dict[TopicPartition, KlammError | None] = {}
+    pending = list(offsets)
+    while True:
+        response: OffsetCommitResponse
+        response, _ = await calls.to_coordinator(
+            group_id,
+            ApiKey.OFFSET_COMMIT,
+            OffsetCommitRequest(group_id=group_id, topics=_to_commit(offsets, pending)),
+            deadline,
+            lambda answer: [item.error_code for topic in answer.topics for item in topic.partitions],
+            max_version=NAMES_VERSION,
+        )
+        unknown: dict[TopicPartition, BrokerError] = {}
+        for topic in response.topics:
+            for item in topic.partitions:
+                key = TopicPartition(topic.name, item.partition_index)
+                results[key] = None
+                if item.error_code:
+                    in_use = "the group is in use: stop its members first"
+                    message = in_use if item.error_code == ErrorCode.unknown_member_id else None
+                    error = broker_error(item.error_code, f"{key} of group {group_id}", message)
+                    results[key] = error
+                    if item.error_code == ErrorCode.unknown_topic_or_partition:
+                        unknown[key] = error
+        pending = await _existing(calls, list(unknown), deadline)
+        if not pending:
+            return Results(results)
+        await deadline.pause(unknown[pending[0]])
+
+
+def _to_commit(
+    offsets: Mapping[TopicPartition, CommittedOffset], partitions: Sequence[TopicPartition]
+) -> list[OffsetCommitRequestTopic]:
+    return [
         OffsetCommitRequestTopic(
             name=name,
             partitions=[
@@ -120,26 +156,20 @@ async def alter_group_offsets(
                 for number in numbers
             ],
         )
-        for name, numbers in by_topic(offsets).items()
+        for name, numbers in by_topic(partitions).items()
     ]
-    response: OffsetCommitResponse
-    response, _ = await calls.to_coordinator(
-        group_id,
-        ApiKey.OFFSET_COMMIT,
-        OffsetCommitRequest(group_id=group_id, topics=topics),
-        deadline,
-        lambda answer: [item.error_code for topic in answer.topics for item in topic.partitions],
-        max_version=NAMES_VERSION,
-    )
-    results: dict[TopicPartition, KlammError | None] = {}
-    for topic in response.topics:
-        for item in topic.partitions:
-            key = TopicPartition(topic.name, item.partition_index)
-            what = f"{key} of group {group_id}"
-            in_use = "the group is in use: stop its members first"
-            message = in_use if item.error_code == ErrorCode.unknown_member_id else None
-            results[key] = broker_error(item.error_code, what, message) if item.error_code else None
-    return Results(results)
+
+
+async def _existing(
+    calls: Calls, partitions: Sequence[TopicPartition], deadline: Deadline
+) -> list[TopicPartition]:
+    """Those of these partitions that the cluster has, by metadata that is fetched now."""
+    if not partitions:
+        return []
+    calls.core.metadata.want({each.topic for each in partitions})
+    await calls.refresh(deadline)
+    _, failed = await calls.leaders_of(partitions, deadline)
+    return [each for each in partitions if each not in failed]
 
 
 async def delete_group_offsets(
