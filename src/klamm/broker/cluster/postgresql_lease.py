@@ -48,6 +48,7 @@ class PostgresLease:
             cluster.address, "lease", statement_timeout_ms=renewal_timeout_ms, prepare=self._connected
         )
         self._dead: dict[int, int] = {}  # epochs of brokers that are dead, by id
+        self._observed: dict[int, tuple[int, int]] = {}  # by broker: last renewal, and when it was first seen
         self._looked_at_ms = -1
 
     def _connected(self, connection: Connection[Any]) -> None:
@@ -101,15 +102,30 @@ class PostgresLease:
             # Locks end with a restart of the database too: only silence proves a death.
             return False
         if self.now_ms() - self._looked_at_ms >= _CACHED_MS:
-            with self._connection() as connection:
-                self._dead = dict(
-                    connection.execute(
-                        f"SELECT broker_id, broker_epoch FROM broker WHERE {self._rules.is_dead()}",
-                        self._rules.values(),
-                    ).fetchall()
-                )
-            self._looked_at_ms = self.now_ms()
+            self._look()
         return self._dead.get(broker.broker_id) == broker.epoch
+
+    def _look(self) -> None:
+        """Find out which brokers are dead.
+
+        The database's clock may have been set forward: then all leases seem to have expired, and their
+        brokers answer on. So a broker must have been silent in front of our eyes for as long, too.
+        """
+        asked_at_ms = self.now_ms()
+        with self._connection() as connection:
+            rows = connection.execute(
+                "SELECT broker_id, broker_epoch, (extract(epoch FROM renewed_at) * 1000000)::bigint, "
+                f"{self._rules.is_dead()} FROM broker",
+                self._rules.values(),
+            ).fetchall()
+        self._looked_at_ms = self.now_ms()
+        self._dead = {}
+        for broker_id, epoch, renewal, is_dead in rows:
+            known, seen_at_ms = self._observed.get(broker_id, (None, -1))
+            if known != renewal:
+                self._observed[broker_id] = renewal, self._looked_at_ms
+            elif is_dead and asked_at_ms - seen_at_ms >= self._rules.silence_ms:
+                self._dead[broker_id] = epoch
 
     @contextmanager
     def hold(self, broker: BrokerRegistration) -> Iterator[bool]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from random import Random
 
 import pytest
@@ -39,6 +40,8 @@ class Member:
         rules = LeaseRules(self.store.cluster_id, session_timeout_ms, serve_window_ms=10)
         self.store.lease_rules = rules
         self.lease = PostgresLease(self.store, broker_id, rules, renewal_timeout_ms=30_000)
+        self.now_ms = 0
+        self.lease.now_ms = lambda: self.now_ms  # type: ignore[method-assign]
         self.me = BrokerRegistration(broker_id, None, {})
 
     def join(self) -> BrokerRegistration:
@@ -143,8 +146,11 @@ def test_a_broker_that_was_replaced_cannot_renew(member: Callable[..., Member]) 
         first.lease.renew()
 
 
-def dead(judge: Member, broker: BrokerRegistration) -> bool:
-    judge.lease._looked_at_ms = -1
+def dead(judge: Member, broker: BrokerRegistration, *, after_ms: int = 1_100) -> bool:
+    """Whether it is dead for a broker that observed it for so long: more than window and margin."""
+    judge.now_ms += 1_000
+    judge.lease.is_dead(broker, judges_silence=True)
+    judge.now_ms += after_ms
     return judge.lease.is_dead(broker, judges_silence=True)
 
 
@@ -169,6 +175,24 @@ def test_a_broker_is_dead_when_its_lease_expired(member: Callable[..., Member]) 
     assert dead(judge, registered)
     other.lease.renew()
     assert not dead(judge, registered)
+
+
+def test_nobody_is_dead_because_the_clock_of_the_database_was_set_forward(postgres: PostgresServer) -> None:
+    url = postgres.new_schema()
+    judge, other = (Member(f"{url},pg_catalog", each, session_timeout_ms=1_000) for each in (1, 2))
+    with closing(judge), closing(other):
+        judge.join()
+        registered = other.join()
+        assert not dead(judge, registered, after_ms=0)
+        # In the schema of the cluster, which is searched before that of the server's own functions.
+        postgres.execute(
+            f"CREATE FUNCTION {url.rpartition('%3D')[2]}.clock_timestamp() RETURNS timestamptz LANGUAGE sql "
+            "AS $$ SELECT pg_catalog.clock_timestamp() + interval '1 hour' $$"
+        )
+        judge.now_ms += 900
+        assert not judge.lease.is_dead(registered, judges_silence=True), "it has not had the time to renew"
+        judge.now_ms += 200
+        assert judge.lease.is_dead(registered, judges_silence=True)
 
 
 def test_nobody_is_dead_soon_after_a_start_of_the_database(member: Callable[..., Member]) -> None:

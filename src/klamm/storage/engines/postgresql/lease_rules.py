@@ -22,11 +22,16 @@ class LeaseRules:
         """The first key of its advisory locks; the second is the broker id."""
         return crc32(f"klamm {self.cluster_id}".encode()) - 2**31
 
+    @property
+    def silence_ms(self) -> int:
+        """After this time without a renewal a broker holds its responses back."""
+        return self.serve_window_ms + _EARLY_MARGIN_MS
+
     def values(self) -> dict[str, int]:
         """The parameters that the conditions use."""
         return {
             "session": self.session_timeout_ms,
-            "silence": self.serve_window_ms + _EARLY_MARGIN_MS,
+            "silence": self.silence_ms,
             "lock_class": self.lock_class,
         }
 
