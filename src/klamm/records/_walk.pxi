@@ -69,6 +69,26 @@ def parse_header(buffer, Py_ssize_t position=0):
     return explain_header(buffer, position)  # raises
 
 
+cdef bint has_sound_records(const uint8_t *batch, Py_ssize_t size) noexcept nogil:
+    """Whether an uncompressed batch holds as many records as its header says, in their places and times."""
+    cdef const uint8_t *at = batch + HEADER_BYTES
+    cdef const uint8_t *end = batch + size
+    cdef int64_t base_timestamp_ms = klamm_i64(batch + 27)
+    cdef int64_t latest_ms = -1
+    cdef int64_t timestamp_ms
+    cdef int32_t count = klamm_i32(batch + 57)
+    cdef int32_t done
+    cdef klamm_record parsed
+    for done in range(count):
+        at = klamm_parse_record(at, end, &parsed)
+        if at == NULL or parsed.offset_delta != done:
+            return False
+        timestamp_ms = klamm_wrapping_sum(base_timestamp_ms, parsed.timestamp_delta)
+        if timestamp_ms > latest_ms:
+            latest_ms = timestamp_ms
+    return at == end and latest_ms == klamm_i64(batch + 35)
+
+
 def sound_header(buffer, int64_t max_bytes, int max_codec):
     """The header of a produced batch that is valid without doubt; None if it needs a full check."""
     cdef Py_buffer view
@@ -92,6 +112,7 @@ def sound_header(buffer, int64_t max_bytes, int max_codec):
             or attributes & ~(CODEC_MASK | TRANSACTIONAL_BIT)
             or (attributes & CODEC_MASK) > max_codec
             or klamm_crc32c(0, at + 21, view.len - 21) != klamm_u32(at + 17)
+            or not ((attributes & CODEC_MASK) or has_sound_records(at, view.len))
         ):
             return None
         return read_header(at)

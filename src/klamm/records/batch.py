@@ -135,13 +135,14 @@ def set_append_time(batch: bytearray | memoryview, timestamp_ms: int) -> None:
 
 
 def correct_max_timestamp(batch: bytearray | memoryview, timestamp_ms: int) -> None:
-    """Correct the maximal timestamp, and reseal."""
+    """Correct the maximal timestamp of records that have their own, and reseal."""
     _set_max_timestamp(batch, timestamp_ms, 0)
 
 
 def _set_max_timestamp(batch: bytearray | memoryview, timestamp_ms: int, type_bit: int) -> None:
     (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_AT)
     # Undefined bits are kept only in a batch that needs no new checksum.
-    _INT16.pack_into(batch, ATTRIBUTES_AT, attributes & KNOWN_ATTRIBUTES | type_bit)
+    kept = attributes & KNOWN_ATTRIBUTES & ~LOG_APPEND_TIME_BIT
+    _INT16.pack_into(batch, ATTRIBUTES_AT, kept | type_bit)
     _INT64.pack_into(batch, MAX_TIMESTAMP_AT, timestamp_ms)
     reseal(batch)

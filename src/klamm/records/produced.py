@@ -38,7 +38,8 @@ class ProducedError(ValueError):
 def single_batch(records: Buffer | None, *, zstd_allowed: bool = True) -> BatchHeader:
     """The header of the single batch that a Produce request may hold for a partition.
 
-    `zstd_allowed` is false for request versions before zstd.
+    Part of another one may follow it, which is ignored. `zstd_allowed` is false for request versions before
+    zstd.
     """
     if records is None:
         raise ProducedError(ErrorCode.invalid_record, "no records")
@@ -54,9 +55,18 @@ def single_batch(records: Buffer | None, *, zstd_allowed: bool = True) -> BatchH
         raise ProducedError(
             ErrorCode.unsupported_compression_type, f"codec {header.codec} is not supported here"
         )
-    if header.size_bytes < len(records):
-        raise ProducedError(ErrorCode.invalid_record, "more than one batch for a partition in a request")
+    _check_rest(memoryview(records)[header.size_bytes :])
     return header
+
+
+def _check_rest(rest: memoryview) -> None:
+    """Nothing, or less than a batch, may follow the batch: Kafka ignores a batch that is cut off."""
+    if is_no_batch(rest):
+        raise ProducedError(ErrorCode.corrupt_message, "bytes that are no batch follow the batch")
+    if len(rest) > MAGIC_AT:
+        size_bytes = int.from_bytes(rest[LENGTH_AT : LENGTH_AT + 4], "big") + LENGTH_OVERHEAD_BYTES
+        if size_bytes <= len(rest):
+            raise ProducedError(ErrorCode.invalid_record, "more than one batch for a partition in a request")
 
 
 def is_no_batch(records: Buffer | None) -> bool:

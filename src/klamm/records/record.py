@@ -214,7 +214,7 @@ def recompress(
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,
         base_sequence=header.base_sequence,
-        attributes=header.attributes & KNOWN_ATTRIBUTES & ~header.codec,
+        attributes=header.attributes & KNOWN_ATTRIBUTES & ~(header.codec | DELETE_HORIZON_BIT),
         base_timestamp_ms=header.base_timestamp_ms,
         max_timestamp_ms=header.max_timestamp_ms,
     )

@@ -204,6 +204,9 @@ ODD: Final[dict[str, Callable[[World, bytes], bytes]]] = {
     "cut short": lambda world, batch: batch[: world.random.randrange(len(batch))],
     "empty": lambda world, batch: b"",
     "two batches": lambda world, batch: batch + good(world),
+    "part of another batch": lambda world, batch: batch + batch[: world.random.randrange(1, len(batch))],
+    "a tail that is no batch": lambda world, batch: batch + bytes(world.random.choice((11, 12, 70))),
+    "append time": lambda world, batch: with_field(batch, ATTRIBUTES, field_of(batch, ATTRIBUTES) | 0x08),
     "base offset": _set(BASE_OFFSET, 1, 5, -1, 2**63 - 1),
     # From 14 to 48 Kafka reads on in the middle of the batch; above 2^31 - 13 it fails.
     "length": _set(LENGTH, 0, 5, 13, -1, -(2**31), 10**6, 2**31 - 13, sealed=False),
@@ -242,8 +245,9 @@ ODD: Final[dict[str, Callable[[World, bytes], bytes]]] = {
 }
 
 
-# Kafka cannot write such batches anew: where it has to, it answers -1.
-_NOT_REWRITTEN: Final = ("negative pid", "negative timestamp")
+# Kafka cannot write such batches anew: where it has to, it answers -1. With an append time it gives all
+# records that one.
+_NOT_REWRITTEN: Final = ("negative pid", "negative timestamp", "append time")
 
 
 def odd(world: World, topic: str, *, zstd: bool = True) -> tuple[bytes, str]:

@@ -114,6 +114,13 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
     ),
     Deliberate(
         area=GROUPS,
+        case="A member sends JoinGroup or SyncGroup again while its first one waits",
+        klamm="the first one is answered with REBALANCE_IN_PROGRESS",
+        kafka="the first one is never answered",
+        why="Every request gets an answer.",
+    ),
+    Deliberate(
+        area=GROUPS,
         case="SyncGroup while the coordinator loads",
         klamm="REBALANCE_IN_PROGRESS",
         kafka="COORDINATOR_LOAD_IN_PROGRESS",
@@ -241,11 +248,26 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
     Deliberate(
         area=TOPICS,
         case="Produce with records that cannot be decoded",
-        klamm="INVALID_RECORD; within a compressed batch with `klamm.record.validation=records`",
-        kafka="UNKNOWN_SERVER_ERROR, or stores them if they are compressed",
-        why="The client learns what is wrong with its batch, and no consumer meets it.",
+        klamm="INVALID_RECORD; of compressed records only the header of their batch is checked, unless "
+        "`klamm.record.validation=records`",
+        kafka="UNKNOWN_SERVER_ERROR, for some faults INVALID_RECORD",
+        why="The client learns what is wrong with its batch. Decompressing takes longer than all the rest.",
         shows=_at(ApiKey.PRODUCE, "error_code", (87,), (-1,)),
         kept_out_by="batches._garbled",
+    ),
+    Deliberate(
+        area=TOPICS,
+        case="Produce with null in place of records",
+        klamm="INVALID_RECORD; closes the connection with acks=0",
+        kafka="does not answer",
+        why="Every request gets an answer.",
+    ),
+    Deliberate(
+        area=TOPICS,
+        case="Metadata that creates a topic",
+        klamm="the response has the new topic",
+        kafka="UNKNOWN_TOPIC_OR_PARTITION, and the client asks again",
+        why="The topic is there at once.",
     ),
     Deliberate(
         area=TOPICS,

@@ -48,9 +48,19 @@ def test_no_records_are_invalid() -> None:
     assert refused(None) is ErrorCode.invalid_record
 
 
-@pytest.mark.parametrize("tail", [BATCH, BATCH[:20], b"\x01", bytes(61)])
-def test_anything_after_the_batch_is_invalid(tail: bytes) -> None:
+@pytest.mark.parametrize("tail", [BATCH, BATCH + b"\0", BATCH[:16] + b"\1" + BATCH[17:]])
+def test_another_batch_is_invalid(tail: bytes) -> None:
     assert refused(BATCH + tail) is ErrorCode.invalid_record
+
+
+@pytest.mark.parametrize("tail", [bytes(12), bytes(61), BATCH[:16] + b"\3"])
+def test_what_is_no_batch_after_the_batch_is_corrupt(tail: bytes) -> None:
+    assert refused(BATCH + tail) is ErrorCode.corrupt_message
+
+
+@pytest.mark.parametrize("tail", [b"\1", bytes(11), BATCH[:12], BATCH[:16], BATCH[:20], BATCH[:-1]])
+def test_part_of_a_batch_after_the_batch_is_ignored(tail: bytes) -> None:
+    assert single_batch(BATCH + tail).size_bytes == len(BATCH)
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ _SERVER: Final = (
             "Up to how many produced bytes one flush writes to the journal; larger logs are flushed by "
             "themselves."),
     _broker("klamm.record.validation", Kind.STRING, "header", one_of("header", "records"),
-            "header: accept a batch whose header and checksum are valid. records: decode every record."),
+            "header: accept compressed batches whose header and checksum are valid. records: decode all."),
     _broker("klamm.decompress.max.bytes", Kind.INT, 64 * MIB, at_least(MIB),
             "What one batch may decompress to."),
     _broker("klamm.metrics.listener", Kind.STRING, None, not_empty(),

@@ -135,7 +135,7 @@ def _read_batch(item: Item, data: PartitionProduceData, allows_zstd: bool) -> No
     try:
         item.header = single_batch(data.records, zstd_allowed=allows_zstd)
         assert data.records is not None
-        item.batch = data.records
+        item.batch = data.records[: item.header.size_bytes]
     except ProducedError as error:
         item.refuse(error.error_code, str(error))
         item.is_corrupt = is_no_batch(data.records)

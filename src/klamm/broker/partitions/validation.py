@@ -1,7 +1,8 @@
 """Validation of produced batches before they are appended, and their conversion where necessary.
 
-The header is always checked. The records are decoded only where the topic requires it (keys on a compacted
-topic, a limit on old timestamps, another compression) or the configuration does.
+The header is always checked, and so are records that are not compressed. Others are decoded only where the
+topic requires it (keys on a compacted topic, a limit on old timestamps, another compression) or the
+configuration does.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ _CODECS: Final = {
     "lz4": Codec.LZ4,
     "zstd": Codec.ZSTD,
 }
+_KEEPING_UNCOMPRESSED: Final = frozenset({"producer", "uncompressed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +73,12 @@ def checked_batch(
     codec = _CODECS.get(config.compression_type, header.codec)
     if (
         validation.every_record
+        or header.codec == Codec.NONE
         or config.is_compacted
         or config.message_timestamp_before_max_ms != LONG_MAX
         or codec != header.codec
         or _contradicts_itself(header)
+        or header.timestamp_type is TimestampType.LOG_APPEND_TIME
     ):
         batch = _check_records(batch, header, config, validation, timestamp_ms)
     else:
@@ -105,13 +109,13 @@ def _is_of_half_a_producer(header: BatchHeader) -> bool:
 
 
 def _contradicts_itself(header: BatchHeader) -> bool:
-    """Whether the two timestamps of a header contradict each other.
+    """Whether the two timestamps of a header contradict each other, or are before any time.
 
     librdkafka writes 0 as the latest timestamp of records that have none. Taken literally, they would be
     older than any retention.
     """
     first_ms, latest_ms = header.base_timestamp_ms, header.max_timestamp_ms
-    return latest_ms < first_ms or first_ms < 0 <= latest_ms
+    return latest_ms < max(first_ms, NO_TIMESTAMP) or first_ms < 0 <= latest_ms
 
 
 def _level(config: TopicConfig, codec: int) -> int | None:
@@ -126,9 +130,8 @@ def _check_times(
     batch: Buffer, header: BatchHeader, config: TopicConfig, validation: Validation, timestamp_ms: int
 ) -> None:
     """Check the timestamps of the header; decode the records only to report which of them are invalid."""
-    claims_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
     is_late = header.max_timestamp_ms > timestamp_ms + config.message_timestamp_after_max_ms
-    if not claims_append_time and (config.stamps_append_time or not is_late):
+    if config.stamps_append_time or not is_late:
         return
     try:
         records = decode_records(batch, max_bytes=validation.max_decompressed_bytes)
@@ -164,7 +167,8 @@ def _check_records(
         raise _refused_records(ErrorCode.invalid_timestamp, sorted([*key_errors, *time_errors]))
     if key_errors:
         raise _refused_records(ErrorCode.invalid_record, key_errors)
-    if any(record.offset != index for index, record in enumerate(records)):
+    is_stored_as_it_is = header.codec == Codec.NONE and config.compression_type in _KEEPING_UNCOMPRESSED
+    if not is_stored_as_it_is and any(record.offset != index for index, record in enumerate(records)):
         raise BatchRefusedError(ErrorCode.invalid_record, "the records' offsets do not count up from 0")
     return _with_true_max_timestamp(batch, header, records, config)
 
@@ -172,7 +176,9 @@ def _check_records(
 def _time_errors(
     records: Sequence[Record], header: BatchHeader, config: TopicConfig, timestamp_ms: int
 ) -> list[tuple[int, str]]:
-    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME and (
+        config.stamps_append_time or header.max_timestamp_ms == NO_TIMESTAMP
+    ):
         return [(index, "only a broker sets LogAppendTime") for index in range(len(records))]
     if config.stamps_append_time:
         return []
@@ -192,9 +198,13 @@ def _time_errors(
 def _with_true_max_timestamp(
     batch: Buffer, header: BatchHeader, records: Sequence[Record], config: TopicConfig
 ) -> Buffer:
-    """Correct a wrong latest timestamp in the header, which would break lookups by time."""
+    """Correct a wrong latest timestamp in the header, which would break lookups by time.
+
+    As Kafka does, a batch that says that a broker has set its time gets the times of its records back.
+    """
     latest_ms = max(NO_TIMESTAMP, *(record.timestamp_ms for record in records))
-    if config.stamps_append_time or header.max_timestamp_ms == latest_ms:
+    is_right = header.timestamp_type is TimestampType.CREATE_TIME and header.max_timestamp_ms == latest_ms
+    if config.stamps_append_time or is_right:
         return batch
     corrected = bytearray(batch)
     correct_max_timestamp(corrected, latest_ms)

@@ -8,6 +8,7 @@ from typing import Final
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.types import Buffer
 from klamm.records._pure import hashes
+from klamm.records._pure.region import decode_region
 from klamm.records.layout import (
     ATTRIBUTES_AT,
     CODEC_MASK,
@@ -28,6 +29,7 @@ from klamm.records.layout import (
 )
 
 _INT32: Final = Struct(">i")
+_NO_TIMESTAMP: Final = -1
 
 
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
@@ -49,6 +51,8 @@ def sound_header(buffer: Buffer | None, max_bytes: int, max_codec: int) -> Batch
 
     One whole batch of at most so many bytes, at offset 0, with a valid checksum and count, whose producer (if
     it has an id) gives a sequence: perhaps part of a transaction, no marker, the client's own timestamps.
+    Records that are not compressed are read, too: there are as many as the header says, they count up from
+    offset 0, and the latest timestamp is the header's.
     """
     if buffer is None or not HEADER_BYTES <= len(buffer) <= max_bytes:
         return None
@@ -64,8 +68,21 @@ def sound_header(buffer: Buffer | None, max_bytes: int, max_codec: int) -> Batch
         and not header.attributes & ~(CODEC_MASK | TRANSACTIONAL_BIT)
         and header.attributes & CODEC_MASK <= max_codec
         and hashes.quick_crc32c(memoryview(buffer)[ATTRIBUTES_AT:], 0) == header.crc
+        and (header.attributes & CODEC_MASK != 0 or _has_sound_records(buffer, header))
     )
     return header if is_sound else None
+
+
+def _has_sound_records(buffer: Buffer, header: BatchHeader) -> bool:
+    region = memoryview(buffer)[HEADER_BYTES:]
+    try:
+        records = decode_region(region, header.record_count, 0, header.base_timestamp_ms)
+    except DecodeError:
+        return False
+    latest_ms = max(_NO_TIMESTAMP, *(record.timestamp_ms for record in records))
+    return latest_ms == header.max_timestamp_ms and all(
+        record.offset == index for index, record in enumerate(records)
+    )
 
 
 def _short_header(buffer: Buffer, position: int) -> DecodeError:

@@ -118,13 +118,18 @@ def old_message(jar: Jar) -> bytes:
     return struct.pack(">qiIbbii", 0, 14 + 5, 0, 1, 0, -1, 5) + b"value"
 
 
+def with_region(batch: bytes, count: int) -> bytes:
+    """A batch whose header counts so many records, whatever it holds."""
+    return changed(changed(batch, 23, "i", count - 1), 57, "i", count)
+
+
 BAD_SHAPES: dict[str, tuple[Callable[[Jar], bytes | None], int]] = {
     "null": (lambda jar: None, 87),
     "empty": (lambda jar: b"", 87),
     "60 bytes": (lambda jar: a_batch(jar)[:60], 87),
     "cut": (lambda jar: a_batch(jar)[:-1], 87),
     "two batches": (lambda jar: a_batch(jar) * 2, 87),
-    "a tail": (lambda jar: a_batch(jar) + b"\0", 87),
+    "a tail that is no batch": (lambda jar: a_batch(jar) + bytes(12), 2),
     "length 5": (lambda jar: changed(a_batch(jar), 8, "i", 5), 2),
     "magic 9": (lambda jar: changed(a_batch(jar), 16, "b", 9), 2),
     "magic 1": (old_message, 87),
@@ -136,7 +141,10 @@ BAD_SHAPES: dict[str, tuple[Callable[[Jar], bytes | None], int]] = {
     "control": (lambda jar: changed(a_batch(jar), 21, "h", 0x20), 87),
     "id without sequence": (lambda jar: changed(a_batch(jar), 43, "q", 5), 87),
     "codec 6": (lambda jar: changed(a_batch(jar), 21, "h", 6), 76),
-    "append time": (lambda jar: changed(a_batch(jar), 21, "h", 8), 32),
+    "append time, and none": (lambda jar: changed(a_batch(jar, timestamps_ms=[-1]), 21, "h", 8), 32),
+    "more records than are counted": (lambda jar: with_region(a_batch(jar, count=2), 1), 87),
+    "fewer records than are counted": (lambda jar: with_region(a_batch(jar, count=2), 3), 87),
+    "no record": (lambda jar: changed(a_batch(jar), 61, "b", 1), 87),
 }
 LOOKED_AT = {
     "codec 6",
@@ -146,7 +154,10 @@ LOOKED_AT = {
     "delta -1",
     "control",
     "id without sequence",
-    "append time",
+    "append time, and none",
+    "more records than are counted",
+    "fewer records than are counted",
+    "no record",
 }
 
 
@@ -253,10 +264,12 @@ def test_a_topic_on_append_time_gives_all_records_of_a_batch_one_time(jar: Jar, 
 
 
 @pytest.mark.parametrize(("validation", "error_code"), [("records", 87), ("header", 0)])
-def test_a_false_count_is_found_out_only_by_who_looks(validation: str, error_code: int) -> None:
+def test_a_false_count_of_compressed_records_is_found_out_only_by_who_looks(
+    validation: str, error_code: int
+) -> None:
     jar = Jar({"klamm.record.validation": validation})
     jar.create_topic("t")
-    batch = changed(changed(a_batch(jar, count=2), 23, "i", 2), 57, "i", 3)
+    batch = with_region(a_batch(jar, count=2, codec=Codec.LZ4), 3)
     assert produce_one(jar.connect(), a_produce(jar, batch)).error_code == error_code
     jar.close()
 
@@ -273,16 +286,70 @@ def test_a_header_whose_times_cannot_be_true_is_not_believed(
     assert header.max_timestamp_ms == max(timestamps_ms)
 
 
-def test_a_false_max_timestamp_is_corrected_by_who_looks() -> None:
-    jar = Jar({"klamm.record.validation": "records"})
+@pytest.mark.parametrize(("validation", "codec"), [("records", Codec.LZ4), ("header", Codec.NONE)])
+@pytest.mark.parametrize("ahead_ms", [-77, 77])
+def test_a_false_max_timestamp_is_corrected_by_who_looks(
+    validation: str, codec: Codec, ahead_ms: int
+) -> None:
+    jar = Jar({"klamm.record.validation": validation})
     jar.create_topic("t")
     now_ms = jar.clock.timestamp_ms()
-    batch = changed(a_batch(jar, timestamps_ms=[now_ms, now_ms - 5]), 35, "q", now_ms - 77)
+    batch = a_batch(jar, timestamps_ms=[now_ms, now_ms - 5], codec=codec)
+    batch = changed(batch, 35, "q", now_ms + ahead_ms)
     assert produce_one(jar.connect(), a_produce(jar, batch)).error_code == 0
     header = parse_header(stored(jar))
     assert header.max_timestamp_ms == now_ms
     assert crc_is_valid(stored(jar), 0, header)
     jar.close()
+
+
+def test_a_late_record_is_found_behind_an_early_header(jar: Jar, client: JarClient) -> None:
+    now_ms = jar.clock.timestamp_ms()
+    batch = changed(a_batch(jar, timestamps_ms=[now_ms, now_ms + 2 * HOUR_MS]), 35, "q", now_ms)
+    answer = produce_one(client, a_produce(jar, batch))
+    assert answer.error_code == 32
+    assert [each.batch_index for each in answer.record_errors] == [1]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_a_batch_that_says_when_it_was_appended_gets_its_own_times_back(
+    jar: Jar, client: JarClient, codec: Codec
+) -> None:
+    jar.create_topic("l", message_timestamp_type="LogAppendTime")
+    plain = a_batch(jar, timestamps_ms=[5, 9], codec=codec)
+    batch = changed(plain, 21, "h", codec | 8)
+    assert produce_one(client, a_produce(jar, batch)).error_code == 0
+    assert stored(jar)[16:] == plain[16:]
+    assert produce_one(client, a_produce(jar, batch, topic="l")).error_code == 32
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_times_before_1970_leave_a_batch_without_a_latest_one(
+    jar: Jar, client: JarClient, codec: Codec
+) -> None:
+    assert (
+        produce_one(client, a_produce(jar, a_batch(jar, timestamps_ms=[-9, -5], codec=codec))).error_code == 0
+    )
+    header = parse_header(stored(jar))
+    assert (header.base_timestamp_ms, header.max_timestamp_ms) == (-9, -1)
+
+
+def test_part_of_another_batch_is_not_stored(jar: Jar, client: JarClient) -> None:
+    batch = a_batch(jar)
+    assert produce_one(client, a_produce(jar, batch + batch[:-1])).error_code == 0
+    assert len(stored(jar)) == len(batch)
+
+
+def test_records_out_of_their_places_are_stored_as_they_are_only_if_they_are_not_compressed(
+    jar: Jar, client: JarClient
+) -> None:
+    jar.create_topic("g", compression_type="gzip")
+    batch = bytearray(a_batch(jar))
+    batch[64] = 2  # the place of the first record
+    reseal(batch)
+    assert produce_one(client, a_produce(jar, bytes(batch))).error_code == 0
+    assert stored(jar)[16:] == batch[16:]
+    assert produce_one(client, a_produce(jar, bytes(batch), topic="g")).error_code == 87
 
 
 def test_a_decompression_bomb_is_refused(jar: Jar, client: JarClient) -> None:
