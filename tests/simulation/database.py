@@ -144,9 +144,12 @@ class SimulatedConnection(psycopg.Connection[Any]):
     def execute(self, query: Any, *arguments: Any, **options: Any) -> Any:
         # Whether an idle connection is probed depends on real time: it must not use up any chance.
         self._is_probing = query == "SELECT 1"
-        if self.purpose in _TIMED:
-            self._tell_time()
-        return super().execute(query, *arguments, **options)
+        try:
+            if self.purpose in _TIMED:
+                self._tell_time()
+            return super().execute(query, *arguments, **options)
+        finally:
+            self._is_probing = False
 
     def transaction(self, *arguments: Any, **options: Any) -> Any:
         if self.purpose in _TIMED:

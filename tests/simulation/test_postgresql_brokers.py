@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from klamm.broker.cluster.serve_window import ServeWindow
-from klamm.storage.engines.postgresql import appending
+from klamm.storage.engines.postgresql import appending, connection
 from klamm.storage.engines.postgresql.cluster import PostgresCluster
 from postgresql import PostgresServer
 from simulation.postgresql_brokers import PostgresBrokers
@@ -33,6 +33,19 @@ def test_what_was_acknowledged_is_there_whatever_happens_to_the_database(
     brokers = PostgresBrokers(seed, postgres)
     run(seed, brokers)
     assert len(brokers.happened) > 1
+
+
+@pytest.mark.timeout(600)
+def test_a_seed_gives_the_same_run_whether_idle_connections_are_probed_or_not(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = []
+    for probe_after_s in (0.0, 3600.0):
+        monkeypatch.setattr(connection, "_PROBE_AFTER_S", probe_after_s)
+        brokers = PostgresBrokers(3, postgres, loss_rate=0.05)
+        run(3, brokers, steps=60)
+        ends.append((brokers.postgres.database.losses, [each.progress() for each in brokers.clients]))
+    assert ends[0] == ends[1]
 
 
 def first_complaint(postgres: PostgresServer, kinds: Sequence[str], *, loss_rate: float, steps: int) -> str:
