@@ -97,6 +97,9 @@ class Bench:
 
     def cut_back(self) -> None: ...
 
+    def are_complete(self) -> bool:
+        return True
+
     def by_name(self, name: str) -> KnownTopic | None:
         return TOPIC
 

@@ -71,6 +71,7 @@ class ClusterFollower:
         self._partitions = partitions
         self._run_blocking = run_blocking
         self._turn = asyncio.Lock()
+        self.is_applying = False  # partitions are being opened, and the image lacks what changed with them
         self.deletion_watchers: list[DeletionWatcher] = []  # called with deleted topics
         self.config_watchers: list[ConfigWatcher] = []  # called with the broker's new configuration
         self.change_watchers: list[ChangeWatcher] = []  # called when the image has applied changes
@@ -80,7 +81,11 @@ class ClusterFollower:
         async with self._turn:
             changes = await self._run_blocking(self._cluster.changes, self._image.version)
             if changes.version != self._image.version:
-                await self._apply(changes)
+                self.is_applying = True
+                try:
+                    await self._apply(changes)
+                finally:
+                    self.is_applying = False
 
     def drop_all(self) -> None:
         """Close every partition without writing, and read everything anew in the next `catch_up`."""
@@ -105,6 +110,7 @@ class ClusterFollower:
         self._remove_partitions(gone)
         await self._open_gained(changes)
         image.apply(changes)
+        self.is_applying = False
         self._close_lost(changes)
         self._configure(changes)
         for topic in gone:

@@ -18,7 +18,6 @@ from klamm.coordinator.group.topics import KnownTopic
 if TYPE_CHECKING:
     from random import Random
 
-    from klamm.broker.cluster.image import ClusterImage
     from klamm.broker.config.broker_config import BrokerConfig
     from klamm.broker.net.context import ParkedResponse, RequestContext
     from klamm.broker.partitions.markers import TransactionMarker
@@ -36,9 +35,14 @@ _VARIANT: Final = bytes(value & 0x3F | 0x80 for value in range(256))
 class _Topics:
     """The cluster's topics for the coordinator."""
 
-    def __init__(self, image: ClusterImage) -> None:
-        self._image = image
+    def __init__(self, services: Services) -> None:
+        self._image = services.image
+        self._follower = services.follower
         self._last: tuple[TopicState | None, KnownTopic | None] = (None, None)  # mostly asked for again
+
+    def are_complete(self) -> bool:
+        # The change that makes this broker a shard's leader comes after those that created its topics.
+        return not self._follower.is_applying
 
     def by_name(self, name: str) -> KnownTopic | None:
         return self._known(self._image.topic(name))
@@ -65,7 +69,7 @@ class Groups(CoordinatorHost[GroupCoordinator]):
             lambda host: GroupCoordinator(
                 group_config(services.config),
                 partition_count=topic.partition_count,
-                topics=_Topics(services.image),
+                topics=_Topics(services),
                 host=host,
                 loading_patience_ms=LOADING_PATIENCE_MS,
             ),

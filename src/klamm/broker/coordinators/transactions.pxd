@@ -13,7 +13,7 @@ cdef class _Verified(HeldResponse):
 
 cdef class Transactions(CoordinatorHost):
     cdef public object _services
-    cdef public set _allocating
+    cdef public set _tasks
     cdef public object topic
     cdef public object counts
 

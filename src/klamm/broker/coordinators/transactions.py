@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 ErrorCodes: TypeAlias = Mapping[TopicPartition, ErrorCode]
 _UNKNOWN_PARTITION: Final = ErrorCode.unknown_topic_or_partition  # an enum's member is looked up slowly
+
+_log = logging.getLogger(__name__)
 
 
 class _Topics:
@@ -85,7 +88,7 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
             grace_ms=services.grace_ms,
         )
         self._services = services
-        self._allocating: set[Task[None]] = set()
+        self._tasks: set[Task[None]] = set()  # allocations of producer ids, and looks at the store
         self.topic = topic
         self.counts: Counter[tuple[str, str]] = Counter()  # events, by type and cause
         topic.attach(self)
@@ -196,10 +199,25 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
         results = written.response or {}
         if len(results) < len(partitions):  # what another broker does not answer for is sent again
             results = {**dict.fromkeys(partitions, ErrorCode.network_exception), **results}
-        if _UNKNOWN_PARTITION in results.values():
+        image = self._services.image
+        if _UNKNOWN_PARTITION in results.values() and any(image.partition(*each) is None for each in results):
+            checking = self._loop.create_task(self._without_deleted(shard, order, results))
+            self._tasks.add(checking)
+            checking.add_done_callback(self._tasks.discard)
+            return
+        self.signal(shard, MarkersWritten(order, results))
+
+    async def _without_deleted(
+        self, shard: Shard[Any, Any], order: WriteMarkers, results: MarkerResults
+    ) -> None:
+        """Nothing is to be marked in a topic that is deleted; but one that is not known yet has records."""
+        try:
+            await self._services.follower.catch_up()
+        except Exception as error:  # whatever it is, the transaction must end: they are sent again
+            _log.warning("markers of %s are written later: %s", order.transactional_id, error)
+        else:
             image = self._services.image
             results = {
-                # Nothing is to be marked in a topic that is deleted.
                 partition: NO_ERROR
                 if error_code is _UNKNOWN_PARTITION and image.partition(*partition) is None
                 else error_code
@@ -214,8 +232,8 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
             self._loop.call_soon(self.signal, shard, allocated)
             return
         waiting = self._loop.create_task(self._wait_for_producer_id(shard, transactional_id))
-        self._allocating.add(waiting)
-        waiting.add_done_callback(self._allocating.discard)
+        self._tasks.add(waiting)
+        waiting.add_done_callback(self._tasks.discard)
 
     async def _wait_for_producer_id(self, shard: Shard[Any, Any], transactional_id: str) -> None:
         try:
@@ -230,8 +248,8 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
     def stop(self) -> None:
         self.topic.stop()
         super().stop()
-        for waiting in self._allocating:
-            waiting.cancel()
+        for task in self._tasks:
+            task.cancel()
 
 
 def transaction_config(config: BrokerConfig) -> TransactionConfig:

@@ -42,6 +42,10 @@ class KnownTopic(NamedTuple):
 class TopicDirectory(Protocol):
     """The current topics of the cluster."""
 
+    def are_complete(self) -> bool:
+        """Whether every topic is there for which offsets may have been committed."""
+        ...
+
     def by_name(self, name: str) -> KnownTopic | None: ...
     def by_id(self, topic_id: bytes) -> KnownTopic | None: ...
 

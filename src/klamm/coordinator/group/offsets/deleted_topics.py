@@ -1,7 +1,9 @@
 """Offsets of topics that no longer exist mean nothing: a new topic of the same name starts at zero.
 
 A topic may go while a shard is not served, and the log may refuse the tombstones. So the topics are compared
-with what exists whenever a shard has been loaded, and again after the log has refused.
+with what exists whenever a shard has been loaded, and again after the log has refused. A broker that takes a
+shard over may learn of a topic, for which its former leader has accepted commits, a little later than of the
+shard: until then nothing is removed.
 """
 
 from __future__ import annotations
@@ -16,27 +18,40 @@ from klamm.coordinator.group.offsets.tombstones import offset_keys, pending_keys
 from klamm.coordinator.group.outcomes import GroupOutcome
 from klamm.coordinator.group.remembered import GroupMemory, GroupRecord, OffsetForgotten
 from klamm.coordinator.group.state import GroupState
-from klamm.coordinator.group.topics import TopicDirectory
+from klamm.coordinator.group.topics import KnownTopic, TopicDirectory
 from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.coordinator.runtime.timers import Timer
+from klamm.records.layout import Stored
 
 RETRY_MS: Final = 10_000
+COMPLETE_CHECK_MS: Final = 100  # while the topics of the cluster are not all known
 
 
 def topic_gone(state: GroupState, signal: TopicGone, context: Context) -> GroupOutcome:
-    """Remove the offsets of one topic."""
+    """Remove the offsets of one topic, but not those of a new one that has its name by now."""
+    present = None if state.topics is None else state.topics.by_name(signal.topic)
     gone = {
-        group_id: [key for key in dict.fromkeys(offset_keys(group.memory)) if key[0] == signal.topic]
+        group_id: [
+            key
+            for key in dict.fromkeys(offset_keys(group.memory))
+            if key[0] == signal.topic and not _is_committed_for(present, group.memory.committed(*key))
+        ]
         for group_id, group in state.groups.items()
         if signal.topic in group.memory.offsets or group.memory.pending
     }
     return _forget(gone, context)
 
 
+def _is_committed_for(topic: KnownTopic | None, stored: Stored | None) -> bool:
+    return topic is not None and stored is not None and stored[1].topic_id == topic.topic_id
+
+
 def check_topics(state: GroupState, signal: TopicsCheck, context: Context) -> GroupOutcome:
     """Remove the offsets of every topic that does not exist, or exists with another id."""
     if state.topics is None:
         return Outcome()
+    if not state.topics.are_complete():
+        return Outcome(timers=((Timer(signal), context.now_ms + COMPLETE_CHECK_MS),))
     ids = _TopicIds(state.topics)
     gone = {
         group_id: list(dict.fromkeys(_gone(group.memory, ids))) for group_id, group in state.groups.items()

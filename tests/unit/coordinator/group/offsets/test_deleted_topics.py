@@ -23,7 +23,7 @@ def test_the_offsets_of_a_deleted_topic_are_gone_in_all_groups() -> None:
     world = World()
     world.commit({("t", 0): 1, ("t2", 0): 2})
     world.commit({("t", 3): 3}, group="other")
-    world.coordinator.topic_deleted("t", world.context())
+    delete(world, "t")
     assert world.fetch() == {("t2", 0): (2, OK)}
     assert world.fetch(group="other") == {}
     assert world.log.decoded()[-2:] == [OffsetForgotten("g", "t", 0), OffsetForgotten("other", "t", 3)]
@@ -38,7 +38,7 @@ def test_tombstones_that_are_too_large_for_one_batch_go_in_several() -> None:
     for group in groups:
         world.commit({("t", partition): 1 for partition in range(8)}, group=group)
     world.log.max_batch_bytes = 3_000
-    world.coordinator.topic_deleted("t", world.context())
+    delete(world, "t")
     assert all(world.fetch(group=group) == {} for group in groups)
     assert {OffsetForgotten(group, "t", partition) for group in groups for partition in range(8)} <= set(
         world.log.decoded()
