@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from interop.differential.data_steps import any_version, grouped, targets
 from interop.differential.world import BAD_NAMES, NAMES, Step, World
 from klamm.protocol.api import ApiKey
@@ -113,7 +115,7 @@ def create_topics(world: World) -> Step:
     topics = list({topic.name.replace(".", "_"): topic for topic in topics}.values())
     if random.random() < 0.03:
         topics.append(topics[0])
-    request = CreateTopicsRequest(topics, 30_000, random.random() < 0.2)
+    request = CreateTopicsRequest(topics, _any_timeout_ms(random), random.random() < 0.2)
     says = ", ".join(topic.name[:20] for topic in topics)
     return Step(ApiKey.CREATE_TOPICS, version, request, says, changes_cluster=True)
 
@@ -172,13 +174,18 @@ def plain_topic(world: World) -> Step:
     )
 
 
+def _any_timeout_ms(random: Random) -> int:
+    """How long the client waits; without a wait nothing is done."""
+    return random.choice((0, -1)) if random.random() < 0.05 else 30_000
+
+
 def delete_topics(world: World) -> Step:
     random = world.random
     version = any_version(world, ApiKey.DELETE_TOPICS)
     names = [world.any_name() for _ in range(random.choice((1, 1, 1, 2)))]
     if random.random() < 0.1:
         names += names[:1]
-    request = DeleteTopicsRequest(timeout_ms=30_000, topic_names=names)
+    request = DeleteTopicsRequest(timeout_ms=_any_timeout_ms(random), topic_names=names)
     if version >= 6:
         request.topics = [_deletable(world, name) for name in names]
         if random.random() < 0.1:
@@ -212,7 +219,7 @@ def create_partitions(world: World) -> Step:
                 for _ in range(random.choice((0, 1, 1, 2)))
             ]
         topics.append(topic)
-    request = CreatePartitionsRequest(topics, 30_000, random.random() < 0.3)
+    request = CreatePartitionsRequest(topics, _any_timeout_ms(random), random.random() < 0.3)
     version = any_version(world, ApiKey.CREATE_PARTITIONS)
     return Step(ApiKey.CREATE_PARTITIONS, version, request, changes_cluster=True)
 

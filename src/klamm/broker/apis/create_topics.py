@@ -7,6 +7,7 @@ from klamm.broker.cluster.topic_plans import TopicPlan
 from klamm.broker.config.entries import describe_topic
 from klamm.broker.net.context import RequestContext
 from klamm.broker.services import Services
+from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.create_topics import (
     CreatableTopicConfigs,
     CreatableTopicResult,
@@ -19,6 +20,12 @@ async def handle(
     services: Services, context: RequestContext, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
     """Create each topic, or return the error of that topic."""
+    if request.timeout_ms <= 0:
+        # As Kafka: nothing is done for who does not wait.
+        timed_out = ErrorCode.request_timed_out
+        return CreateTopicsResponse(
+            topics=[CreatableTopicResult(each.name, error_code=timed_out) for each in request.topics]
+        )
     outcomes = await services.topics.create(request.topics, validate_only=request.validate_only)
     return CreateTopicsResponse(
         topics=[

@@ -25,6 +25,10 @@ async def handle(
 ) -> DeleteTopicsResponse:
     """Delete each topic, or return the error of that topic."""
     asked = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
+    if request.timeout_ms <= 0:
+        # As Kafka: nothing is done for who does not wait.
+        timed_out = ErrorCode.request_timed_out
+        return DeleteTopicsResponse(responses=[_refused(each, timed_out, None) for each in asked])
     if not services.config.delete_topic_enable:
         error_code = (
             ErrorCode.topic_deletion_disabled
@@ -114,5 +118,5 @@ def _internal(asked: DeleteTopicState, name: str) -> DeletableTopicResult:
     )
 
 
-def _refused(asked: DeleteTopicState, error_code: ErrorCode, message: str) -> DeletableTopicResult:
+def _refused(asked: DeleteTopicState, error_code: ErrorCode, message: str | None) -> DeletableTopicResult:
     return DeletableTopicResult(asked.name, asked.topic_id, error_code, message)

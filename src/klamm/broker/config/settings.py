@@ -63,7 +63,7 @@ _SERVER: Final = (
     _broker("connections.max.idle.ms", Kind.LONG, 600000, None,
             "Silence that ends a connection; negative: none."),
     _dynamic(_broker("max.connections", Kind.INT, INT_MAX, at_least(0), "Connections in all.")),
-    _dynamic(_broker("max.connections.per.ip", Kind.INT, INT_MAX, at_least(0),
+    _dynamic(_broker("max.connections.per.ip", Kind.INT, INT_MAX, at_least(1),
                      "Connections of one address.")),
     _broker("fetch.max.bytes", Kind.INT, 57671680, at_least(1024),
             "What one Fetch answer may carry, plus a batch."),

@@ -9,6 +9,7 @@ import pytest
 
 from internals.jar import Jar, JarClient
 from klamm.protocol.api import ApiKey
+from klamm.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from klamm.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from klamm.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -212,10 +213,10 @@ def test_a_topic_named_by_id_and_by_name_is_told_once_and_stays(jar: Jar, client
     topic = jar.services.image.topic("t")
     assert topic is not None
     asked = [DeleteTopicState(None, topic.topic_id), DeleteTopicState("t")]
-    responses = client.ask(ApiKey.DELETE_TOPICS, 6, DeleteTopicsRequest(asked)).responses
+    responses = client.ask(ApiKey.DELETE_TOPICS, 6, DeleteTopicsRequest(asked, timeout_ms=30_000)).responses
     assert [(each.name, each.topic_id, each.error_code) for each in responses] == [("t", topic.topic_id, 42)]
     asked = [DeleteTopicState("t"), DeleteTopicState("t"), DeleteTopicState(None, topic.topic_id)]
-    responses = client.ask(ApiKey.DELETE_TOPICS, 6, DeleteTopicsRequest(asked)).responses
+    responses = client.ask(ApiKey.DELETE_TOPICS, 6, DeleteTopicsRequest(asked, timeout_ms=30_000)).responses
     assert sorted(each.error_code for each in responses) == [0, 42]
     assert jar.services.image.topic("t") is None
 
@@ -234,10 +235,29 @@ def test_an_id_named_twice_spares_its_topic_from_its_name_too(jar: Jar, client: 
     topic = jar.services.image.topic("t")
     assert topic is not None
     by_id = DeleteTopicState(None, topic.topic_id)
-    request = DeleteTopicsRequest([by_id, by_id, DeleteTopicState("t")])
+    request = DeleteTopicsRequest([by_id, by_id, DeleteTopicState("t")], timeout_ms=30_000)
     responses = client.ask(ApiKey.DELETE_TOPICS, 6, request).responses
     assert sorted((each.name or "", each.error_code) for each in responses) == [("", 42), ("t", 42)]
     assert jar.services.image.topic("t") is not None
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+def test_nothing_is_done_for_who_does_not_wait(jar: Jar, client: JarClient, timeout_ms: int) -> None:
+    create = CreateTopicsRequest([CreatableTopic("new", 1, 1), CreatableTopic("", 1, 1)], timeout_ms)
+    (new, nameless) = client.ask(ApiKey.CREATE_TOPICS, 7, create).topics
+    assert (new.name, new.error_code, new.error_message, new.num_partitions) == ("new", 7, None, -1)
+    assert nameless.error_code == 7
+    grow = CreatePartitionsRequest([CreatePartitionsTopic("t", 2)] * 2, timeout_ms)
+    results = client.ask(ApiKey.CREATE_PARTITIONS, 3, grow).results
+    assert [(each.name, each.error_code, each.error_message) for each in results] == [("t", 7, None)] * 2
+    delete = DeleteTopicsRequest([DeleteTopicState("t"), DeleteTopicState(None, b"\7" * 16)], (), timeout_ms)
+    responses = client.ask(ApiKey.DELETE_TOPICS, 6, delete).responses
+    assert [(each.name, each.topic_id, each.error_code) for each in responses] == [
+        ("t", bytes(16), 7),
+        (None, b"\7" * 16, 7),
+    ]
+    topics = client.ask(ApiKey.METADATA, 12, MetadataRequest(None)).topics
+    assert {topic.name: len(topic.partitions) for topic in topics} == {"t": 1, "u": 1}
 
 
 def test_records_of_a_topic_without_a_policy_can_be_deleted(jar: Jar, client: JarClient) -> None:

@@ -51,7 +51,9 @@ def delete(
     jar: AdminJar, *states: tuple[str | None, bytes], version: int = 6
 ) -> list[tuple[str | None, bytes, int]]:
     request = DeleteTopicsRequest(
-        topics=[DeleteTopicState(*state) for state in states], topic_names=[name or "" for name, _ in states]
+        topics=[DeleteTopicState(*state) for state in states],
+        topic_names=[name or "" for name, _ in states],
+        timeout_ms=30_000,
     )
     response = jar.client.ask(ApiKey.DELETE_TOPICS, version, request)
     return [(each.name, each.topic_id, each.error_code) for each in response.responses]
@@ -269,7 +271,9 @@ def test_who_keeps_things_per_topic_is_told_of_deletions(jar: AdminJar) -> None:
 
 def grow(jar: AdminJar, name: str, count: int, *, version: int = 3, validate_only: bool = False) -> int:
     request = CreatePartitionsRequest(
-        topics=[CreatePartitionsTopic(name, count, None)], validate_only=validate_only
+        topics=[CreatePartitionsTopic(name, count, None)],
+        validate_only=validate_only,
+        timeout_ms=30_000,
     )
     (result,) = jar.client.ask(ApiKey.CREATE_PARTITIONS, version, request).results
     assert result.name == name

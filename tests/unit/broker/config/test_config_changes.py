@@ -107,6 +107,7 @@ def test_broker_settings_change_for_one_or_for_all() -> None:
         ("log.retention.hours", "1", ErrorCode.invalid_request),
         ("nonsense", "1", ErrorCode.invalid_config),
         ("max.connections", "-1", ErrorCode.invalid_request),
+        ("max.connections.per.ip", "0", ErrorCode.invalid_request),
         ("log.cleaner.threads", "500", ErrorCode.invalid_request),
     ],
 )

@@ -138,12 +138,12 @@ def test_a_broker_looks_into_the_store_before_it_refuses_what_others_made_possib
         return code
 
     def delete(at: int) -> int:
-        request = DeleteTopicsRequest([DeleteTopicState("new")])
+        request = DeleteTopicsRequest([DeleteTopicState("new")], timeout_ms=30_000)
         code: int = ask(at, ApiKey.DELETE_TOPICS, 6, request).responses[0].error_code
         return code
 
     def grow(at: int) -> int:
-        request = CreatePartitionsRequest([CreatePartitionsTopic("new", 4, None)])
+        request = CreatePartitionsRequest([CreatePartitionsTopic("new", 4, None)], timeout_ms=30_000)
         code: int = ask(at, ApiKey.CREATE_PARTITIONS, 3, request).results[0].error_code
         return code
 
@@ -199,7 +199,7 @@ def test_08_a_fetch_parked_at_the_leader_ends_when_the_topic_is_deleted_elsewher
     cluster.pass_ms(10)
     assert client.new_answers() == []
     admin = cluster[3].connect()
-    admin.send(ApiKey.DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=["t"]))
+    admin.send(ApiKey.DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=["t"], timeout_ms=30_000))
     cluster.pass_ms(100)
     assert admin.new_answers() == []  # the leaders still serve it
     cluster.spread()
