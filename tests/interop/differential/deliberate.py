@@ -278,6 +278,14 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
     ),
     Deliberate(
         area=TOPICS,
+        case="ListOffsets of the latest timestamp (-3) after DeleteRecords",
+        klamm="is that of the records that are left",
+        kafka="may be that of a deleted record, with its offset",
+        why="No reader is sent to an offset that does not exist.",
+        kept_out_by="data_steps._any_timestamp",
+    ),
+    Deliberate(
+        area=TOPICS,
         case="Produce that names a partition twice",
         klamm="refuses it",
         kafka="stores the last batch and drops the others",
@@ -465,6 +473,14 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
         kafka="takes them for -1, true and U+FFFD",
         why="What was meant cannot be known.",
         shows=_closes,
+    ),
+    Deliberate(
+        area=WIRE,
+        case="AlterConfigs that names a resource twice, IncrementalAlterConfigs with an unknown operation",
+        klamm="INVALID_REQUEST",
+        kafka="does not answer; UNKNOWN_SERVER_ERROR",
+        why="The client learns what is wrong with its request.",
+        kept_out_by="config_steps.alter_configs",
     ),
     Deliberate(
         area=WIRE,
