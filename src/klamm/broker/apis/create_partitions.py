@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from klamm.broker.cluster.refusal import Refusal
+from klamm.broker.cluster.topic_plans import duplicates
 from klamm.broker.net.context import RequestContext
 from klamm.broker.services import Services
 from klamm.protocol.errors import ErrorCode
@@ -17,7 +18,8 @@ async def handle(
     services: Services, context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     """Add partitions to each topic, or return the error of that topic."""
-    if request.timeout_ms <= 0:
+    names = [each.name for each in request.topics]
+    if request.timeout_ms <= 0 and set(names) - duplicates(names):
         # As Kafka: nothing is done for who does not wait.
         timed_out = ErrorCode.request_timed_out
         return CreatePartitionsResponse(

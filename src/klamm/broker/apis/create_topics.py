@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from klamm.broker.cluster.refusal import Refusal
-from klamm.broker.cluster.topic_plans import TopicPlan
+from klamm.broker.cluster.topic_plans import TopicPlan, duplicates
 from klamm.broker.config.entries import describe_topic
 from klamm.broker.net.context import RequestContext
 from klamm.broker.services import Services
@@ -20,7 +20,8 @@ async def handle(
     services: Services, context: RequestContext, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
     """Create each topic, or return the error of that topic."""
-    if request.timeout_ms <= 0:
+    names = [each.name for each in request.topics]
+    if request.timeout_ms <= 0 and set(names) - duplicates(names):
         # As Kafka: nothing is done for who does not wait.
         timed_out = ErrorCode.request_timed_out
         return CreateTopicsResponse(

@@ -25,10 +25,6 @@ async def handle(
 ) -> DeleteTopicsResponse:
     """Delete each topic, or return the error of that topic."""
     asked = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
-    if request.timeout_ms <= 0:
-        # As Kafka: nothing is done for who does not wait.
-        timed_out = ErrorCode.request_timed_out
-        return DeleteTopicsResponse(responses=[_refused(each, timed_out, None) for each in asked])
     if not services.config.delete_topic_enable:
         error_code = (
             ErrorCode.topic_deletion_disabled
@@ -37,6 +33,10 @@ async def handle(
         )
         message = "Topic deletion is disabled: start the broker with delete.topic.enable=true."
         return DeleteTopicsResponse(responses=[_refused(each, error_code, message) for each in asked])
+    if request.timeout_ms <= 0 and _names_a_topic(asked):
+        # As Kafka: nothing is done for who does not wait.
+        timed_out = ErrorCode.request_timed_out
+        return DeleteTopicsResponse(responses=[_refused(each, timed_out, None) for each in asked])
     decided = decide(services.image, asked)
     if any(isinstance(each, DeletableTopicResult) for each in decided) and await services.topics.look_again():
         decided = decide(services.image, asked)
@@ -53,6 +53,13 @@ async def handle(
             result.error_message = refusals[each.name].message
         responses.append(result)
     return DeleteTopicsResponse(responses=responses)
+
+
+def _names_a_topic(asked: Sequence[DeleteTopicState]) -> bool:
+    """Whether an entry names a topic, and no other entry names it in the same way."""
+    names = [each.name for each in asked if each.name is not None and each.topic_id == ZERO_ID]
+    ids = [each.topic_id for each in asked if each.name is None and each.topic_id != ZERO_ID]
+    return bool(set(names) - duplicates(names) or set(ids) - duplicates(ids))
 
 
 def decide(image: ClusterImage, asked: Sequence[DeleteTopicState]) -> list[TopicState | DeletableTopicResult]:

@@ -247,9 +247,9 @@ def test_nothing_is_done_for_who_does_not_wait(jar: Jar, client: JarClient, time
     (new, nameless) = client.ask(ApiKey.CREATE_TOPICS, 7, create).topics
     assert (new.name, new.error_code, new.error_message, new.num_partitions) == ("new", 7, None, -1)
     assert nameless.error_code == 7
-    grow = CreatePartitionsRequest([CreatePartitionsTopic("t", 2)] * 2, timeout_ms)
+    grow = CreatePartitionsRequest([CreatePartitionsTopic(name, 2) for name in ("t", "t", "u")], timeout_ms)
     results = client.ask(ApiKey.CREATE_PARTITIONS, 3, grow).results
-    assert [(each.name, each.error_code, each.error_message) for each in results] == [("t", 7, None)] * 2
+    assert [(each.name, each.error_code) for each in results] == [("t", 7), ("t", 7), ("u", 7)]
     delete = DeleteTopicsRequest([DeleteTopicState("t"), DeleteTopicState(None, b"\7" * 16)], (), timeout_ms)
     responses = client.ask(ApiKey.DELETE_TOPICS, 6, delete).responses
     assert [(each.name, each.topic_id, each.error_code) for each in responses] == [
@@ -258,6 +258,15 @@ def test_nothing_is_done_for_who_does_not_wait(jar: Jar, client: JarClient, time
     ]
     topics = client.ask(ApiKey.METADATA, 12, MetadataRequest(None)).topics
     assert {topic.name: len(topic.partitions) for topic in topics} == {"t": 1, "u": 1}
+
+
+def test_names_that_are_all_repeated_are_refused_whatever_the_wait(jar: Jar, client: JarClient) -> None:
+    create = CreateTopicsRequest([CreatableTopic("new", 1, 1)] * 2, 0)
+    assert [each.error_code for each in client.ask(ApiKey.CREATE_TOPICS, 7, create).topics] == [42]
+    grow = CreatePartitionsRequest([CreatePartitionsTopic("t", 2)] * 2, 0)
+    assert [each.error_code for each in client.ask(ApiKey.CREATE_PARTITIONS, 3, grow).results] == [42]
+    delete = DeleteTopicsRequest([DeleteTopicState("t")] * 2 + [DeleteTopicState(None)])
+    assert {each.error_code for each in client.ask(ApiKey.DELETE_TOPICS, 6, delete).responses} == {42}
 
 
 def test_records_of_a_topic_without_a_policy_can_be_deleted(jar: Jar, client: JarClient) -> None:
