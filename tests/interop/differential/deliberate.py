@@ -90,14 +90,6 @@ def _another_controller(step: Question, path: str, ours: Any, kafkas: Any) -> bo
 DELIBERATE: Final[tuple[Deliberate, ...]] = (
     Deliberate(
         area=GROUPS,
-        case="DescribeGroups while a group rebalances",
-        klamm="members have no assignment",
-        kafka="members have that of the last generation",
-        why="Nobody owns a partition while a group rebalances.",
-        shows=_at(ApiKey.DESCRIBE_GROUPS, "member_assignment", ("",)),
-    ),
-    Deliberate(
-        area=GROUPS,
         case=ANOTHER_LEADER,
         klamm="the member that joined first leads; the leader's first choice wins",
         kafka="either is decided by hash order",

@@ -128,13 +128,17 @@ def test_a_stable_group_is_described_with_what_its_members_do() -> None:
     assert group.authorized_operations == -2147483648
 
 
-def test_a_group_that_rebalances_is_described_without_details() -> None:
+def test_a_group_that_rebalances_is_described_with_the_assignments_of_its_last_generation() -> None:
     world = World()
     leader_id, _ = world.stable(2)
     world.join(leader_id)
     group = world.describe()
     assert (group.group_state, group.protocol_data) == ("PreparingRebalance", "")
-    assert {(member.member_metadata, member.member_assignment) for member in group.members} == {(b"", b"")}
+    assert [member.member_metadata for member in group.members] == [b"", b""]
+    assert [member.member_assignment for member in group.members] == [
+        assignment(("t", 0)),
+        assignment(("t", 1)),
+    ]
 
 
 @pytest.mark.parametrize(("version", "error_code"), [(5, OK), (6, ErrorCode.group_id_not_found)])

@@ -226,7 +226,7 @@ class ClassicMembership(Fields):
                     client_id=member.client_id,
                     client_host=member.client_host,
                     member_metadata=member.metadata(self.protocol_name) if is_stable else b"",
-                    member_assignment=member.assignment if is_stable else b"",
+                    member_assignment=member.assignment,  # of the last generation while the group rebalances
                 )
                 for member in self.members.values()
             ],
