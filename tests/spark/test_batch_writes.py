@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pyspark.sql import SparkSession
 
-from klamm.spark import by_partition
+from klamm.spark import by_partition, session
 from spark.batches import MODES
 from spark.clusters import Cluster
 from spark.readers import committed_values
@@ -46,3 +47,19 @@ def test_rows_are_shuffled_only_where_tasks_cannot_take_turns(spark: SparkSessio
     assert by_partition(rows, 4, tasks=2).rdd.getNumPartitions() == 2
     with pytest.raises(ValueError, match="1 partition or more, not 0"):
         by_partition(rows, 0)
+
+
+def test_a_thread_that_asks_for_the_session_can_write(
+    spark: SparkSession, klamm_cluster: Cluster, topic: str
+) -> None:
+    klamm_cluster.create(topic, PARTITIONS)
+
+    def write() -> None:
+        rows = session("klamm-tests", master="local[2]").range(3).selectExpr("concat('v', id) as value")
+        writer = rows.write.format("klamm").mode("append")
+        writer.options(**{"kafka.bootstrap.servers": klamm_cluster.bootstrap, "topic": topic}).save()
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(write).result()
+    found = committed_values(klamm_cluster.bootstrap, topic, PARTITIONS)
+    assert sorted(found) == [b"v0", b"v1", b"v2"]

@@ -11,6 +11,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from klamm.config import ConfigError
+from klamm.spark.pipe.analysis import analysed
 from klamm.spark.pipe.failures import BAD_BATCH, BAD_RECORD, FAILED, MISUSED, JobFailedError
 from klamm.spark.pipe.job import Job, job_of
 from klamm.spark.pipe.running import run
@@ -104,6 +106,46 @@ def doubled(frame: DataFrame) -> DataFrame:
 
 
 SUMS = "SELECT product, sum(cents) AS cents FROM input GROUP BY product"
+
+
+@pytest.mark.parametrize(
+    ("schema", "sql", "mode", "reason"),
+    [
+        ("product text", "SELECT product FROM input", "append", "source.schema"),
+        ("product string", "SELEC product FROM input", "append", "Syntax error at or near 'SELEC'"),
+        ("product string", "SELECT cents FROM input", "append", "`cents` cannot be resolved"),
+        ("product string", "SELECT product FROM inputs", "append", "`inputs` cannot be found"),
+        (
+            "product string",
+            "SELECT product, count(*) AS n FROM input GROUP BY product",
+            "append",
+            "output mode",
+        ),
+        ("product string", "SELECT product FROM input", "complete", "output mode"),
+        ("product string", "SELECT product AS p FROM input", "append", "there is no column product: p"),
+    ],
+)
+def test_what_spark_refuses_is_found_without_running(
+    spark: SparkSession, schema: str, sql: str, mode: str, reason: str
+) -> None:
+    tables = {
+        "source": {"topics": "nowhere", "format": "json", "schema": schema},
+        "transform": {"sql": sql},
+        "sink": {"topic": "nowhere-else", "mode": mode, "key": "product"},
+    }
+    with pytest.raises(ConfigError) as refused:
+        analysed(spark, job_of(tables, name="j"))
+    assert reason in str(refused.value)
+
+
+def test_the_columns_of_a_job_are_known_without_running(spark: SparkSession) -> None:
+    sql = "SELECT product, sum(cents) AS cents FROM input GROUP BY product"
+    tables = {
+        "source": {"topics": "nowhere", **JSON, "dead_letters": "dead"},
+        "transform": {"sql": sql},
+        "sink": {"topic": "nowhere-else", "mode": "complete", "key": "product"},
+    }
+    assert analysed(spark, job_of(tables, name="j")) == "product string, cents bigint"
 
 
 @pytest.mark.parametrize("transform", [{"function": "spark.test_pipe:doubled"}, {"sql": SUMS}])

@@ -42,7 +42,7 @@ Restarts = Annotated[
 def pipe(
     context: typer.Context,
     origin: Annotated[
-        list[str] | None, typer.Option("--from", metavar="TOPIC", help="Topic to read.")
+        list[str] | None, typer.Option("--from", metavar="TOPIC", help="Topic to read; may be repeated.")
     ] = None,
     target: Annotated[str | None, typer.Option("--to", metavar="TOPIC", help="Topic to write.")] = None,
     sql: Annotated[str | None, typer.Option("--sql", help="Query over the table `input`.")] = None,
@@ -55,15 +55,24 @@ def pipe(
     ] = None,
     key: Annotated[str | None, typer.Option("--key", metavar="COLUMN", help="Key of the output.")] = None,
     dead_letters: Annotated[
-        str | None, typer.Option("--dead-letters", metavar="TOPIC", help="For values that do not fit.")
+        str | None,
+        typer.Option("--dead-letters", metavar="TOPIC", help="For values that do not fit the schema."),
     ] = None,
     mode: Annotated[str, typer.Option("--mode", help="append, or complete for aggregations.")] = "append",
     delivery: Annotated[
         str, typer.Option("--delivery", help="exactly-once or at-least-once.")
     ] = "exactly-once",
-    name: Annotated[str | None, typer.Option("--name", help="Group, transactional id, checkpoint.")] = None,
-    checkpoint: Annotated[str | None, typer.Option("--checkpoint", metavar="DIR")] = None,
-    once: Annotated[bool, typer.Option("--once", help="What there is now, then end.")] = False,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--name", help="Of the group, the transactional id and the checkpoint; FROM-to-TO by default."
+        ),
+    ] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option("--checkpoint", metavar="DIR", help="Progress of the job; checkpoints/NAME by default."),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Process what there is now, then end.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     master: Master = None,
     restarts: Restarts = None,
@@ -120,26 +129,42 @@ def run(path: File, master: Master = None, restarts: Restarts = None, as_json: A
 def check(
     path: File,
     offline: Annotated[bool, typer.Option("--offline", help="Check the file only.")] = False,
+    with_spark: Annotated[
+        bool, typer.Option("--spark", help="Start Spark, and have it check source.schema and the transform.")
+    ] = False,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Check a job's file and its cluster, and print what would run. Starts no Spark, changes nothing.
+    """Check a job's file and its cluster, and print what would run. Changes nothing.
 
     Shows partitions of the topics, the progress of earlier runs, how much there is to read, and what a run
     would create. Exit code 1 if the cluster does not answer or the job could not run, 2 if the file is wrong.
     """
     job = _loaded(path)
-    for line in explained(job):
+    from klamm.spark.pipe.survey import options_of, survey  # noqa: PLC0415 - an extra
+
+    with clear_errors():
+        options_of(job, timeout)
+    for line in explained(job, analysis=_analysis(job) if with_spark else None):
         typer.echo(line)
     if offline:
         return
-    from klamm.spark.pipe.survey import survey  # noqa: PLC0415 - an extra
-
     with clear_errors():
         seen = survey(job, timeout_s=timeout)
     for line in found(job, seen):
         typer.echo(line)
     if seen.problems:
         raise typer.Exit(FAILED)
+
+
+def _analysis(job: Job) -> str:
+    from klamm.spark.pipe.analysis import analysed  # noqa: PLC0415 - an extra
+
+    spark = _session(job, "local[1]")
+    try:
+        with clear_errors():
+            return str(analysed(spark, job))
+    finally:
+        spark.stop()
 
 
 def _loaded(path: Path) -> Job:
@@ -161,9 +186,6 @@ def _run(job: Job, master: str | None, restarts: int | None, as_json: bool) -> N
     from klamm.spark.pipe.failures import JobFailedError  # noqa: PLC0415 - an extra
     from klamm.spark.pipe.running import run as run_job  # noqa: PLC0415
     from klamm.spark.pipe.survey import missing_topics  # noqa: PLC0415
-    from klamm.spark.setup.java import SparkSetupError  # noqa: PLC0415
-    from klamm.spark.setup.output import filtered_errors  # noqa: PLC0415
-    from klamm.spark.setup.sessions import session  # noqa: PLC0415
 
     def report(batch: Mapping[str, Any]) -> None:
         typer.echo(json.dumps(batch) if as_json else batch_line(batch))
@@ -176,15 +198,10 @@ def _run(job: Job, master: str | None, restarts: int | None, as_json: bool) -> N
         missing = missing_topics(job, timeout_s=CONTACT_S)
     if missing:
         fail("; ".join(missing))
+    for name in job.loops:
+        say(f"the job reads topic {name} and writes to it: it ends only if the transform drops what it wrote")
     say(f"starting Spark on {master or 'this machine'}")
-    # Spark repeats as JSON what the command says in a line.
-    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
-        logging.getLogger(name).disabled = True
-    try:
-        with filtered_errors():
-            spark = session(job.name, master=master, log_level="OFF", conf=job.spark)
-    except SparkSetupError as error:
-        fail(error)
+    spark = _session(job, master)
     say(f"Spark {spark.version} runs: reading {', '.join(job.topics)}, writing {job.target}")
     try:
         run_job(spark, job, say=say, report=report, restarts=restarts)
@@ -194,3 +211,19 @@ def _run(job: Job, master: str | None, restarts: int | None, as_json: bool) -> N
         typer.echo("stopped", err=True)
     finally:
         spark.stop()
+
+
+def _session(job: Job, master: str | None) -> Any:
+    """Spark, without what it writes to standard error when it starts; the command ends if it cannot."""
+    from klamm.spark.setup.java import SparkSetupError  # noqa: PLC0415 - an extra
+    from klamm.spark.setup.output import filtered_errors  # noqa: PLC0415
+    from klamm.spark.setup.sessions import session  # noqa: PLC0415
+
+    # Spark repeats as JSON what the command says in a line.
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        logging.getLogger(name).disabled = True
+    try:
+        with filtered_errors():
+            return session(job.name, master=master, log_level="OFF", conf=job.spark)
+    except SparkSetupError as error:
+        fail(error)

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from klamm.spark.pipe.survey import Survey
 
 
-def explained(job: Job) -> list[str]:
-    """What a job does, line by line."""
+def explained(job: Job, *, analysis: str | None = None) -> list[str]:
+    """What a job does, line by line; `analysis` has the columns that Spark found."""
     value = (
         "as they are" if job.source_format == "raw" else f"as {job.source_format} with columns {job.schema}"
     )
@@ -40,9 +40,17 @@ def explained(job: Job) -> list[str]:
         lines.append(f"delivery     at least once: group {job.name} follows the progress")
     lines.append(f"checkpoint   {job.checkpoint}")
     lines.append(f"trigger      {job.trigger}")
-    unread = [name for name, given in (("the SQL", job.sql), ("source.schema", job.schema)) if given]
-    if unread:
-        lines.append(f"not checked  {' and '.join(unread)}: Spark parses that when the job starts")
+    given = (("the SQL", job.sql), ("the function", job.function), ("source.schema", job.schema))
+    unread = [name for name, text in given if text]
+    if analysis is not None:
+        lines.append(f"columns      {analysis}")
+    elif unread:
+        lines.append(f"not checked  {' and '.join(unread)}: --spark has Spark check that")
+    lines += [
+        f"warning      the job reads topic {name} and writes to it: it ends only if the transform drops what "
+        "it wrote"
+        for name in job.loops
+    ]
     return lines
 
 

@@ -29,6 +29,7 @@ from klamm.spark.options.options import (
 )
 from klamm.spark.schema import check_projection, check_sink_schema, source_schema
 from klamm.spark.setup.freezing import freeze_once
+from klamm.spark.setup.refusals import explained
 
 
 def offered_schema(options: SourceOptions) -> StructType:
@@ -54,6 +55,7 @@ class KlammDataSource(DataSource):
     def name(cls) -> str:
         return "klamm"
 
+    @explained
     def schema(self) -> StructType:
         """All columns. Whether it will be a batch or a stream is not known yet: one must be possible."""
         try:
@@ -68,6 +70,7 @@ class KlammDataSource(DataSource):
             return table_schema(decode.format_name, decode.table)
         return source_schema(includes_headers(self.options))
 
+    @explained
     def reader(self, schema: StructType) -> DataSourceReader:
         # Imported where they are needed: Spark imports this module for every query of any format.
         from klamm.spark.read.batch_reader import BatchReader  # noqa: PLC0415
@@ -78,6 +81,7 @@ class KlammDataSource(DataSource):
         check_projection(schema, offered_schema(options))
         return (FilteringReader if options.pushes_filters else BatchReader)(options, schema)
 
+    @explained
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         from klamm.spark.read.stream_reader import StreamReader  # noqa: PLC0415
 
@@ -85,6 +89,7 @@ class KlammDataSource(DataSource):
         check_projection(schema, offered_schema(options))
         return StreamReader(options, schema)
 
+    @explained
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from klamm.spark.write.writers import BatchWriter, ExactlyOnceBatchWriter  # noqa: PLC0415
 
@@ -94,6 +99,7 @@ class KlammDataSource(DataSource):
         check_sink_schema(schema, options.topic)
         return ExactlyOnceBatchWriter(options) if options.is_exactly_once else BatchWriter(options)
 
+    @explained
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamArrowWriter:

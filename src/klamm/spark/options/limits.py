@@ -147,5 +147,7 @@ def check_resolved_order(starts: Positions, ends: Positions) -> None:
     for partition, start in sorted(starts.items()):
         if ends[partition] < start:
             raise ConfigError(
-                "endingOffsets", f"{partition} would end at {ends[partition]}, before its start at {start}"
+                "endingOffsets",
+                f"{partition} would end at {ends[partition]}, before its start at {start}: change where it "
+                "starts or ends (with read_committed, a log ends before its first open transaction)",
             )

@@ -73,10 +73,12 @@ def duration_ms(given: Given, option: str, default_ms: int) -> int:
 
 
 def time_ms(given: Given, option: str) -> int | None:
-    """An instant: milliseconds since 1970."""
+    """An instant: milliseconds since 1970, or what brokers take for one (-2: earliest, -1: latest)."""
     text = given.get(option)
     if text is None:
         return None
-    if not re.fullmatch(r"[0-9]{1,18}", text):
-        raise ConfigError(option, f"invalid value {text} for {option}: expected milliseconds since 1970")
+    if not re.fullmatch(r"-[12]|[0-9]{1,18}", text):
+        raise ConfigError(
+            option, f"invalid value {text} for {option}: expected milliseconds since 1970, -2 or -1"
+        )
     return int(text)

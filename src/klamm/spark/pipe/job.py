@@ -59,6 +59,11 @@ class Job:
     def is_exactly_once(self) -> bool:
         return self.delivery == "exactly-once"
 
+    @property
+    def loops(self) -> tuple[str, ...]:
+        """The topics that it both reads and writes."""
+        return tuple(name for name in self.topics if name in (self.target, self.dead_letters))
+
 
 def load_job(path: Path) -> Job:
     """Read a job file; raises ConfigError."""
@@ -93,7 +98,7 @@ def job_of(tree: Mapping[str, Any], *, name: str) -> Job:
         trigger=_text(tree, "trigger", "continuous"),
         source_format=_choice(source, "source.format", FORMATS, "raw"),
         schema=_optional(source, "source", "schema"),
-        start=_text(source, "start", "earliest"),
+        start=_text(source, "source.start", "earliest"),
         dead_letters=_optional(source, "source", "dead_letters"),
         max_per_batch=_number(source, "source.max_per_batch"),
         key=_optional(sink, "sink", "key"),
@@ -117,8 +122,10 @@ def check(job: Job) -> None:
             "source.schema",
             f'source.format = "{job.source_format}" needs source.schema, as in "id long, cents long"',
         )
-    if job.dead_letters is not None and job.source_format == "raw":
-        raise ConfigError("source.dead_letters", "source.dead_letters needs source.format json or csv")
+    if job.source_format == "raw":
+        for name, given in (("schema", job.schema), ("dead_letters", job.dead_letters)):
+            if given is not None:
+                raise ConfigError(f"source.{name}", f"source.{name} needs source.format json or csv")
     if job.trigger not in ("once", "continuous") and not _INTERVAL.fullmatch(job.trigger):
         raise ConfigError(
             "trigger",
@@ -183,21 +190,21 @@ def _table(tree: Mapping[str, Any], part: str) -> Mapping[str, Any]:
     return table
 
 
-def _text(table: Mapping[str, Any], name: str, default: str) -> str:
-    value = table.get(name, default)
+def _text(table: Mapping[str, Any], full: str, default: str) -> str:
+    value = table.get(full.rpartition(".")[2], default)
     if not isinstance(value, str) or not value:
-        raise ConfigError(name, f"invalid value {value!r} for {name}: expected a text")
+        raise ConfigError(full, f"invalid value {value!r} for {full}: expected a text")
     return value
 
 
 def _optional(table: Mapping[str, Any], part: str, name: str) -> str | None:
-    return _text(table, name, "") if name in table else None
+    return _text(table, f"{part}.{name}", "") if name in table else None
 
 
 def _required(table: Mapping[str, Any], part: str, name: str, example: str) -> str:
     if name not in table:
         raise ConfigError(f"{part}.{name}", f"{part}.{name} is missing: write {name} = {example}")
-    return _text(table, name, "")
+    return _text(table, f"{part}.{name}", "")
 
 
 def _choice(table: Mapping[str, Any], full: str, words: tuple[str, ...], default: str) -> str:

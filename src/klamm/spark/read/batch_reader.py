@@ -17,6 +17,7 @@ from klamm.spark.read.lookup import ClusterLookup, Topics
 from klamm.spark.read.reading import RangePartition, RangesPartition, read_range
 from klamm.spark.read.resolution import batch_ranges
 from klamm.spark.read.splitting import OffsetRange, split
+from klamm.spark.setup.refusals import explained
 
 log = logging.getLogger(__name__)
 # A task costs some 30 ms; a coordinator's topic has 50 partitions, most of them small.
@@ -30,6 +31,7 @@ class BatchReader(DataSourceReader):
         self.options = options
         self.schema = schema
 
+    @explained
     def partitions(self) -> list[InputPartition]:
         lookup = ClusterLookup(self.options)
         try:

@@ -84,13 +84,14 @@ def parse_positions(option: str, text: str) -> Positions:
 
 
 def parse_times(option: str, text: str) -> Positions:
-    """`{"topic": {"0": 1700000000000}}`: milliseconds since 1970."""
+    """`{"topic": {"0": 1700000000000}}`: milliseconds since 1970; -2 for earliest, -1 for latest."""
     example = 'as in {"orders": {"0": 1700000000000}}'
     found = _numbers(option, text, example)
     for partition, time_ms in found.items():
-        if time_ms < 0:
+        if time_ms < EARLIEST:
             raise ConfigError(
-                option, f"{option}: invalid {time_ms} for {partition}: expected milliseconds since 1970"
+                option,
+                f"{option}: invalid {time_ms} for {partition}: expected milliseconds since 1970, -2 or -1",
             )
     return found
 

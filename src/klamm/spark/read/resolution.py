@@ -84,8 +84,8 @@ def _from_times(options: SourceOptions, lookup: Lookup, partitions: Collection[T
     if unmatched and options.no_match_is_error:
         raise ConfigError(
             options.start.option,
-            f"{options.start.option}: {listed(unmatched)} has no record at or after {times[unmatched[0]]}; "
-            "to start at its end, set startingOffsetsByTimestampStrategy=latest",
+            f"{options.start.option}: no record at or after {times[unmatched[0]]} in {listed(unmatched)}; "
+            "to start at the end there, set startingOffsetsByTimestampStrategy=latest",
         )
     return _settled(found, lookup)
 

@@ -41,6 +41,7 @@ from klamm.spark.read.reading import read_range
 from klamm.spark.read.resolution import starting_positions
 from klamm.spark.read.splitting import OffsetRange
 from klamm.spark.setup.connections import fetcher
+from klamm.spark.setup.refusals import explained
 
 log = logging.getLogger(__name__)
 COMMIT_TIMEOUT_S: Final = 10.0
@@ -84,6 +85,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Use the end offsets of the first lookup as the end of the query."""
         self._is_available_now = True
 
+    @explained
     def initialOffset(self) -> OffsetJson:  # noqa: N802 - Spark's name
         """Where the query starts. Spark calls this more than once and must get the same result."""
         if self._initial is None:
@@ -92,6 +94,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log.info("starting at %s", to_json(self._initial))
         return to_json(self._initial, self._initial)
 
+    @explained
     def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802 - Spark's name
         """Where the next micro-batch ends; `start` itself when there is nothing to read."""
         at = from_json(start)
@@ -112,6 +115,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end offsets of the last lookup, for progress reports."""
         return to_json(self._seen) if self._seen else None
 
+    @explained
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
         """The tasks of a micro-batch, the same whenever it is planned again."""
         begin, until = from_json(start), from_json(end)
@@ -173,8 +177,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _check_gone(self, gone: set[TopicPartition]) -> None:
         if gone:
             self._report(
-                f"{listed(gone)} is in the checkpoint and not in {self.options.subscription}: "
-                "it was deleted, or the checkpoint belongs to another query"
+                f"the checkpoint has {listed(gone)}, not found by {self.options.subscription}: "
+                "deleted, or the checkpoint belongs to another query"
             )
 
     def _report(self, message: str) -> None:

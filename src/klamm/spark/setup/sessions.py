@@ -81,8 +81,16 @@ def session(
         builder = builder.config(name, value)
     with spark_home() if is_local else nullcontext():
         spark = builder.getOrCreate()
+    _activate(spark)
     spark.sparkContext.setLogLevel(log_level)
     return spark
+
+
+def _activate(spark: SparkSession) -> None:
+    """Make it the session of this thread: there, and nowhere else, a write looks for Python data sources."""
+    jvm = spark._jvm
+    assert jvm is not None
+    jvm.SparkSession.setActiveSession(spark._jsparkSession)
 
 
 def prepare(master: str | None, *, say: Callable[[str], None] = log.warning) -> bool:

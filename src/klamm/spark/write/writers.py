@@ -54,7 +54,8 @@ class BatchWriter(DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Nothing can be undone: rows of finished tasks stay."""
-        log.warning("the write failed after %d rows were written; they are not removed", _rows(messages))
+        if _rows(messages):
+            log.warning("the write failed after %d rows were written; they are not removed", _rows(messages))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -73,9 +74,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Nothing can be taken back; the batch will be written again, whole."""
-        log.warning(
-            "batch %d failed after %d rows were written; they are not removed", batchId, _rows(messages)
-        )
+        if _rows(messages):
+            log.warning(
+                "batch %d failed after %d rows were written; they are not removed", batchId, _rows(messages)
+            )
 
 
 QUERY_ID: Final = "sql.streaming.queryId"

@@ -74,6 +74,9 @@ SMALLEST: dict[str, Any] = {"source": {"topics": "a"}, "sink": {"topic": "b"}}
         ({"trigger": "10"}, "expected once, continuous, or an interval"),
         ({"source": {"topics": "a", "format": "json"}}, "needs source.schema"),
         ({"source": {"topics": "a", "dead_letters": "d"}}, "needs source.format json or csv"),
+        ({"source": {"topics": "a", "schema": "a int"}}, "source.schema needs source.format json or csv"),
+        ({"source": {"topics": "a", "start": 5}}, "invalid value 5 for source.start: expected a text"),
+        ({"sink": {"topic": 5}}, "invalid value 5 for sink.topic: expected a text"),
         ({"transform": {"sql": "SELECT 1", "function": "a:b"}}, "remove one"),
         ({"transform": {"function": "nothing"}}, "module:function"),
         ({"transform": {"function": "no_such_module:f"}}, "cannot import no_such_module"),
@@ -100,6 +103,32 @@ def test_check_explains_and_starts_nothing(tmp_path: Path) -> None:
     refused = CliRunner().invoke(app, ["check", "--offline", str(path)])
     assert refused.exit_code == 2
     assert "is not TOML" in refused.output
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('[source]\nstart = "lates"', "invalid value lates for startingOffsets"),
+        ('[source]\noptions = { startingOffset = "earliest" }', "did you mean startingOffsets?"),
+        ('[sink]\noptions = { "kafka.acks" = 5 }', "invalid value 5 for kafka.acks"),
+    ],
+)
+def test_options_are_checked_with_the_file(tmp_path: Path, line: str, message: str) -> None:
+    path = tmp_path / "revenue.toml"
+    table, _, option = line.partition("\n")
+    text = FILE.replace('options = { "kafka.linger.ms" = 5 }\n', "")
+    path.write_text(text.replace(table, line))
+    refused = CliRunner().invoke(app, ["check", "--offline", str(path)])
+    assert refused.exit_code == MISUSED, option
+    assert message in refused.output
+
+
+def test_a_job_that_reads_what_it_writes_is_warned_of(tmp_path: Path) -> None:
+    path = tmp_path / "revenue.toml"
+    path.write_text(FILE.replace('topic = "revenue"', 'topic = "orders"'))
+    result = CliRunner().invoke(app, ["check", "--offline", str(path)])
+    assert result.exit_code == 0, result.output
+    assert "warning      the job reads topic orders and writes to it" in result.output
 
 
 @pytest.mark.parametrize("trigger", ["once", "continuous", "10 seconds", "interval 1 minute 30 seconds"])

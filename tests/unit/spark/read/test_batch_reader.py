@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import traceback
 from datetime import UTC, datetime
 
 import pytest
@@ -169,12 +170,35 @@ def test_times_say_where_to_start_and_to_end(world: World) -> None:
         (1, 1),
         (1, 2),
     ]
+    # As with offsets, and as brokers take them: -1 is the end of the log, -2 its start.
+    assert read(startingOffsetsByTimestamp=json.dumps({topic: {"0": -1, "1": 2500}})) == [(1, 2)]
+    assert read(endingOffsetsByTimestamp=json.dumps({topic: {"0": -2, "1": -1}})) == [(1, 0), (1, 1), (1, 2)]
+    assert read(startingTimestamp="-1") == []
+
+
+def test_an_error_that_explains_itself_has_one_frame_of_a_traceback(world: World) -> None:
+    source = world.source(subscribe="nowhere")
+    schema = source.schema()
+    for attempt in (
+        world.source(subscribe="nowhere", minPartitions="0").schema,
+        world.source().schema,
+        lambda: source.reader(StructType([])),
+        lambda: source.reader(schema).partitions(),
+        lambda: world.source(subscribe="nowhere").streamReader(schema).initialOffset(),
+        lambda: source.writer(schema, True),
+    ):
+        with pytest.raises((ConfigError, UnknownTopicError)) as refused:
+            attempt()
+        here, *below = traceback.extract_tb(refused.value.__traceback__)
+        assert here.filename == __file__
+        assert [frame.name for frame in below if frame.filename != __file__] == ["call"]
+        assert refused.value.__cause__ is None
 
 
 def test_a_start_after_the_last_record_is_an_error_or_the_end(world: World) -> None:
     topic = world.topic(2)
     world.fill(topic, TEN, partition=0, timestamps_ms=[1000] * 10)
-    with pytest.raises(ConfigError, match="has no record at or after 500"):
+    with pytest.raises(ConfigError, match="no record at or after 500"):
         world.rows(subscribe=topic, startingTimestamp="500")
     rows = world.rows(subscribe=topic, startingTimestamp="500", startingOffsetsByTimestampStrategy="latest")
     assert len(rows) == 10

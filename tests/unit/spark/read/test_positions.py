@@ -73,8 +73,10 @@ def test_partitions_and_offsets_are_read_as_users_write_them() -> None:
         TopicPartition("a", 1): -2,
         TopicPartition("a", 2): -1,
     }
-    assert parse_times("startingOffsetsByTimestamp", '{"a": {"0": 1700000000000}}') == {
-        TopicPartition("a", 0): 1_700_000_000_000
+    assert parse_times("startingOffsetsByTimestamp", '{"a": {"0": 1700000000000, "1": -1, "2": -2}}') == {
+        TopicPartition("a", 0): 1_700_000_000_000,
+        TopicPartition("a", 1): -1,
+        TopicPartition("a", 2): -2,
     }
 
 
