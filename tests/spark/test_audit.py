@@ -405,12 +405,13 @@ def test_a_group_that_is_far_behind_does_not_hide_the_others(
 ) -> None:
     names = ["anna", "bert", "carl"]
     groups = [{"id": name, "members": 1, "lag": 7, "commits": 1, "rebalances": 0} for name in names]
-    totals = dict.fromkeys(("records", "events", "commits", "registrations", "rebalances", "transactions"), 1)
+    counts = "records events commits registrations rebalances transactions groups lag stuck expiring"
+    totals = {**dict.fromkeys(counts.split(), 1), "late_transactions": 0}
     empty: dict[str, Any] = {name: {} for name in ("commits_by_txn", "tombstones", "undecoded", "causes")}
     shown = {
         "cluster": "here",
         **dict(zip(("from", "as_of", "width", "starts"), (0, 2_000, 1_000, [0, 1_000]), strict=True)),
-        **dict.fromkeys(("retention", "stuck_after", "long_transaction"), 60_000),
+        **dict.fromkeys(("retention", "stuck_after", "long_transaction", "soon"), 60_000),
         "exact": True,
         "totals": totals | empty,
         "groups": [{**group, "partitions": 1, "last_commit": 1, "stuck": False} for group in groups],
@@ -426,6 +427,20 @@ def test_a_group_that_is_far_behind_does_not_hide_the_others(
     assert sorted(heights, reverse=True) == heights, "more is higher"
     if is_logarithmic:
         assert heights[0] - heights[1] > 10, "seven and twenty can be told apart"
+
+
+def test_what_is_not_listed_is_counted(evidence: Evidence, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("klamm.spark.audit.figures.MAX_GROUPS", 2)
+    monkeypatch.setattr("klamm.spark.audit.figures.MAX_TRANSACTIONS", 1)
+    few = figures(evidence.audit)
+    assert (len(few["groups"]), len(few["transactions"])) == (2, 1)
+    assert few["totals"] == evidence.shown["totals"]
+    groups = evidence.shown["groups"]
+    assert few["totals"]["groups"] == len(groups) > 2
+    assert few["totals"]["lag"] == sum(group["lag"] or 0 for group in groups)
+    assert few["totals"]["stuck"] == sum(group["stuck"] for group in groups)
+    late = [item for item in evidence.shown["transactions"] if item["open"]]
+    assert 0 <= few["totals"]["late_transactions"] <= len(late)
 
 
 def test_every_table_can_be_read_again_from_parquet(evidence: Evidence) -> None:

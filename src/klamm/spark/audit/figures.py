@@ -25,6 +25,7 @@ MAX_STICKINESS: Final = 1_000
 MAX_TRANSACTIONS: Final = 200
 MAX_LAG_PARTITIONS: Final = 1_000  # computed for each instant of the chart
 LONG_TRANSACTION_MS: Final = 60_000
+SOON_MS: Final = 86_400_000  # groups that expire before are counted
 COUNTING: Final = pa.array([NAMES[NONE], NAMES[COMMITTED]])
 _ENCODED: Final = ["group_id", "topic", "txn"]
 
@@ -43,7 +44,9 @@ def figures(audit: Audit) -> Figures:
     width_ms = max(1, -(-(as_of_ms - from_ms) // BUCKETS))
     starts = [from_ms + number * width_ms for number in range(BUCKETS)]
     rebalances = tables.rows("rebalances")
-    groups = _groups(tables, rebalances)
+    all_groups = _groups(tables, rebalances)
+    groups = all_groups[:MAX_GROUPS]
+    spans = tables.rows("transaction_spans")
     charted = [group["id"] for group in groups[:MAX_CHARTED_GROUPS]]
     commits = _Commits(charted, from_ms, width_ms)
     for batch in tables.batches("offset_commits", _Commits.COLUMNS):
@@ -57,15 +60,21 @@ def figures(audit: Audit) -> Figures:
         "exact": audit.has_events,
         "retention": audit.retention_ms,
         "stuck_after": audit.stuck_ms,
-        "totals": _totals(audit, tables, commits, rebalances),
+        "totals": {
+            **_totals(audit, tables, commits, rebalances),
+            **_standing(all_groups, as_of_ms),
+            "transactions": len(spans),
+            "late_transactions": sum(map(_is_late, spans)),
+        },
         "groups": groups,
         "charted": charted,
         "rebalances": _rebalances(rebalances),
         "stickiness": _stickiness(tables, charted),
         "rates": commits.rates(),
         "lag": _lag_over_time(audit, charted, commits, [start + width_ms for start in starts]),
-        "transactions": _transactions(tables),
+        "transactions": _transactions(spans),
         "long_transaction": LONG_TRANSACTION_MS,
+        "soon": SOON_MS,
     }
 
 
@@ -133,7 +142,18 @@ def _totals(audit: Audit, tables: _Tables, commits: _Commits, rebalances: list[R
         "undecoded": undecoded | tables.counted("undecoded_transactions", "reason"),
         "rebalances": len(rebalances),
         "causes": causes,
-        "transactions": tables.count("transaction_spans"),
+    }
+
+
+def _standing(groups: list[Figures], as_of_ms: int) -> Figures:
+    """Counted over all groups: the report lists the first ones only."""
+    return {
+        "groups": len(groups),
+        "lag": sum(group["lag"] or 0 for group in groups),
+        "stuck": sum(group["stuck"] for group in groups),
+        "expiring": sum(
+            group["expires"] is not None and group["expires"] - as_of_ms < SOON_MS for group in groups
+        ),
     }
 
 
@@ -161,7 +181,7 @@ def _groups(tables: _Tables, rebalances: list[Row]) -> list[Figures]:
             "expires": _ms(row["expires_ts"]),
             "stuck": row["is_stuck"],
         }
-        for row in sorted(tables.rows("groups"), key=order)[:MAX_GROUPS]
+        for row in sorted(tables.rows("groups"), key=order)
     ]
 
 
@@ -317,11 +337,14 @@ def _ends_over_time(
     return found
 
 
-def _transactions(tables: _Tables) -> list[Figures]:
+def _is_late(row: Row) -> bool:
+    """Open for longer than its time-out, or than most transactions take."""
+    return bool(row["is_open"] and row["duration_ms"] > min(row["timeout_ms"], LONG_TRANSACTION_MS))
+
+
+def _transactions(spans: list[Row]) -> list[Figures]:
     """The open ones first, then the longest."""
-    rows = sorted(
-        tables.rows("transaction_spans"), key=lambda row: (row["is_open"], row["duration_ms"]), reverse=True
-    )
+    rows = sorted(spans, key=lambda row: (row["is_open"], row["duration_ms"]), reverse=True)
     return [
         {
             "id": row["transactional_id"],
