@@ -183,6 +183,14 @@ def _jobs() -> Any:
 
 
 def _run(job: Job, master: str | None, restarts: int | None, as_json: bool) -> None:
+    try:
+        _run_until_stopped(job, master, restarts, as_json)
+    except KeyboardInterrupt:
+        # Whenever it comes: while the cluster is waited for or Spark starts, too.
+        typer.echo("stopped", err=True)
+
+
+def _run_until_stopped(job: Job, master: str | None, restarts: int | None, as_json: bool) -> None:
     from klamm.spark.pipe.failures import JobFailedError  # noqa: PLC0415 - an extra
     from klamm.spark.pipe.running import run as run_job  # noqa: PLC0415
     from klamm.spark.pipe.survey import missing_topics  # noqa: PLC0415
@@ -207,8 +215,6 @@ def _run(job: Job, master: str | None, restarts: int | None, as_json: bool) -> N
         run_job(spark, job, say=say, report=report, restarts=restarts)
     except JobFailedError as error:
         fail(error, error.exit_code)
-    except KeyboardInterrupt:
-        typer.echo("stopped", err=True)
     finally:
         spark.stop()
 

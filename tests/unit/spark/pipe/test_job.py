@@ -147,6 +147,19 @@ def test_a_job_file_with_a_wrong_key_ends_with_exit_code_2_before_spark_starts(
     assert "unknown key source.dead_leters: did you mean dead_letters?" in refused.output
 
 
+def test_ctrl_c_ends_a_job_that_waits_for_its_cluster_as_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_args: Any, **_settings: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("klamm.spark.pipe.survey.missing_topics", interrupted)
+    path = tmp_path / "revenue.toml"
+    path.write_text(FILE)
+    stopped = CliRunner().invoke(app, ["run", str(path)])
+    assert (stopped.exit_code, stopped.output) == (0, "stopped\n")
+
+
 def raising(_rows: Any) -> Any:
     raise ZeroDivisionError("by nothing")
 
