@@ -33,7 +33,8 @@ trap 'kill "$beat" 2>/dev/null || true' EXIT
 try:
     import klamm.records._core  # noqa: F401
 except ImportError:
-    print("the compiled core was not built (no C compiler?): klamm runs on its pure-Python twin")
+    print("nothing was compiled: klamm runs as plain Python, which is slower. For the other, install a C compiler and")
+    print("Python's headers (Debian: apt-get install gcc libc6-dev python3-dev) and give make the option -B once")
 else:
     print("the compiled core is built")
 PY

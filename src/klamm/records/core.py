@@ -9,6 +9,7 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from klamm.protocol.types import Buffer
     from klamm.records import _pure as _chosen
 
     _crc32c = _chosen.crc32c
@@ -22,7 +23,11 @@ else:
     except ImportError:
         # Imported only here: the twin and its imports take a tenth of a broker's start-up time.
         from klamm.records import _pure as _chosen
-        from klamm.records._pure.hashes import quick_crc32c as _crc32c
+        from klamm.records._pure import hashes as _hashes
+
+        def _crc32c(data: Buffer, value: int = 0) -> int:
+            return _hashes.quick_crc32c(data, value)  # imported with the first checksum: commands need none
+
 
 __all__ = [
     "COMPILED",

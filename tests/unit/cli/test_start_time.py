@@ -10,14 +10,14 @@ import pytest
 import klamm
 
 
-def imported(*arguments: str) -> tuple[str, set[str]]:
+def imported(*arguments: str, is_pure: bool = False) -> tuple[str, set[str]]:
     """The output of a command, and the modules that it imported."""
     code = (
         "import atexit, sys; sys.argv = ['klamm', *sys.argv[1:]]\n"
         "atexit.register(lambda: sys.stderr.write('\\n'.join(sys.modules)))\n"
         "from klamm.cli import main; main()"
     )
-    path = {"PYTHONPATH": ":".join(filter(None, sys.path))}
+    path = {"PYTHONPATH": ":".join(filter(None, sys.path)), "KLAMM_PURE": str(int(is_pure))}
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, env=path, check=False
     )
@@ -42,11 +42,12 @@ def test_a_broker_starts_without_modules_that_only_some_need() -> None:
     assert not {"encodings.idna", "klamm.broker.metrics.metrics", "klamm.broker.upkeep.cleaning"} & modules
 
 
-def test_topics_are_listed_without_the_command_line_library_and_a_client() -> None:
+@pytest.mark.parametrize("is_pure", [False, True])
+def test_topics_are_listed_without_the_command_line_library_and_a_client(is_pure: bool) -> None:
     with klamm.Broker() as broker:
         with klamm.Admin(bootstrap_servers=broker.bootstrap) as admin:
             admin.create_topics([klamm.NewTopic("orders", 3)])
-        output, modules = imported("topics", "list", "-b", broker.bootstrap)
+        output, modules = imported("topics", "list", "-b", broker.bootstrap, is_pure=is_pure)
     assert output == "TOPIC   PARTITIONS\norders           3\n"
     unneeded = {"typer", "rich", "asyncio", "json", "threading", "klamm.client.runtime", "klamm.net.reactor"}
     assert not unneeded & modules

@@ -12,7 +12,7 @@ import pytest
 from klamm.protocol.errors import DecodeError
 from klamm.records import _pure
 
-NOT_BUILT = "the compiled core is not there; build it with: python setup.py build_ext --inplace"
+NOT_BUILT = "the compiled core is not built: install a C compiler and Python's headers, then `make build`"
 
 
 def pure_core() -> ModuleType:
