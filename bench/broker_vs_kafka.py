@@ -60,6 +60,7 @@ def latency_figures(what: str) -> tuple[Figure, ...]:
 
 
 SCHEDULED = latency_figures(f"produce latency at {PER_SECOND:,} requests/s, {CONNECTIONS} connections")
+SENT_LATE = latency_figures("of which the load sent the request too late")
 SYNCED = latency_figures(f"fdatasync alone in the same folder, {PER_SECOND:,}/s")
 
 
@@ -210,7 +211,7 @@ def measure_latency(report: Report, name: str, broker: Running, amounts: Amounts
         for figure, sample in zip(figures, found.all_ms, strict=True):
             report.add(figure, name, sample)
 
-    def load() -> Distribution:
+    def load() -> tuple[Distribution, Distribution]:
         return scheduled_produce(
             address,
             "scheduled",
@@ -220,7 +221,9 @@ def measure_latency(report: Report, name: str, broker: Running, amounts: Amounts
         )
 
     load()
-    add(SCHEDULED, load())
+    latencies, delays = load()
+    add(SCHEDULED, latencies)
+    add(SENT_LATE, delays)
     syncs = PER_SECOND * amounts.scheduled_s // 2
     add(SYNCED, scheduled_syncs(broker.folder, per_second=PER_SECOND, count=syncs))
 

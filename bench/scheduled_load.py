@@ -1,8 +1,9 @@
 """Load at fixed instants: how long does a Produce take at a given rate, and how much of that is the disk?
 
 Requests leave when they are due, on a few connections, whether or not earlier ones are answered, and each is
-timed from the instant at which it was due: a pause of the broker shows in all requests that it delayed. One
-thread does it with `select`, whose time-out has microseconds. `scheduled_syncs` writes and syncs a file at
+timed from the instant at which it was due: a pause of the broker shows in all requests that it delayed. So
+does a pause of the load itself, which is why its own delay is measured, too. One thread does it with
+`select`, whose time-out has microseconds. `scheduled_syncs` writes and syncs a file at
 the same rate, without a broker.
 """
 
@@ -60,10 +61,15 @@ def no_garbage_collection() -> Iterator[None]:
 
 def scheduled_produce(
     address: tuple[str, int], topic: str, *, connections: int, per_second: int, count: int
-) -> Distribution:
-    """Latencies of acks=all requests of one record, in turn on connections with a partition each."""
+) -> tuple[Distribution, Distribution]:
+    """Latencies of acks=all requests of one record, in turn on connections with a partition each.
+
+    And how much too late they were sent, which is part of that.
+    """
+    schedule = _Schedule(address, topic, connections, per_second, count)
     with no_garbage_collection():
-        return Distribution.of(_Schedule(address, topic, connections, per_second, count).run())
+        took_s = schedule.run()
+    return Distribution.of(took_s), Distribution.of(schedule.late_s)
 
 
 class _Schedule:
@@ -82,6 +88,7 @@ class _Schedule:
         self._count = count
         self._due: dict[socket.socket, deque[float]] = {each: deque() for each in self._sockets}
         self._received = {each: bytearray() for each in self._sockets}
+        self.late_s: list[float] = []  # how much too late each was sent
 
     def run(self) -> list[float]:
         """Seconds of each request, from the instant at which it was due."""
@@ -94,6 +101,7 @@ class _Schedule:
                 due = first_due + sent * self._interval_s
                 wait_s = due - time.perf_counter()
                 if wait_s <= 0:
+                    self.late_s.append(-wait_s)
                     number = sent % len(self._sockets)
                     self._due[self._sockets[number]].append(due)
                     self._sockets[number].sendall(self._requests[number])
