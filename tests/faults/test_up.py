@@ -203,3 +203,21 @@ def test_an_unknown_option_is_told_without_a_traceback() -> None:
     assert code == 2
     assert "--nonsense" in stderr
     assert "Traceback" not in stderr
+
+
+def test_a_thread_that_computes_does_not_keep_requests_waiting(tmp_path: Path) -> None:
+    code = (
+        "import sys; from klamm.cli import main, serve\n"
+        "serve.announce = lambda *_: print(sys.getswitchinterval(), flush=True)\n"
+        "main()"
+    )
+    process = LineProcess(
+        [sys.executable, "-c", code, "up", "--memory", "--listen", "127.0.0.1:0"],
+        stderr_path=tmp_path / "stderr",
+        environment=ENVIRONMENT,
+    )
+    try:
+        # Python's default is ten times as much; the event loop waits so long for the interpreter's lock.
+        assert float(process.read_line(START_WITHIN_S)) == 0.0005
+    finally:
+        process.kill()
