@@ -1,4 +1,4 @@
-"""Disks that fill up or hold nonsense: the partition concerned says so, the others serve, all is unharmed."""
+"""Disks that fill up, hang or hold nonsense: the partition concerned says so, and the others serve."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from klamm.clock import SystemClock
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from klamm.protocol.messages.find_coordinator import FindCoordinatorRequest
+from klamm.protocol.messages.heartbeat import HeartbeatRequest
 from klamm.protocol.messages.metadata import MetadataRequest
 from klamm.protocol.messages.produce import (
     PartitionProduceData,
@@ -29,6 +31,7 @@ from klamm.testing.wire import WireClient
 
 Broker = Callable[[], AbstractContextManager[KlammProcess]]
 SEGMENT_BYTES = "4096"
+HANGS = "a flush hangs"  # printed by `faults.hanging_disk`
 
 
 def create(client: WireClient, *names: str, segment_bytes: str = SEGMENT_BYTES) -> None:
@@ -40,10 +43,14 @@ def create(client: WireClient, *names: str, segment_bytes: str = SEGMENT_BYTES) 
     assert [item.error_code for item in answer.topics] == [0] * len(names)
 
 
-def produce(client: WireClient, topic: str, value: bytes) -> PartitionProduceResponse:
+def a_produce(topic: str, value: bytes) -> ProduceRequest:
     batch = encode_batch([Record(0, SystemClock().timestamp_ms(), b"key", value)])
     data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(0, batch)])
-    answer = client.ask(ApiKey.PRODUCE, 9, ProduceRequest(None, -1, 30_000, [data]))
+    return ProduceRequest(None, -1, 30_000, [data])
+
+
+def produce(client: WireClient, topic: str, value: bytes) -> PartitionProduceResponse:
+    answer = client.ask(ApiKey.PRODUCE, 9, a_produce(topic, value))
     found: PartitionProduceResponse = answer.responses[0].partition_responses[0]
     return found
 
@@ -164,3 +171,40 @@ def test_a_checkpoint_cut_short_costs_a_scan_and_no_data(broker: Broker, tmp_pat
     with broker() as second, WireClient(second.bootstrap) as client:
         assert values_of(client, "t") == expected
         assert second.stop() == 0
+
+
+def test_a_disk_that_hangs_delays_neither_heartbeats_nor_metadata(tmp_path: Path) -> None:
+    hangs = tmp_path / "hangs"
+    process = KlammProcess(
+        tmp_path / "data",
+        stderr_path=tmp_path / "klamm.log",
+        module="faults.hanging_disk",
+        environment={"HANGING_DISK_WHILE": str(hangs)},
+    )
+    try:
+        with WireClient(process.bootstrap) as producer, WireClient(process.bootstrap) as other:
+            # Given a coordinator that has loaded, and a topic whose batches go through the journal
+            heartbeat = HeartbeatRequest("g", 1, "nobody")
+            while other.ask(ApiKey.HEARTBEAT, 4, heartbeat).error_code != ErrorCode.unknown_member_id:
+                other.ask(ApiKey.FIND_COORDINATOR, 4, FindCoordinatorRequest(coordinator_keys=["g"]))
+            create(producer, "t")
+            fill(producer, "t", 3)
+            for _ in range(3):
+                for _ in range(100):  # some time passes
+                    other.ask(ApiKey.HEARTBEAT, 4, heartbeat)
+                # When the disk hangs in the flush of the only request there is
+                hangs.touch()
+                producer.send(ApiKey.PRODUCE, 9, a_produce("t", b"value"))
+                assert process.read_line(30) == HANGS
+                # Then others are answered
+                for _ in range(3):
+                    answer = other.ask(ApiKey.HEARTBEAT, 4, heartbeat)
+                    assert answer.error_code == ErrorCode.unknown_member_id
+                    assert len(other.ask(ApiKey.METADATA, 9, MetadataRequest(topics=[])).brokers) == 1
+                # And the request itself, when the disk works again
+                hangs.unlink()
+                _, answer = producer.receive(ApiKey.PRODUCE, 9)
+                assert answer.responses[0].partition_responses[0].error_code == ErrorCode.none
+        assert process.stop() == 0
+    finally:
+        process.kill()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from klamm.records.core import COMPILED
-from klamm.storage.engines.segments.kernel_sync import CAPACITY, KernelSync, rests_until_ns
+from klamm.storage.engines.segments.kernel_sync import CAPACITY, KernelSync
 
 
 @pytest.fixture(params=["as built", "with ctypes"])
@@ -85,27 +85,3 @@ def test_closing_waits_for_what_is_under_way(opened: KernelSync, tmp_path: Path)
         file.flush()
         assert opened.submit([file.fileno()], [1]) == 1
         opened.close()
-
-
-def test_a_file_can_be_waited_for(kernel: KernelSync, handles: list[int]) -> None:
-    os.write(handles[0], b"something to flush")
-    assert kernel.sync_now(handles[0]) == 0
-    assert kernel.room == CAPACITY
-    assert kernel.arrived() == []
-
-
-def test_waiting_for_what_is_not_a_file_says_so(kernel: KernelSync, handles: list[int]) -> None:
-    closed = os.dup(handles[0])
-    os.close(closed)
-    assert kernel.sync_now(closed) == errno.EBADF
-
-
-def test_waiting_is_a_quarter_of_the_time_and_less_where_the_disk_is_slow(
-    kernel: KernelSync, handles: list[int]
-) -> None:
-    assert rests_until_ns(1_000, 101_000) == 401_000
-    assert rests_until_ns(0, 2_000_000) == 52_000_000
-    while kernel.sync_now(handles[0]) is not None:
-        pass  # until the next one comes too soon
-    assert kernel.submit(handles[:1], [1]) == 1
-    assert all_arrived(kernel, 1) == {1: 0}

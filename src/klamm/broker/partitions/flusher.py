@@ -3,8 +3,10 @@
 What is new in many logs is written to one journal with one fdatasync, where the log's engine has one. Logs
 with much to write are flushed by themselves, in parallel, and again as soon as that is complete. The kernel
 flushes asynchronously where it can (`KernelSync`); threads do it elsewhere, and where a flush is more than
-syncing files. A store that has rounds of its own (`SyncRounds`) gets all that are dirty, when its last one
-is complete, or a pause later; those run on the event loop, and on a thread only after a failure.
+syncing files. No flush is waited for on the event loop, not even that of a lone request: heartbeats and
+metadata are served while a disk hangs. A store that has rounds of its own (`SyncRounds`) gets all that are
+dirty, when its last one is complete, or a pause later; those run on the event loop, and on a thread only
+after a failure.
 """
 
 from __future__ import annotations
@@ -179,7 +181,6 @@ class Flusher:
         # Where only threads flush, logs keep collecting appends while all threads are busy. So they do while
         # a round of the journal is under way: they share the next one.
         is_free = self._kernel is not None or len(self._lanes) < LANES
-        appends = self._appends
         journaled: Sequence[PendingSync] = ()
         if is_free and not self._rounds_in_journals and (flushes := self._begin_all()):
             if not self.rounds and (kernel := self._open_kernel()) is not None:
@@ -189,11 +190,7 @@ class Flusher:
             syncs = self._start_rounds(self._shared(flushes))
             journaled = [sync for sync in syncs if sync.journal is not None]
             if self._kernel is not None:
-                is_lone = appends == 1 and len(syncs) == 1 and not self._by_tag
-                if is_lone and self._is_synced_now(self._kernel, syncs[0]):
-                    syncs = journaled = []
-                else:
-                    syncs, self._next_tag = give_to_kernel(self._kernel, syncs, self._by_tag, self._next_tag)
+                syncs, self._next_tag = give_to_kernel(self._kernel, syncs, self._by_tag, self._next_tag)
             for sync in syncs:
                 sync.work.keep_open()
                 # Counted here and not when a thread is free: the kernel may finish its files before that.
@@ -352,24 +349,6 @@ class Flusher:
             waiter.set_result(None)
 
     # --- by the kernel ---------------------------------------------------------------------------------
-
-    def _is_synced_now(self, kernel: KernelSync, sync: PendingSync) -> bool:
-        """Wait for the round of a lone request, where the disk is quick; False if nothing was done."""
-        files = sync.work.files_only()
-        if sync.journal is None or not files:
-            return False
-        error_number = kernel.sync_now(files[0])
-        if error_number is None:
-            return False
-        sync.parts_left = 1
-        error = OSError(error_number, os.strerror(error_number)) if error_number else None
-        self._part_is_done(sync, error, self._clock.now_ms())
-        self._wake()
-        self.send()
-        sync.journal.write_segments(sync.work)  # only now: the client has its response
-        if self._dirty or error is not None:
-            self._start_soon()
-        return True
 
     def _kernel_is_done(self) -> None:
         assert self._kernel is not None

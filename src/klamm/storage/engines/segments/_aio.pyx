@@ -3,15 +3,12 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from klamm.storage.engines.segments.kernel_sync import rests_until_ns
-
 cdef extern from *:
     """
     #include <errno.h>
     #include <linux/aio_abi.h>
     #include <string.h>
     #include <sys/syscall.h>
-    #include <time.h>
     #include <unistd.h>
 
     static long klamm_io_submit(aio_context_t context, long count, struct iocb **blocks) {
@@ -26,14 +23,6 @@ cdef extern from *:
     }
     static void klamm_io_destroy(aio_context_t context) {
         syscall(SYS_io_destroy, context);
-    }
-    static long long klamm_now_ns(void) {
-        struct timespec now;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        return now.tv_sec * 1000000000LL + now.tv_nsec;
-    }
-    static int klamm_fdatasync(int handle) {
-        return fdatasync(handle) == 0 ? 0 : errno;
     }
     static void klamm_fdsync(struct iocb *block, int handle, int eventfd, __u64 tag) {
         memset(block, 0, sizeof *block);
@@ -53,8 +42,6 @@ cdef extern from *:
     long klamm_io_submit(aio_context_t context, long count, iocb **blocks) nogil
     long klamm_io_getevents(aio_context_t context, long count, io_event *events) nogil
     void klamm_io_destroy(aio_context_t context) nogil
-    long long klamm_now_ns() nogil
-    int klamm_fdatasync(int handle) nogil
     void klamm_fdsync(iocb *block, int handle, int eventfd, uint64_t tag)
 
 cdef extern from "unistd.h" nogil:
@@ -71,7 +58,6 @@ cdef class CompiledKernelSync:
     cdef aio_context_t _context
     cdef int _eventfd
     cdef long _under_way
-    cdef long long _rests_until_ns
     cdef iocb _blocks[CAPACITY]
     cdef iocb *_pointers[CAPACITY]
     cdef io_event _events[CAPACITY]
@@ -81,7 +67,6 @@ cdef class CompiledKernelSync:
         self._context = context
         self._eventfd = eventfd
         self._under_way = 0
-        self._rests_until_ns = 0
         for number in range(CAPACITY):
             self._pointers[number] = &self._blocks[number]
 
@@ -106,18 +91,6 @@ cdef class CompiledKernelSync:
             taken = 0
         self._under_way += taken
         return taken
-
-    def sync_now(self, int handle):
-        cdef long long began_ns, ended_ns
-        cdef int error_number
-        began_ns = klamm_now_ns()
-        if began_ns < self._rests_until_ns:
-            return None
-        with nogil:
-            error_number = klamm_fdatasync(handle)
-            ended_ns = klamm_now_ns()
-        self._rests_until_ns = rests_until_ns(began_ns, ended_ns)
-        return error_number
 
     def arrived(self):
         cdef uint64_t completions
