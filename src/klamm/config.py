@@ -12,10 +12,12 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
-from pathlib import Path
-from typing import Final, TypeAlias
+from os.path import splitext
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from pathlib import Path  # slow to import
 
 INT_MAX: Final = 2**31 - 1
 INT_MIN: Final = -(2**31)
@@ -66,11 +68,19 @@ class ConfigError(ValueError):
         self.name = name
 
 
-@dataclass(frozen=True, slots=True)
 class Password:
     """A secret that does not print itself."""
 
-    secret: str
+    __slots__ = ("secret",)
+
+    def __init__(self, secret: str) -> None:
+        self.secret: Final = secret
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Password) and other.secret == self.secret
+
+    def __hash__(self) -> int:
+        return hash(self.secret)
 
     def __repr__(self) -> str:
         return "[hidden]"
@@ -82,8 +92,7 @@ Value: TypeAlias = bool | int | float | str | tuple[str, ...] | Password | None
 RawValue: TypeAlias = str | bool | int | float | Sequence[str] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(NamedTuple):
     """A condition on a value, and its description."""
 
     holds: Callable[[Value], bool]
@@ -128,8 +137,7 @@ def not_empty() -> Check:
     return Check(lambda value: value is None or bool(value), "not empty")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(NamedTuple):
     """One setting: its name, type, default and limits."""
 
     name: str
@@ -344,14 +352,14 @@ def merge(*layers: Mapping[str, RawValue]) -> dict[str, str]:
 
 def load_file(path: str | Path) -> dict[str, str]:
     """The settings in a file: TOML if it ends so, else Java properties."""
-    path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
     except OSError as error:
         raise ConfigError(str(path), f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(str(path), f"{path} is not UTF-8 text: save it as UTF-8") from error
-    return parse_toml(text) if path.suffix == ".toml" else parse_properties(text)
+    return parse_toml(text) if splitext(path)[1] == ".toml" else parse_properties(text)
 
 
 def parse_toml(text: str) -> dict[str, str]:

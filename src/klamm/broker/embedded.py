@@ -7,9 +7,9 @@ given a folder.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from pathlib import Path
 from random import Random, SystemRandom
 from threading import Event, Thread
 from types import NoneType, TracebackType
@@ -26,6 +26,8 @@ from klamm.clock import Clock, SystemClock, publish, withdraw
 from klamm.config import ConfigError, RawValue
 
 if TYPE_CHECKING:
+    from pathlib import Path  # slow to import
+
     from klamm.broker.embedded_nodes import Nodes
     from klamm.virtual_time.clock import VirtualClock
 
@@ -124,7 +126,7 @@ class Broker:
         brokers: int = 1,
         **more_settings: RawValue,
     ) -> None:
-        if not isinstance(data, (str, Path, NoneType)):
+        if not isinstance(data, (str, os.PathLike, NoneType)):
             raise TypeError(f"data is a folder, not {data!r}; settings=... has the settings")
         if not isinstance(brokers, int):
             raise TypeError(f"brokers is a number, not {brokers!r}")

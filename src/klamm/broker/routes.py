@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from klamm.broker.net.context import Handler, HandlerResult, RequestContext
 from klamm.broker.security.permissions import AclOperation, Permission, ResourceType
 from klamm.protocol.api import ApiKey
+from klamm.protocol.lazy_dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from klamm.broker.config.broker_config import BrokerConfig

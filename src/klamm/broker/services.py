@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Protocol, TypeVar, TypeVarTuple
 
 from klamm.broker.partitions.verification import VerificationStats
 from klamm.clock import Clock
+from klamm.protocol.lazy_dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from klamm.broker.cluster.following import ClusterFollower

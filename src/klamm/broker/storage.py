@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +11,7 @@ from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.net.server import StartError
 from klamm.clock import Clock
 from klamm.protocol.errors import DecodeError
+from klamm.protocol.lazy_dataclass import dataclass
 from klamm.storage.cluster import ClusterStore, ClusterStoreError
 from klamm.storage.log import LogStore
 from klamm.storage.log_dirs import LogDirs
@@ -161,14 +160,15 @@ def _folders(config: BrokerConfig, clock: Clock, random: Random, sleep: Callable
     from klamm.storage.engines.segments.files import OsFiles  # noqa: PLC0415 - as above
     from klamm.storage.engines.sqlite_cluster import FILE_NAME, SqliteCluster  # noqa: PLC0415
 
-    folders = [Path(os.path.abspath(each)) for each in config.log_dirs]
+    folders = [os.path.abspath(each) for each in config.log_dirs]
     first = folders[0]
     try:
         for folder in folders:
-            folder.mkdir(parents=True, exist_ok=True)
-        if (first / "meta.properties").exists() and not (first / FILE_NAME).exists():
+            os.makedirs(folder, exist_ok=True)
+        metadata = f"{first}/{FILE_NAME}"
+        if os.path.exists(f"{first}/meta.properties") and not os.path.exists(metadata):
             raise StartError(f"{first} belongs to another cluster: use a separate folder for klamm")
-        cluster = SqliteCluster(first / FILE_NAME, random=random)
+        cluster = SqliteCluster(metadata, random=random)
     except OSError as error:
         raise StartError(f"cannot use the folder {error.filename}: {error.strerror}; name another") from error
     except ClusterStoreError as error:
@@ -189,9 +189,7 @@ def _folders(config: BrokerConfig, clock: Clock, random: Random, sleep: Callable
     return Storage(logs, cluster, files, is_on_disk=True, lease=lease, folders=stores)
 
 
-def _lease(
-    config: BrokerConfig, folder: Path, cluster: ClusterStore, sleep: Callable[[float], None]
-) -> Lease:
+def _lease(config: BrokerConfig, folder: str, cluster: ClusterStore, sleep: Callable[[float], None]) -> Lease:
     """The lease of this broker's id, acquired: it protects the journal, too, which is opened next."""
     from klamm.broker.cluster.folder_lease import FolderLease, network_file_system  # noqa: PLC0415 - as above
     from klamm.broker.cluster.joining import acquire_lease  # noqa: PLC0415
@@ -221,7 +219,7 @@ def _lease(
 
 def _locked(
     config: BrokerConfig,
-    folder: Path,
+    folder: str,
     cluster: ClusterStore,
     files: Files,
     clock: Clock,
@@ -235,7 +233,7 @@ def _locked(
     while True:
         tries += 1
         try:
-            return segment_store(config, str(folder), cluster, files, clock)
+            return segment_store(config, folder, cluster, files, clock)
         except AlreadyLockedError as error:
             if tries >= _LOCK_TRIES:
                 raise StartError(f"another process uses {folder}: stop it, or name another folder") from error

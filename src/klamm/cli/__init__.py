@@ -6,6 +6,7 @@ the others could be imported.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -21,6 +22,7 @@ def main() -> None:
         sys.stdout.write(f"klamm {__version__}\n")
         return
     if arguments[:1] == ["up"]:
+        gc.disable()  # until the broker serves: what is imported is not garbage
         options = importlib.import_module("klamm.cli.quick").parse_up(arguments, os.environ)
         if options is not None:
             sys.exit(importlib.import_module("klamm.cli.start").start(options))

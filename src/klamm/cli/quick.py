@@ -7,7 +7,8 @@ else (a help page, an error, another command) goes to the full command line.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from klamm.protocol.lazy_dataclass import dataclass, field
 
 
 @dataclass(slots=True)

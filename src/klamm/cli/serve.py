@@ -69,6 +69,7 @@ def _spare_the_collector() -> None:
     Requests create no cycles, and group members live long.
     """
     gc.freeze()
+    gc.enable()
     gc.set_threshold(50_000, 20, 50)
 
 

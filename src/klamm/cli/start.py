@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import sys
@@ -31,6 +32,7 @@ def start(options: UpOptions) -> int:
     if config.klamm_control_listener is None:
         problem = serve(config, in_memory=options.memory)
     else:
+        gc.enable()
         # Imported here: a broker without a control port starts without klamm.testing.
         from klamm.cli.serve_controlled import serve_controlled  # noqa: PLC0415
 
@@ -43,6 +45,7 @@ def _start_several(options: UpOptions, settings: Mapping[str, str]) -> int:
     # Imported here: one broker starts without it.
     from klamm.cli.supervise import settings_of, supervise  # noqa: PLC0415
 
+    gc.enable()
     if options.memory:
         raise ConfigError("log.dirs", "--memory and --brokers cannot be combined: processes share a folder")
     if "klamm.control.listener" in settings:

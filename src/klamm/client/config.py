@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from klamm.client.setting_docs import DOCS
@@ -26,7 +25,7 @@ from klamm.net.network import Address, NetworkConfig
 
 
 def _definition(settings: Iterable[Setting]) -> Definition:
-    return Definition(replace(setting, doc=DOCS.get(setting.name, setting.doc)) for setting in settings)
+    return Definition(setting._replace(doc=DOCS.get(setting.name, setting.doc)) for setting in settings)
 
 
 _COMMON: Final = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from klamm.errors import KlammError, NoBrokersError
@@ -13,6 +12,7 @@ from klamm.net.network import Address, Network, Node, backoff_ms
 from klamm.net.wire import Call
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.lazy_dataclass import dataclass
 from klamm.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from klamm.protocol.types import TopicPartition
 

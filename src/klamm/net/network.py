@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from random import Random
@@ -19,6 +18,7 @@ from typing import Any, Final, Protocol
 from klamm.errors import DisconnectedError, KlammError, KlammTimeoutError, ProtocolError
 from klamm.net.wire import Call, Wire
 from klamm.protocol.api import ApiKey
+from klamm.protocol.lazy_dataclass import dataclass
 from klamm.protocol.types import Buffer
 
 log = logging.getLogger(__name__)

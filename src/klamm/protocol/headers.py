@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 
 from klamm.protocol.api import ApiKey
 from klamm.protocol.codec.decoding import long_uvarint
 from klamm.protocol.errors import DecodeError
+from klamm.protocol.lazy_dataclass import dataclass
 from klamm.protocol.schema import is_flexible
 from klamm.protocol.types import Buffer
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import IntEnum
 from struct import Struct
+from types import ModuleType
 from typing import Any, Final
-
-import cramjam
 
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.types import Buffer
@@ -35,6 +34,12 @@ _GROWTH: Final = 4
 _MIN_OUTPUT_BYTES: Final = 4096
 
 
+def _cramjam() -> ModuleType:
+    import cramjam  # noqa: PLC0415 -- takes a millisecond, which a broker that starts does not spend
+
+    return cramjam
+
+
 class Codec(IntEnum):
     """The compression codec's number in a batch's attributes."""
 
@@ -56,13 +61,13 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
             return data
         case Codec.GZIP:
             # Java's "default" is -1, which is 6 for zlib.
-            return bytes(cramjam.gzip.compress(data, 6 if level in (None, -1) else level))
+            return bytes(_cramjam().gzip.compress(data, 6 if level in (None, -1) else level))
         case Codec.SNAPPY:
             return _compress_snappy(data)
         case Codec.LZ4:
             return _compress_lz4(data, level)
         case Codec.ZSTD:
-            return bytes(cramjam.zstd.compress(data, 3 if level is None else level))
+            return bytes(_cramjam().zstd.compress(data, 3 if level is None else level))
         case _:
             raise ValueError(f"unknown codec {codec}")
 
@@ -75,13 +80,13 @@ def decompress(codec: int, data: Buffer, max_bytes: int) -> Buffer:
                 raise TooLarge(f"{len(data)} bytes, {max_bytes} are allowed")
             return data
         case Codec.GZIP:
-            return _grow(cramjam.gzip.decompress_into, data, max_bytes)
+            return _grow(_cramjam().gzip.decompress_into, data, max_bytes)
         case Codec.SNAPPY:
             return _decompress_snappy(data, max_bytes)
         case Codec.LZ4:
-            return _grow(cramjam.lz4.decompress_into, data, max_bytes)
+            return _grow(_cramjam().lz4.decompress_into, data, max_bytes)
         case Codec.ZSTD:
-            return _grow(cramjam.zstd.decompress_into, data, max_bytes)
+            return _grow(_cramjam().zstd.decompress_into, data, max_bytes)
         case _:
             raise DecodeError(f"unknown codec {codec}")
 
@@ -93,7 +98,7 @@ def _grow(decompress_into: Callable[[Any, Any], int], data: Buffer, max_bytes: i
         out = bytearray(size_bytes)
         try:
             length = decompress_into(data, out)
-        except cramjam.DecompressionError as error:
+        except _cramjam().DecompressionError as error:
             if "whole buffer" not in str(error):
                 raise DecodeError(f"invalid compressed data: {error}") from None
         else:
@@ -108,7 +113,7 @@ def _compress_snappy(data: Buffer) -> bytes:
     parts = [_XERIAL_HEADER]
     view = memoryview(data)
     for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
-        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+        block = bytes(_cramjam().snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
         parts += (_UINT32.pack(len(block)), block)
     return b"".join(parts)
 
@@ -136,14 +141,14 @@ def _decompress_snappy(data: Buffer, max_bytes: int) -> bytearray:
 
 def _snappy_block(block: memoryview, max_bytes: int) -> bytearray:
     try:
-        length = cramjam.snappy.decompress_raw_len(block)
+        length = _cramjam().snappy.decompress_raw_len(block)
         if length > max_bytes:
             raise TooLarge(f"a snappy block of {length} bytes, {max_bytes} are allowed")
         if length > _snappy_limit(len(block)):
             raise DecodeError(f"a snappy block of {len(block)} bytes cannot hold {length}")
         out = bytearray(length)
-        cramjam.snappy.decompress_raw_into(block, out)
-    except cramjam.DecompressionError as error:
+        _cramjam().snappy.decompress_raw_into(block, out)
+    except _cramjam().DecompressionError as error:
         raise DecodeError(f"invalid compressed data: {error}") from None
     return out
 
@@ -161,7 +166,7 @@ def _compress_lz4(data: Buffer, level: int | None) -> bytes:
     view = memoryview(data)
     for start in range(0, len(view), _LZ4_BLOCK_BYTES):
         plain = view[start : start + _LZ4_BLOCK_BYTES]
-        block = bytes(cramjam.lz4.compress_block(plain, **options))
+        block = bytes(_cramjam().lz4.compress_block(plain, **options))
         length = len(block)
         if length >= len(plain):
             block = bytes(plain)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from klamm.clock import Clock
 from klamm.config import DOUBLE_MAX
+from klamm.protocol.lazy_dataclass import dataclass
 from klamm.protocol.types import TopicPartition
 from klamm.storage.cleaning_batches import CleaningRules, LiveProducer
 from klamm.storage.cleaning_job import CleaningCancelledError, CleaningJob, SegmentFiles

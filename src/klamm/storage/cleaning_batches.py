@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from klamm.protocol.lazy_dataclass import dataclass
 from klamm.protocol.types import Buffer
 from klamm.records.batch import BatchHeader, TimestampType
 from klamm.records.record import Record, decode_records, encode_batch

@@ -7,10 +7,10 @@ appended to. The log does not change until its owner installs the cleaned segmen
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from klamm.protocol.errors import DecodeError
+from klamm.protocol.lazy_dataclass import dataclass, field
 from klamm.protocol.types import Buffer, TopicPartition
 from klamm.records.batch import BatchHeader, parse_header
 from klamm.records.record import decode_records

@@ -7,11 +7,11 @@ snapshot for its hot paths.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from random import Random
 from typing import Final, Protocol
 
+from klamm.protocol.lazy_dataclass import dataclass, field
 from klamm.protocol.types import id_to_text
 
 FIRST_PRODUCER_ID: Final = 0

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from klamm.config import LONG_MAX, ConfigError, Value, as_text
+from klamm.protocol.lazy_dataclass import dataclass, field, field_names
 from klamm.storage.topic_settings import BROKER_DEFAULT_SETTINGS, BROKER_NAMES, TOPIC_SETTINGS
 
 
@@ -82,7 +82,9 @@ def _field_value(value: Value) -> Any:
 
 
 _NAMES_BY_FIELD: Final[Mapping[str, str]] = {
-    each.name: each.name.replace("_", ".") for each in fields(TopicConfig) if each.init
+    field: name
+    for field in field_names(TopicConfig)
+    if (name := field.replace("_", ".")) in TOPIC_SETTINGS  # the others follow from these
 }
 
 

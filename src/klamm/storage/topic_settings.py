@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Final
 
 from klamm.config import (
@@ -20,6 +19,7 @@ from klamm.config import (
     each_of,
     one_of,
 )
+from klamm.protocol.lazy_dataclass import dataclass
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
@@ -33,7 +33,7 @@ def _topic(name: str, kind: Kind, default: Value, check: Check | None = None, do
 
 def _idle(name: str, kind: Kind, default: Value, check: Check | None = None) -> Setting:
     doc = "Accepted for compatibility with Kafka's tools and files; has no effect."
-    return replace(_topic(name, kind, default, check, doc), has_effect=False)
+    return _topic(name, kind, default, check, doc)._replace(has_effect=False)
 
 
 def _gzip_level(value: Value) -> bool:
@@ -210,7 +210,7 @@ def _several_units() -> dict[str, Setting]:
 def _broker_defaults() -> list[Setting]:
     different = _several_units()
     return [
-        different.get(broker.name, replace(TOPIC_SETTINGS[topic_name], name=broker.name))
+        different.get(broker.name, TOPIC_SETTINGS[topic_name]._replace(name=broker.name))
         for topic_name, brokers in BROKER_NAMES.items()
         for broker in brokers
     ]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +42,16 @@ def test_a_broker_starts_without_modules_that_only_some_need() -> None:
     assert "klamm.broker.broker" in modules
     # Names in ASCII need no codec; metrics and the cleaner come later, if at all.
     assert not {"encodings.idna", "klamm.broker.metrics.metrics", "klamm.broker.upkeep.cleaning"} & modules
+    # Each of these takes some milliseconds, alone or by what it compiles.
+    assert not {"dataclasses", "pathlib", "cramjam", "hashlib"} & modules
+
+
+def test_klamm_up_starts_without_modules_that_only_some_need(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # so that it ends, with its storage open
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        _, modules = imported("up", "--listen", address, "--data", str(tmp_path / "data"))
+    assert {"klamm.storage.engines.sqlite_cluster", "klamm.storage.engines.segments.store"} <= modules
+    assert not {"dataclasses", "pathlib", "cramjam", "hashlib", "typer", "klamm.testing"} & modules
 
 
 @pytest.mark.parametrize("is_pure", [False, True])

@@ -15,14 +15,16 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is a class
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from klamm.broker.cluster.lease import LeaseHolder
+from klamm.protocol.lazy_dataclass import dataclass
 from klamm.storage.cluster import BrokerRegistration, ClusterStoreError, FencedError
+
+if TYPE_CHECKING:
+    from pathlib import Path  # slow to import
 
 FOLDER: Final = "brokers"
 _RENEWAL: Final = Struct("<q")  # of the boot clock, in milliseconds; the rest of the file is JSON
@@ -55,11 +57,11 @@ class Process:
     def of(cls, pid: int) -> Process | None:
         """None if there is no such process, or this system has no /proc."""
         try:
-            stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+            stat = _text_of(f"/proc/{pid}/stat")
             return cls(
                 pid,
                 stat.rpartition(")")[2].split()[19],
-                Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip(),
+                _text_of("/proc/sys/kernel/random/boot_id").strip(),
                 os.readlink("/proc/self/ns/pid"),
             )
         except (OSError, IndexError):
@@ -101,7 +103,7 @@ class FolderLease:
         now_ms: Callable[[], int] = boot_clock_ms,
     ) -> None:
         """Raises OSError if the folder cannot be used."""
-        self._folder = Path(folder) / FOLDER
+        self._folder = os.path.join(folder, FOLDER)
         self._broker_id = broker_id
         self._session_timeout_ms = session_timeout_ms
         self._kills = fence == "kill"
@@ -109,13 +111,13 @@ class FolderLease:
         self._descriptor = -1
         self._observed: dict[int, tuple[int, int]] = {}  # by broker: last renewal, and when it was first seen
         self._reminded_at_ms: dict[int, int] = {}
-        self._folder.mkdir(exist_ok=True)
+        os.makedirs(self._folder, exist_ok=True)
 
     def now_ms(self) -> int:
         return self._now_ms()
 
-    def _path(self, broker_id: int) -> Path:
-        return self._folder / f"{broker_id}.lock"
+    def _path(self, broker_id: int) -> str:
+        return f"{self._folder}/{broker_id}.lock"
 
     # --- this broker -----------------------------------------------------------------------------------
 
@@ -259,7 +261,7 @@ class FolderLease:
     def _content(self, broker_id: int) -> tuple[int, Process | None]:
         """The last renewal, and the process that holds the lock, if it can be identified."""
         try:
-            with self._path(broker_id).open("rb") as file:
+            with open(self._path(broker_id), "rb") as file:
                 data = file.read(_MAX_BYTES)
             (renewal,) = _RENEWAL.unpack_from(data)
         except (OSError, StructError):  # absent, or still empty
@@ -277,10 +279,15 @@ class FolderLease:
         return renewal, process if process.started_at else None
 
 
+def _text_of(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
 def network_file_system(folder: str | Path) -> str | None:
     """The type of a network file system under a folder: its locks do not exclude other machines reliably."""
     try:
-        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+        mounts = _text_of("/proc/self/mountinfo")
     except OSError:
         return None
     return network_type(os.path.realpath(folder), mounts)

@@ -7,10 +7,10 @@ changes over, and `ClusterImage.show` those leaders of it that are ready before 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
+from klamm.protocol.lazy_dataclass import replace
 from klamm.storage.cluster import (
     BrokerRegistration,
     BrokerState,

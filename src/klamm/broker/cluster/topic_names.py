@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from klamm.config import as_text
+from klamm.protocol.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from klamm.broker.config.broker_config import BrokerConfig

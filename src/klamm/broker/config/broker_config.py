@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Any, Final
+from os.path import abspath
+from typing import TYPE_CHECKING, Any, Final
 
 from klamm.broker.config.settings import BROKER_SETTINGS, MIB
 from klamm.broker.net.listeners import (
@@ -29,7 +28,11 @@ from klamm.config import (
     load_file,
     merge,
 )
+from klamm.protocol.lazy_dataclass import dataclass, field_names
 from klamm.storage.topic_config import TopicConfig
+
+if TYPE_CHECKING:
+    from pathlib import Path  # slow to import
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +226,7 @@ _COMPOSED: Final = frozenset(
     }
 )
 _NAMES_BY_FIELD: Final[Mapping[str, str]] = {
-    field.name: field.name.replace("_", ".") for field in fields(BrokerConfig) if field.name not in _COMPOSED
+    field: field.replace("_", ".") for field in field_names(BrokerConfig) if field not in _COMPOSED
 }
 
 
@@ -240,7 +243,7 @@ def _node_id(static: Mapping[str, str], values: Values) -> int:
 
 def _log_dirs(values: Values) -> tuple[str, ...]:
     dirs = values.words("log.dir") if values["log.dirs"] is None else values.words("log.dirs")
-    if "" in dirs or len({Path(path) for path in dirs}) < len(dirs):
+    if "" in dirs or len({abspath(path) for path in dirs}) < len(dirs):
         raise ConfigError("log.dirs", f"log.dirs={','.join(dirs)} repeats a folder: name each once")
     return dirs
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
 
@@ -12,6 +11,7 @@ from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.config.settings import BROKER_SETTINGS, MIN_IN_SYNC
 from klamm.config import ConfigError, Definition, Kind, as_text
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.lazy_dataclass import dataclass
 from klamm.storage.topic_settings import TOPIC_SETTINGS
 
 

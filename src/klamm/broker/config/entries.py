@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from klamm.broker.config.broker_config import BrokerConfig, Layers
 from klamm.broker.config.idle_settings import REPLICATION_THROTTLES
 from klamm.broker.config.settings import BROKER_SETTINGS
 from klamm.config import ConfigSource, Setting, as_text
+from klamm.protocol.lazy_dataclass import dataclass
 from klamm.storage.topic_config import effective_values
 from klamm.storage.topic_settings import BROKER_NAMES, TOPIC_SETTINGS
 

@@ -6,7 +6,6 @@ or work differently here. Settings for security are not among them: klamm must n
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from klamm.config import Check, Kind, Setting, Value, at_least, one_of
@@ -24,7 +23,7 @@ def _idle(name: str, kind: Kind, default: Value, check: Check | None = None) -> 
 
 
 def _dynamic(setting: Setting) -> Setting:
-    return replace(setting, dynamic=True)
+    return setting._replace(dynamic=True)
 
 
 # Limits that kafka-reassign-partitions sets for a move and removes after it; shown only while they are set.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from klamm.broker.config.changes import AlterError, Make
@@ -28,6 +27,7 @@ from klamm.config import (
     one_of,
 )
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.lazy_dataclass import dataclass
 from klamm.storage.cluster import ConfigResourceType
 
 _NO_LISTS: Final = Definition(())  # Kafka appends to no setting of these resources, although some are lists

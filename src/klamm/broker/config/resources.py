@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from klamm.broker.cluster.refusal import Refusal, no_such_topic
@@ -27,6 +26,7 @@ from klamm.broker.config.entries import (
 )
 from klamm.broker.config.kept_settings import KEPT_RESOURCES
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.lazy_dataclass import dataclass
 from klamm.storage.cluster import ConfigResourceType
 
 if TYPE_CHECKING:

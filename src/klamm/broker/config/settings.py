@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from klamm.broker.config.idle_settings import IDLE_SETTINGS
@@ -31,7 +30,7 @@ def _broker(name: str, kind: Kind, default: Value, check: Check | None = None, d
 
 
 def _dynamic(setting: Setting) -> Setting:
-    return replace(setting, dynamic=True)
+    return setting._replace(dynamic=True)
 
 
 _SERVER: Final = (

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from klamm.broker.metrics.exposition import PAUSE, Family, Sample, labels
+from klamm.protocol.lazy_dataclass import dataclass
 from klamm.records.core import parse_header
 from klamm.records.layout import HEADER_BYTES
 from klamm.storage.log import LogError, MustLoadError, PartitionLog

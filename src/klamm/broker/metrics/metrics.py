@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
 from klamm.broker.metrics.counters import TopicCounters
@@ -22,6 +21,7 @@ from klamm.broker.partitions.produce_wait import ProduceWait, SingleWait
 from klamm.broker.security.permissions import Permission
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.lazy_dataclass import field_names
 
 if TYPE_CHECKING:
     from klamm.broker.net.server import Server
@@ -73,12 +73,12 @@ class Metrics:
     def _topics(self) -> Iterator[Family]:
         tallies = self._services.partitions.tallies
         total = tallies.total()
-        for field in fields(TopicCounters):
-            name = f"kafka_server_brokertopicmetrics_{field.name.replace('_', '')}_total"
-            family = Family(name, "counter", f"{field.name.replace('_', ' ')}, of all topics and of each")
-            family.add(getattr(total, field.name))
+        for counted in field_names(TopicCounters):
+            name = f"kafka_server_brokertopicmetrics_{counted.replace('_', '')}_total"
+            family = Family(name, "counter", f"{counted.replace('_', ' ')}, of all topics and of each")
+            family.add(getattr(total, counted))
             for topic, counters in tallies.by_topic.items():
-                family.add(getattr(counters, field.name), topic=topic)
+                family.add(getattr(counters, counted), topic=topic)
             yield family
 
     def _requests(self) -> Iterator[Family]:

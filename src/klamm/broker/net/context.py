@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from klamm.broker.security.permissions import ANONYMOUS, Principal
+from klamm.protocol.lazy_dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from klamm.broker.partitions.registry import Partition

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
 from klamm.config import ConfigError
+from klamm.protocol.lazy_dataclass import dataclass, replace
 
 _LISTENER: Final = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9a-fA-F:.%]+)\]|([^\[\]:/]*)):([0-9]{1,5})")
 _EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})

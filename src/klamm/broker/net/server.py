@@ -8,7 +8,6 @@ import logging
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +16,7 @@ from klamm.broker.net.dispatch import Dispatcher, RefusalLog
 from klamm.broker.net.listeners import Listener
 from klamm.broker.net.memory import RequestMemory
 from klamm.broker.net.outbox import Outbox
+from klamm.protocol.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from klamm.broker.services import Services

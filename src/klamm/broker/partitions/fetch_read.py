@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, cast
 
 from klamm.broker.cluster.image import ClusterImage
@@ -14,6 +13,7 @@ from klamm.broker.partitions.fetch_sessions import FetchTarget
 from klamm.broker.partitions.partition_wait import FutureWait
 from klamm.broker.partitions.registry import Partition, PartitionRegistry
 from klamm.protocol.errors import NO_ERROR, ErrorCode
+from klamm.protocol.lazy_dataclass import dataclass
 from klamm.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, FetchResponse, PartitionData
 from klamm.protocol.types import Buffer
 from klamm.records.batch import iter_headers

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from asyncio import AbstractEventLoop, Future, sleep
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 from klamm.broker.net.context import HandlerResult, HeldResponse
 from klamm.protocol.errors import NO_ERROR, ErrorCode
+from klamm.protocol.lazy_dataclass import dataclass
 from klamm.protocol.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -11,12 +11,11 @@ import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from pathlib import Path
 from random import Random
 from threading import Lock
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from klamm.protocol.lazy_dataclass import replace
 from klamm.protocol.types import id_to_text
 from klamm.storage.cluster import (
     FIRST_PRODUCER_ID,
@@ -57,6 +56,9 @@ from klamm.storage.engines.sqlite_rows import (
     set_fact,
 )
 
+if TYPE_CHECKING:
+    from pathlib import Path  # slow to import
+
 FILE_NAME: Final = "klamm.sqlite3"
 _BUSY_TIMEOUT_S: Final = 30.0  # how long a writer waits for another process
 
@@ -65,13 +67,12 @@ class SqliteCluster:
     """A ClusterStore in a file; `path` is the file, or the folder for `klamm.sqlite3`."""
 
     def __init__(self, path: str | Path, *, random: Random) -> None:
-        path = Path(path)
-        self.path = path / FILE_NAME if path.is_dir() else path
+        self.path = os.path.join(path, FILE_NAME) if os.path.isdir(path) else os.fspath(path)
         self._lock = Lock()
         self._me: BrokerRegistration | None = None
         self._version_connection: sqlite3.Connection | None = None
         self._data_version = -1
-        is_new = not self.path.exists()
+        is_new = not os.path.exists(self.path)
         try:
             self._connection = sqlite3.connect(
                 self.path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
@@ -84,7 +85,7 @@ class SqliteCluster:
             self._connection.close()
             raise ClusterStoreError(f"cannot use {self.path}: {error}") from error
         if is_new:
-            _sync_directory(self.path.parent)
+            _sync_directory(os.path.dirname(self.path))
 
     def _prepare(self, random: Random) -> str:
         """Create the tables unless they exist; the cluster id."""
@@ -388,7 +389,7 @@ class SqliteCluster:
             raise ClusterStoreError(f"{self.path}: {error}") from error
 
 
-def _sync_directory(path: Path) -> None:
+def _sync_directory(path: str) -> None:
     """Make a new file's name as durable as its content."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from klamm.coordinator.group.classic.phases import COMPLETING, DEAD, EMPTY, STABLE, Phase
@@ -14,6 +13,7 @@ from klamm.coordinator.runtime.fields import Fields
 from klamm.coordinator.runtime.outcome import Reply
 from klamm.coordinator.runtime.timers import Timer
 from klamm.protocol.errors import NO_ERROR, ErrorCode
+from klamm.protocol.lazy_dataclass import dataclass
 from klamm.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from klamm.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from klamm.protocol.messages.sync_group import SyncGroupResponse

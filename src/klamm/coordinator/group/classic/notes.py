@@ -6,7 +6,6 @@ Notes are not named tuples, which take twice as long to make, nor frozen; nobody
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from klamm.coordinator.group.classic.membership import (
@@ -20,6 +19,7 @@ from klamm.coordinator.group.classic.membership import (
 from klamm.coordinator.group.classic.phases import NEXT_PHASES, Phase
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context
+from klamm.protocol.lazy_dataclass import dataclass
 from klamm.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 
 

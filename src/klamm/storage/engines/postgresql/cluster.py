@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ import psycopg
 from psycopg import Connection
 from psycopg.types.json import Jsonb
 
+from klamm.protocol.lazy_dataclass import replace
 from klamm.protocol.types import id_to_text
 from klamm.storage.cluster import (
     LAST_PRODUCER_ID,

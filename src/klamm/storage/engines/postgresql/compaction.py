@@ -7,12 +7,12 @@ replacement is a transaction that checks the leader epoch; readers see the old c
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from psycopg import Connection
 
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.lazy_dataclass import dataclass
 from klamm.records.batch import iter_headers, parse_header
 from klamm.records.record import decode_records
 from klamm.storage.cleaning_batches import BatchCleaner, CleaningRules

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ import psycopg
 from psycopg import Connection
 
 from klamm.clock import Clock
+from klamm.protocol.lazy_dataclass import dataclass
 from klamm.records.batch import iter_headers
 from klamm.storage.engines.postgresql.connection import Address, StoreUnavailableError, unavailable
 from klamm.storage.engines.postgresql.schema import require_schema

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from threading import Event, Lock
 from typing import Any, Final
@@ -14,6 +13,7 @@ from psycopg import Connection
 
 from klamm.clock import Clock
 from klamm.protocol.errors import DecodeError, ErrorCode
+from klamm.protocol.lazy_dataclass import dataclass
 from klamm.protocol.types import TopicPartition, id_to_text
 from klamm.storage.engines.postgresql.appending import prepare_append
 from klamm.storage.engines.postgresql.chunks import ChunkCache

@@ -15,10 +15,10 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from klamm.protocol.lazy_dataclass import dataclass
 from klamm.storage.engines.segments import names
 from klamm.storage.engines.segments.files import Files, remove_if_there
 from klamm.storage.engines.segments.journal_format import Entry, encode_frame

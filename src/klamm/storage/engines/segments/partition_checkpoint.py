@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final
 
 from klamm.protocol.errors import DecodeError
+from klamm.protocol.lazy_dataclass import dataclass, field_names
 from klamm.protocol.types import TopicPartition
 from klamm.storage.engines.segments import names
-from klamm.storage.engines.segments.checkpoints import NumberedFile, OffsetCheckpoint
-from klamm.storage.engines.segments.files import Files
+from klamm.storage.engines.segments.checkpoints import NumberedFile, OffsetCheckpoint, encode_offsets
+from klamm.storage.engines.segments.files import Files, write_aside
 from klamm.storage.log import Work
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class PartitionCheckpoint:
         return self.is_clean and leader_epoch - self.leader_epoch in (0, 1)
 
 
-_FIELDS: Final = tuple(field.name for field in fields(PartitionCheckpoint))
+_FIELDS: Final = tuple(field_names(PartitionCheckpoint))
 
 
 def encode_checkpoint(checkpoint: PartitionCheckpoint) -> bytes:
@@ -110,8 +110,8 @@ class PartitionCheckpoints:
     def migrate(self, places: Iterable[TopicPartition]) -> None:
         """Distribute the content of Kafka's files over the partitions, and empty them. Raises OSError.
 
-        Called by the first broker that uses the directory. They must not be read again while brokers run: a
-        topic may be deleted, and another one have its name.
+        Called by the first broker that uses the directory, which syncs it afterwards. They must not be read
+        again while brokers run: a topic may be deleted, and another one have its name.
         """
         kafkas = {name: OffsetCheckpoint(self._files, f"{self._directory}/{name}") for name in _KAFKAS}
         offsets = {name: self._believed(name, file) for name, file in kafkas.items()}
@@ -120,9 +120,11 @@ class PartitionCheckpoints:
                 found = {name: of_place[place] for name, of_place in offsets.items() if place in of_place}
                 if found and not self._files.exists(self._path(place)):
                     self.start_writing(place, _of_kafkas(found), sync=True)()
-        for name, file in kafkas.items():
-            if offsets[name] or not self._files.exists(f"{self._directory}/{name}"):
-                file.start_write({})()
+        for name in kafkas:
+            path = f"{self._directory}/{name}"
+            if offsets[name] or not self._files.exists(path):
+                # One that is new and lost in a crash counts as empty, too.
+                write_aside(self._files, path, encode_offsets({}), sync=bool(offsets[name]))
 
     def _believed(self, name: str, file: OffsetCheckpoint) -> dict[TopicPartition, int]:
         """The content of a checkpoint; empty when it is damaged, which costs time but no data."""

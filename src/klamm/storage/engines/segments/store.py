@@ -6,13 +6,13 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
-from hashlib import sha256
+from random import Random
 from typing import Final
 
 from klamm.clock import Clock
 from klamm.protocol.errors import DecodeError, ErrorCode
+from klamm.protocol.lazy_dataclass import replace
 from klamm.protocol.types import ZERO_ID, TopicPartition, id_to_text
 from klamm.storage.engines.segments import names
 from klamm.storage.engines.segments.checkpoints import (
@@ -130,7 +130,7 @@ class SegmentStore:
 
     def _claim(self, cluster_id: str, node_id: int) -> None:
         seed = f"{cluster_id}/{node_id}/{self.directory}/{self._clock.timestamp_ms()}"
-        mine = MetaProperties(cluster_id, node_id, sha256(seed.encode()).digest()[:16])
+        mine = MetaProperties(cluster_id, node_id, Random(seed).randbytes(16))
         self.meta = claim_directory(self.files, self._path(names.META_PROPERTIES), mine)
 
     def _take_clean_marker(self) -> bool:
