@@ -79,6 +79,9 @@ class BuildIfPossible(build_ext):
     """A build that warns where others fail: plain Python does all that compiled code does, only slower."""
 
     def build_extensions(self) -> None:
+        if not self._can_compile():
+            self.extensions = []
+            return
         modules = [each for each in self.extensions if each not in in_cython]
         is_complete = self._translate(modules)
         possible = self.extensions if is_complete else in_cython
@@ -89,6 +92,17 @@ class BuildIfPossible(build_ext):
             for each in modules:
                 Path(self.get_ext_fullpath(each.name)).unlink(missing_ok=True)
             self.extensions = in_cython
+
+    def _can_compile(self) -> bool:
+        """Try a compiler and Python's headers first: to make C of all modules takes a minute."""
+        probe = Path(self.build_temp) / "probe.c"
+        write_if_changed(probe, "#include <Python.h>\n")
+        try:
+            self.compiler.compile([str(probe)], output_dir=self.build_temp)
+        except FAILURES as error:
+            self.warn(f"nothing is compiled, klamm runs as Python: {error}")
+            return False
+        return True
 
     def _build(self, extension: Extension) -> bool:
         try:

@@ -136,6 +136,21 @@ def test_without_a_compiler_the_sdist_installs_and_runs_on_the_pure_twin(bare: P
     check_round_trip(bare / "bin" / "klamm", env)
 
 
+def test_without_a_compiler_no_time_is_spent_on_translating(tree: Path, tmp_path: Path) -> None:
+    env = {**os.environ, "CC": "/bin/false"}
+    done = subprocess.run(
+        [sys.executable, "setup.py", "build_ext", "--build-temp", tmp_path, "--build-lib", tmp_path / "lib"],
+        capture_output=True,
+        text=True,
+        env=env,
+        cwd=tree,
+        timeout=60,
+        check=True,
+    )
+    assert "nothing is compiled, klamm runs as Python" in done.stderr
+    assert not list(tmp_path.rglob("translated"))
+
+
 def test_the_wheel_installs_and_runs_on_the_compiled_core(wheel: Path, bare: Path, tmp_path: Path) -> None:
     # A second environment; dependencies are taken from the first, where they were resolved and installed.
     home = tmp_path / "venv"
