@@ -49,6 +49,7 @@ class Evidence:
     states: dict[str, int]  # members of each group
     transactions: dict[str, str]
     shown: dict[str, Any]  # the figures of the report
+    few: dict[str, Any]  # the same, of a page that lists only two groups and one transaction
     raw: Read
     latest: list[tuple[Any, ...]]  # as read from the log, not from what was written
     direct: dict[str, Counter[str]]  # as are these tables
@@ -119,6 +120,10 @@ def evidence(
             transactions = tool(broker.bootstrap, "TransactionsCommand", "list")
             answers = described(broker.bootstrap), states(broker.bootstrap)
             shown = figures(audit)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("klamm.spark.audit.figures.MAX_GROUPS", 2)
+                patch.setattr("klamm.spark.audit.figures.MAX_TRANSACTIONS", 1)
+                few = figures(audit)
             unwritten = Audit(spark, broker.bootstrap)
             latest = tuples(unwritten.table("latest_offsets"), *LATEST_COLUMNS)
             direct = {
@@ -133,6 +138,7 @@ def evidence(
             *answers,
             {cells[0]: cells[3] for cells in transactions[1:]},
             shown,
+            few,
             read_offsets(logs, {number: end for number, (_, end) in audit.ends[TOPIC].items()}),
             latest,
             direct,
@@ -429,10 +435,8 @@ def test_a_group_that_is_far_behind_does_not_hide_the_others(
         assert heights[0] - heights[1] > 10, "seven and twenty can be told apart"
 
 
-def test_what_is_not_listed_is_counted(evidence: Evidence, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("klamm.spark.audit.figures.MAX_GROUPS", 2)
-    monkeypatch.setattr("klamm.spark.audit.figures.MAX_TRANSACTIONS", 1)
-    few = figures(evidence.audit)
+def test_what_is_not_listed_is_counted(evidence: Evidence) -> None:
+    few = evidence.few
     assert (len(few["groups"]), len(few["transactions"])) == (2, 1)
     assert few["totals"] == evidence.shown["totals"]
     groups = evidence.shown["groups"]
