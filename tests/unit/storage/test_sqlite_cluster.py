@@ -160,6 +160,12 @@ def test_a_broker_that_is_far_behind_gets_everything(tmp_path: Path, monkeypatch
     store.close()
 
 
+def test_a_path_may_be_a_name_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    SqliteCluster("cluster.db", random=Random(1)).close()
+    assert (tmp_path / "cluster.db").exists()
+
+
 def test_a_newer_schema_is_refused_by_name(tmp_path: Path) -> None:
     SqliteCluster(tmp_path, random=Random(1)).close()
     connection = sqlite3.connect(tmp_path / FILE_NAME)

@@ -85,7 +85,7 @@ class SqliteCluster:
             self._connection.close()
             raise ClusterStoreError(f"cannot use {self.path}: {error}") from error
         if is_new:
-            _sync_directory(os.path.dirname(self.path))
+            _sync_directory(os.path.dirname(self.path) or ".")
 
     def _prepare(self, random: Random) -> str:
         """Create the tables unless they exist; the cluster id."""
