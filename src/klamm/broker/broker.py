@@ -16,6 +16,7 @@ from klamm.broker.cluster.image import ClusterImage
 from klamm.broker.cluster.leader_events import LeaderEvents
 from klamm.broker.cluster.peers import Peers
 from klamm.broker.cluster.producer_ids import ProducerIds
+from klamm.broker.cluster.spreading import spread
 from klamm.broker.cluster.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from klamm.broker.cluster.topics import TopicManager
 from klamm.broker.net.connection import Connection
@@ -164,6 +165,7 @@ class Broker:
             partitions=partitions,
             random=self._random,
             run_blocking=run_blocking,
+            spread=lambda: spread(self.services),
         )
         flusher = Flusher(loop, self._clock, run_blocking, self._open_kernel_sync, wake=partitions.wake)
         services = self._services = Services(

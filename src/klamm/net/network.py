@@ -31,7 +31,7 @@ class Node:
     """One connection's other end. Coordinators and fetches have connections of their own, so that a long
     fetch delays neither a heartbeat nor a lookup."""
 
-    kind: str  # "bootstrap", "broker", "coordinator" or "fetch"
+    kind: str  # "bootstrap", or what it is for: "broker", "coordinator", "fetch", "changes"
     number: int  # position in the bootstrap list, or broker id
 
 

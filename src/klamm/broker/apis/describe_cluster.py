@@ -1,10 +1,13 @@
-"""DescribeCluster: brokers and their controller, without topics."""
+"""DescribeCluster: brokers and their controller, without topics.
+
+A broker that answers has applied all that is in the cluster store by then: other brokers ask for that, too.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-from klamm.broker.net.context import RequestContext
+from klamm.broker.net.context import HandlerResult, RequestContext
 from klamm.broker.security.permissions import CLUSTER_NAME, NOT_REQUESTED, ResourceType
 from klamm.broker.services import Services
 from klamm.protocol.errors import ErrorCode
@@ -19,6 +22,22 @@ _CONTROLLERS: Final = 2
 
 
 def handle(
+    services: Services, context: RequestContext, request: DescribeClusterRequest
+) -> HandlerResult[DescribeClusterResponse]:
+    """Describe the cluster; one of several brokers looks into the store first."""
+    if services.membership is None:
+        return _describe(services, context, request)
+    return _described_now(services, context, request)
+
+
+async def _described_now(
+    services: Services, context: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    await services.topics.look_again()
+    return _describe(services, context, request)
+
+
+def _describe(
     services: Services, context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
     """The brokers, with the addresses of the request's listener; on request also those that do not run."""

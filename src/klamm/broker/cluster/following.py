@@ -40,8 +40,8 @@ ChangeWatcher = Callable[[ClusterChanges], None]
 # one turn of the event loop.
 _OPENED_AT_ONCE: Final = 8
 # How often, and how many times, it is checked whether another broker has closed the log of a deleted topic.
-CLOSED_LOOK_S: Final = 0.01
-CLOSED_LOOKS: Final = 200
+_CLOSED_LOOK_S: Final = 0.01
+_CLOSED_LOOKS: Final = 200
 _log = logging.getLogger(__name__)
 
 
@@ -71,14 +71,23 @@ class ClusterFollower:
         self._partitions = partitions
         self._run_blocking = run_blocking
         self._turn = asyncio.Lock()
+        self._read_count = 0  # reads of the store that have begun
+        self._last_applied = 0  # the number of the last one that is applied
         self.is_applying = False  # partitions are being opened, and the image lacks what changed with them
         self.deletion_watchers: list[DeletionWatcher] = []  # called with deleted topics
         self.config_watchers: list[ConfigWatcher] = []  # called with the broker's new configuration
         self.change_watchers: list[ChangeWatcher] = []  # called when the image has applied changes
 
     async def catch_up(self) -> None:
-        """Apply everything that is in the store by now. Raises ClusterStoreError."""
+        """Apply everything that is in the store by now. Raises ClusterStoreError.
+
+        Calls that wait for the same turn share one read of the store.
+        """
+        begun_before = self._read_count
         async with self._turn:
+            if self._last_applied > begun_before:
+                return
+            self._read_count = number = self._read_count + 1
             changes = await self._run_blocking(self._cluster.changes, self._image.version)
             if changes.version != self._image.version:
                 self.is_applying = True
@@ -86,12 +95,14 @@ class ClusterFollower:
                     await self._apply(changes)
                 finally:
                     self.is_applying = False
+            self._last_applied = number
 
     def drop_all(self) -> None:
         """Close every partition without writing, and read everything anew in the next `catch_up`."""
         for served in self._partitions:
             self._partitions.close(served.topic, served.partition)
         self._image.version = 0
+        self._last_applied = 0
 
     async def start_anew(self) -> None:
         """As `drop_all`, of what was being opened meanwhile, too: its leaders may be others by now."""
@@ -175,10 +186,10 @@ class ClusterFollower:
 
         Its leader uses it until it sees the deletion. If that one has died, the store removes the log.
         """
-        for _ in range(CLOSED_LOOKS):
+        for _ in range(_CLOSED_LOOKS):
             if self._partitions.logs.topic_id_at(topic.name, partition) in (None, topic.topic_id):
                 return
-            await asyncio.sleep(CLOSED_LOOK_S)
+            await asyncio.sleep(_CLOSED_LOOK_S)
 
     def _close_lost(self, changes: ClusterChanges) -> None:
         for name, topic in changes.topics.items():

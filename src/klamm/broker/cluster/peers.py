@@ -1,7 +1,8 @@
 """Requests to other brokers of the cluster, over `inter.broker.listener.name`.
 
-One connection per broker, opened when it is needed. A request fails with a KlammError when its broker is not
-in the image, cannot be reached, or does not respond in time; callers look at the image and try again.
+One connection per broker and kind, opened when it is needed. A request fails with a KlammError when its
+broker is not in the image, cannot be reached, or does not respond in time; callers look at the image and try
+again.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from asyncio import AbstractEventLoop, Future, TimerHandle
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from random import Random
 from typing import Any, Final, TypeVar
 
@@ -52,13 +54,25 @@ class Peers:
         )
         self._transport = transport
         self._network = Network(config, self, random, clock.now_ms())
+        self._kinds: set[str] = set()  # of connections
         self._addresses: dict[int, Address] = {}
         self._timer: TimerHandle | None = None
         self._is_closed = False
         self.brokers_changed()
 
-    def ask(self, broker_id: int, api_key: ApiKey, request: Request[Response]) -> Future[Response]:
-        """Send a request; the response, or the KlammError that ended it."""
+    def ask(
+        self,
+        broker_id: int,
+        api_key: ApiKey,
+        request: Request[Response],
+        *,
+        kind: str = "broker",
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> Future[Response]:
+        """Send a request; the response, or the KlammError that ended it.
+
+        Requests of another `kind` have a connection of their own: they do not delay these.
+        """
         future: Future[Response] = self._loop.create_future()
 
         def done(response: Any, error: KlammError | None) -> None:
@@ -74,7 +88,8 @@ class Peers:
         if self._is_closed or broker_id not in self._addresses:
             future.set_exception(DisconnectedError(f"broker {broker_id} is not reachable"))
             return future
-        network.call(Node("broker", broker_id), Call(api_key, request, done, TIMEOUT_MS))
+        self._kinds.add(kind)
+        network.call(Node(kind, broker_id), Call(api_key, request, done, timeout_ms))
         self._tick()
         return future
 
@@ -90,8 +105,8 @@ class Peers:
         gone = self._addresses.keys() - addresses.keys()
         self._addresses = addresses
         self._network.now_ms = self._now_ms()
-        for broker_id in gone:
-            self._network.disconnect(Node("broker", broker_id), f"broker {broker_id} does not run any more")
+        for broker_id, kind in product(gone, self._kinds):
+            self._network.disconnect(Node(kind, broker_id), f"broker {broker_id} does not run any more")
         self._network.set_brokers(addresses)
         self._tick()
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from klamm.broker.cluster.following import CLOSED_LOOK_S, CLOSED_LOOKS, ClusterFollower, topic_config
+from klamm.broker.cluster.following import ClusterFollower, topic_config
 from klamm.broker.cluster.image import ClusterImage
 from klamm.broker.cluster.refusal import Refusal, no_such_topic
 from klamm.broker.config.broker_config import BrokerConfig
@@ -41,7 +41,8 @@ _log = logging.getLogger(__name__)
 class TopicManager:
     """Creates, grows and deletes topics, and changes configurations.
 
-    A change that has begun is completed, also when the client has disconnected.
+    A change that has begun is completed, also when the client has disconnected. When it returns, the other
+    brokers have it, too: a client may go on with any of them.
     """
 
     def __init__(
@@ -53,14 +54,18 @@ class TopicManager:
         partitions: PartitionRegistry,
         random: Random,
         run_blocking: RunBlocking,
+        spread: Callable[[], Awaitable[None]],
     ) -> None:
+        """`spread` waits until other brokers have applied what is in the store."""
         self._follower = follower
         self._image = image
         self._cluster = cluster
         self._partitions = partitions
         self._random = random
         self._run_blocking = run_blocking
+        self._spread = spread
         self._turn = asyncio.Lock()
+        self._change_count = 0
         self._running: set[asyncio.Task[Any]] = set()
 
     @property
@@ -138,7 +143,8 @@ class TopicManager:
         await asyncio.gather(*self._running, return_exceptions=True)
 
     async def _alone(self, change: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """Run one change at a time, each to completion."""
+        """Run one change at a time, each to completion, and wait until the other brokers have it."""
+        change_count = self._change_count
 
         async def take_turn() -> Result:
             async with self._turn:
@@ -147,7 +153,10 @@ class TopicManager:
         task = asyncio.ensure_future(take_turn())
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        return await asyncio.shield(task)
+        result = await asyncio.shield(task)
+        if self._change_count != change_count:
+            await self._spread()
+        return result
 
     async def look_again(self) -> bool:
         """Whether other brokers have changed something that was not known here: a refusal may be wrong."""
@@ -198,6 +207,8 @@ class TopicManager:
         if not items:
             return []
         failures = await self._run_blocking(_store_all, store, items)
+        if None in failures:
+            self._change_count += 1
         try:
             await self._follower.catch_up()
         except ClusterStoreError as error:
@@ -248,23 +259,7 @@ class TopicManager:
                 refusals[topic.name] = no_such_topic(topic.name)  # another broker was first
             elif failure is not None:
                 refusals[topic.name] = _not_stored(failure)
-        await self._closed([topic for topic in present if topic.name not in refusals])
         return refusals
-
-    async def _closed(self, deleted: Sequence[TopicState]) -> None:
-        """Wait until other brokers have closed the logs of deleted topics: they serve them until then."""
-        waiting = [(topic, state) for topic in deleted for state in topic.partitions]
-        for _ in range(CLOSED_LOOKS):
-            waiting = [each for each in waiting if self._is_served_elsewhere(*each)]
-            if not waiting:
-                return
-            await asyncio.sleep(CLOSED_LOOK_S)
-
-    def _is_served_elsewhere(self, topic: TopicState, state: PartitionRegistration) -> bool:
-        leader = self._image.brokers.get(state.leader_id)
-        if leader is None or leader.is_fenced or state.leader_id == self._image.broker_id:
-            return False
-        return self._partitions.logs.topic_id_at(topic.name, state.partition) == topic.topic_id
 
     def _forget_topic(self, topic: TopicState) -> None:
         self._cluster.delete_topic(topic.name, topic.topic_id)
