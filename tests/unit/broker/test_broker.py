@@ -9,6 +9,7 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.metadata import MetadataRequest
 from klamm.storage.cluster import ConfigResourceType
 from klamm.storage.engines.segments.files import remove_tree
+from klamm.storage.engines.segments.names import PARTITION_CHECKPOINT
 from klamm.testing.requests import a_batch, a_produce
 
 
@@ -102,4 +103,25 @@ def test_partitions_that_were_never_told_to_the_cluster_are_set_aside() -> None:
     assert names == {"t-1", "u-0"}
     answer = jar.connect().ask(ApiKey.METADATA, 12, MetadataRequest(None))
     assert [(topic.name, len(topic.partitions)) for topic in answer.topics] == [("t", 1)]
+    jar.close()
+
+
+def test_a_flipped_bit_in_a_topic_id_hides_no_records() -> None:
+    jar = Jar()
+    jar.create_topic("t")
+    assert produce(jar) == 0
+    jar.loop.run(jar.broker.stop())
+    path = "/logs/t-0/partition.metadata"
+    data = bytearray(jar.files.read_file(path))
+    data[-5] ^= 1
+    jar.files.write_file(path, bytes(data), sync=True)
+    jar = Jar(clock=jar.clock, files=jar.files, cluster=jar.cluster)
+    assert partition_of(jar).log.log_end_offset == 1
+    jar.loop.run(jar.broker.stop())
+    # Without a checkpoint it is not known whose log it is: it is neither served nor replaced
+    jar.files.write_file(path, bytes(data), sync=True)
+    jar.files.remove(f"/logs/t-0/{PARTITION_CHECKPOINT}")
+    jar = Jar(clock=jar.clock, files=jar.files, cluster=jar.cluster)
+    assert produce(jar) == 56
+    assert not [entry.name for entry in jar.files.scan("/logs") if entry.name.endswith("-stray")]
     jar.close()

@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
+from zlib import crc32
 
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.lazy_dataclass import dataclass, field_names
-from klamm.protocol.types import TopicPartition
+from klamm.protocol.types import ZERO_ID, TopicPartition, id_from_text, id_to_text
 from klamm.storage.engines.segments import names
 from klamm.storage.engines.segments.checkpoints import NumberedFile, OffsetCheckpoint, encode_offsets
 from klamm.storage.engines.segments.files import Files, write_aside
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-_VERSION: Final = "version: 0"
+_VERSION: Final = "version: 1"
+_VERSION_WITHOUT_ID: Final = "version: 0"
 _FILE_BYTES: Final = 320  # fits the largest values, and a sector
 _KAFKAS: Final = (
     names.RECOVERY_POINT_CHECKPOINT,
@@ -44,6 +46,7 @@ class PartitionCheckpoint:
     end_offset: int
     cleaned_to: int = -1  # the end of the last compaction; -1: there was none
     is_clean: bool = False  # closed, everything is on disk, and the end offset is the log's
+    topic_id: bytes = ZERO_ID  # zero: not known, as in what Kafka or an older klamm left
 
     def is_clean_for(self, leader_epoch: int) -> bool:
         """Whether a leader may open the log without recovery.
@@ -54,17 +57,17 @@ class PartitionCheckpoint:
         return self.is_clean and leader_epoch - self.leader_epoch in (0, 1)
 
 
-_FIELDS: Final = tuple(field_names(PartitionCheckpoint))
+_NUMBERS: Final = tuple(name for name in field_names(PartitionCheckpoint) if name != "topic_id")
 
 
 def encode_checkpoint(checkpoint: PartitionCheckpoint) -> bytes:
-    """A line `name: value` for each field, and the number of lines.
+    """A line `name: value` for each field, and their checksum.
 
     The last value is padded: all files have the same length, and can be overwritten in place.
     """
-    lines = [f"{name}: {getattr(checkpoint, name):d}" for name in _FIELDS]
-    body = "\n".join([_VERSION, *lines])
-    end = f"\nlines: {len(lines)}\n"
+    lines = [f"{name}: {getattr(checkpoint, name):d}" for name in _NUMBERS]
+    body = "\n".join([_VERSION, *lines, f"topic_id: {id_to_text(checkpoint.topic_id)}"])
+    end = f"\ncrc: {crc32(body.encode()):010d}\n"
     return (body.ljust(_FILE_BYTES - len(end)) + end).encode()
 
 
@@ -72,12 +75,23 @@ def decode_checkpoint(data: bytes) -> PartitionCheckpoint:
     """DecodeError when it is damaged or of another version."""
     try:
         version, *lines, last, end = data.decode("ascii").split("\n")
-        values = {name: int(value) for name, value in (line.split(": ") for line in lines)}
-    except ValueError as error:
+        values = dict(line.rstrip().split(": ") for line in lines)
+        if version == _VERSION_WITHOUT_ID:
+            is_whole = last == f"lines: {len(lines)}"
+            topic_id = ZERO_ID
+        else:
+            body = "\n".join([version, *lines]).rstrip()
+            is_whole = version == _VERSION and last == f"crc: {crc32(body.encode()):010d}"
+            topic_id = id_from_text(values.pop("topic_id"))
+        numbers = {name: int(value) for name, value in values.items()}
+    except (KeyError, ValueError) as error:
         raise DecodeError(f"invalid partition checkpoint: {error}") from error
-    if version != _VERSION or last != f"lines: {len(lines)}" or end or values.keys() != set(_FIELDS):
+    if not is_whole or end or numbers.keys() != set(_NUMBERS):
         raise DecodeError(f"invalid partition checkpoint: {version}, {len(lines)} lines")
-    return PartitionCheckpoint(**{**values, "is_clean": bool(values["is_clean"])})  # type: ignore[arg-type]
+    return PartitionCheckpoint(
+        **{**numbers, "is_clean": bool(numbers["is_clean"])},  # type: ignore[arg-type]
+        topic_id=topic_id,
+    )
 
 
 def checkpoint_of(log: SegmentLog, *, is_clean: bool = False) -> PartitionCheckpoint:
@@ -90,6 +104,7 @@ def checkpoint_of(log: SegmentLog, *, is_clean: bool = False) -> PartitionCheckp
         end_offset=log.log_end_offset,
         cleaned_to=-1 if log.cleaned_to is None else log.cleaned_to,
         is_clean=is_clean,
+        topic_id=log.topic_id,
     )
 
 

@@ -11,17 +11,17 @@ from random import Random
 from typing import Final
 
 from klamm.clock import Clock
-from klamm.protocol.errors import DecodeError, ErrorCode
+from klamm.protocol.errors import ErrorCode
 from klamm.protocol.lazy_dataclass import replace
 from klamm.protocol.types import ZERO_ID, TopicPartition, id_to_text
 from klamm.storage.engines.segments import names
 from klamm.storage.engines.segments.checkpoints import (
     MetaProperties,
     claim_directory,
-    decode_partition_metadata,
     encode_partition_metadata,
     write_clean_shutdown,
 )
+from klamm.storage.engines.segments.directory_topic import DirectoryTopic, topic_of
 from klamm.storage.engines.segments.files import (
     AlreadyLockedError,
     Files,
@@ -154,10 +154,9 @@ class SegmentStore:
         )
         self._other_journals = OtherJournals(self.files, self.journal.directory, self._node_id)
         for topic, topic_id, partition in self.journal.unreplayed:
-            directory = self._path(names.partition_directory(topic, partition))
             # Its topic id may be lost, and only its topic id: that file need not be durable.
-            is_another = self._stored_topic_id(directory) not in (None, topic_id)
-            if is_another or not self.files.exists(directory):
+            is_another = self._topic_of(topic, partition).confirmed_id not in (None, topic_id)
+            if is_another or not self.holds(topic, partition):
                 self.journal.replayed(topic, topic_id, partition)  # deleted in the meantime
 
     def leaders_changed(self) -> None:
@@ -182,10 +181,10 @@ class SegmentStore:
                 yield TopicPartition(*parsed), self._path(entry.name)
 
     def existing(self) -> Iterable[tuple[str, int, bytes]]:
-        """(topic, partition, topic id) of every log found; a zero id where the log has none."""
+        """(topic, partition, topic id) of every log found; a zero id where it is not certain."""
         return [
-            (place.topic, place.partition, self._stored_topic_id(path) or ZERO_ID)
-            for place, path in self._found()
+            (place.topic, place.partition, self._topic_of(*place).confirmed_id or ZERO_ID)
+            for place, _ in self._found()
         ]
 
     def holds(self, topic: str, partition: int) -> bool:
@@ -194,17 +193,14 @@ class SegmentStore:
 
     def topic_id_at(self, topic: str, partition: int) -> bytes | None:
         """The topic id of the log in a partition's directory, unless no other broker can use it."""
-        directory = self._path(names.partition_directory(topic, partition))
-        return None if self.is_alone else self._stored_topic_id(directory)
+        return None if self.is_alone else self._topic_of(topic, partition).likely_id
 
-    def _stored_topic_id(self, directory: str) -> bytes | None:
+    def _topic_of(self, topic: str, partition: int) -> DirectoryTopic:
         try:
-            return decode_partition_metadata(self.files.read_file(f"{directory}/{names.PARTITION_METADATA}"))
-        except FileNotFoundError:
-            return None
-        except DecodeError as error:
-            _logger.warning("%s: reading the topic id failed: %s", directory, error)
-            return None
+            left = self._checkpoints.read(TopicPartition(topic, partition))
+        except OSError:
+            left = None  # opening the log fails, too
+        return topic_of(self.files, self._path(names.partition_directory(topic, partition)), left)
 
     def open(
         self, topic: str, topic_id: bytes, partition: int, *, leader_epoch: int, config: TopicConfig
@@ -236,26 +232,19 @@ class SegmentStore:
         config: TopicConfig,
     ) -> SegmentLog:
         directory = self._path(names.partition_directory(*place))
-        stored_id = self._stored_topic_id(directory)
-        if stored_id is not None and stored_id != topic_id:
-            if self.is_alone:
-                raise LogError(
-                    ErrorCode.inconsistent_topic_id,
-                    f"{directory} has topic id {id_to_text(stored_id)}, expected {id_to_text(topic_id)}",
-                )
-            # Of a deleted topic whose leader has died, or stands still.
-            _logger.warning(
-                "%s has topic id %s, expected %s: renamed to %s",
-                directory,
-                id_to_text(stored_id),
-                id_to_text(topic_id),
-                self.set_aside(*place),
-            )
-            stored_id = None
+        left = self._checkpoints.read(place)
+        found = topic_of(self.files, directory, left)
+        is_ours = found.belongs_to(
+            topic_id,
+            is_new=leader_epoch == 0,
+            is_journaled=lambda: bool(self._left_in_journals(place, topic_id)),
+        )
+        if not is_ours:
+            self._make_way(place, found, topic_id)
+            left = None
         is_new = not self.files.exists(directory)
         if is_new:
             self.files.make_directory(directory)
-        left = self._checkpoints.read(place)
         is_closed = left is not None and left.is_clean_for(leader_epoch)
         settings = LoadSettings(
             is_clean=is_new or is_closed or place in self._clean,
@@ -282,7 +271,7 @@ class SegmentStore:
             )
         if is_new:
             parts.flushing.names_changed(self.directory)
-        if stored_id is None:
+        if not is_ours or found.stored_id != topic_id:
             metadata_path = f"{directory}/{names.PARTITION_METADATA}"
             write_aside(self.files, metadata_path, encode_partition_metadata(topic_id), sync=False)
             parts.flushing.take_along(metadata_path)
@@ -303,6 +292,16 @@ class SegmentStore:
         if left is not None and left.cleaned_to >= 0:
             log.cleaned_to = left.cleaned_to
         return log
+
+    def _make_way(self, place: TopicPartition, found: DirectoryTopic, topic_id: bytes) -> None:
+        """Rename the log of a deleted topic whose leader has died, or stands still."""
+        message = (
+            f"{found.directory} has topic id {id_to_text(found.likely_id or ZERO_ID)}, "
+            f"expected {id_to_text(topic_id)}"
+        )
+        if self.is_alone:
+            raise LogError(ErrorCode.inconsistent_topic_id, message)
+        _logger.warning("%s: renamed to %s", message, self.set_aside(*place))
 
     def abandon(self, topic: str, partition: int) -> None:
         """Close a log and write nothing: another broker leads it. What was not durable may be lost."""
@@ -338,8 +337,7 @@ class SegmentStore:
             log.abandon()
             self.journal.forget(log)
             delay_ms, topic_id = log.config.file_delete_delay_ms, log.topic_id
-            stored_id = self._stored_topic_id(directory)
-            if stored_id not in (None, topic_id):
+            if self._topic_of(topic, partition).likely_id not in (None, topic_id):
                 # A topic with this name was created again, and its leader has set this log aside.
                 directory = self._path(names.stray_directory(topic, partition, topic_id))
         self._forget(place)
@@ -360,7 +358,7 @@ class SegmentStore:
         assert place not in self._logs, f"{place} is in use"
         directory = self._path(names.partition_directory(topic, partition))
         try:
-            topic_id = self._stored_topic_id(directory) or ZERO_ID
+            topic_id = self._topic_of(topic, partition).likely_id or ZERO_ID
             kept = self._path(names.stray_directory(topic, partition, topic_id))
             self.files.rename(directory, kept)
             self.files.sync_directory(self.directory)
