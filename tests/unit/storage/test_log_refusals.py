@@ -270,3 +270,47 @@ def test_an_index_that_cannot_be_written_yet_does_not_spoil_the_append() -> None
     assert log.high_watermark == 1026
     store.close()
     assert len(world.files.read_file("/other/t-0/00000000000000000000.index")) == 8 * 1025
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("closes_full", [True, False])
+def test_a_flush_that_a_full_disk_fails_after_a_roll_is_made_good_when_there_is_room(
+    is_clean: bool, closes_full: bool
+) -> None:
+    world = World(1)
+    log = world.start()
+    append(log, a_batch(producer_id=A, producer_epoch=0, sequence=0))
+    sync(log)
+    # Given a roll, whose small files are not flushed yet, and a batch that is to be written with its flush
+    append(log, a_batch(producer_id=A, producer_epoch=0, sequence=1))
+    log.roll(0)
+    append(log, a_batch(producer_id=A, producer_epoch=0, sequence=2), write_later=True)
+    full = Fault("write", error_number=ENOSPC, is_lasting=True, happens=lambda path: "/t-0/" in path)
+    world.files.faults = [full]
+    ticket = log.start_sync()
+    assert ticket is not None
+    with pytest.raises(OSError, match="No space left"):
+        ticket.run()
+    # When the flush fails
+    log.fail_sync(ticket)
+    # Then what was durable can be read, and nothing is appended
+    assert (log.log_end_offset, log.high_watermark) == (1, 1)
+    assert len(read_all(log)) == 1
+    for _ in range(2):
+        with pytest.raises(LogError, match="No space left"):
+            append(log, a_batch(producer_id=A, producer_epoch=1, sequence=0))
+    assert log.start_segment_sync() is None
+    if not closes_full:
+        # until there is room
+        world.files.faults = []
+        assert append(log, a_batch(producer_id=A, producer_epoch=1, sequence=0)).base_offset == 1
+        log.roll(0)
+        append(log, a_batch(producer_id=A, producer_epoch=1, sequence=1))
+        sync(log)
+    expected = read_all(log)
+    if is_clean:
+        world.store.close()
+    world.files.faults = []
+    if not is_clean:
+        world.files.crash()
+    assert read_all(world.start()) == expected

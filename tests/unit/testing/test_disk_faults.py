@@ -40,6 +40,20 @@ def test_a_full_disk_takes_no_records_and_loses_none(broker: Broker, producer: k
     assert values(broker) == ["first", "too many"]
 
 
+@pytest.mark.parametrize("selected", [{}, {"topic": "t"}])
+def test_a_partition_is_written_to_again_as_soon_as_the_disk_has_room(
+    broker: Broker, producer: klamm.Producer, selected: dict[str, Any]
+) -> None:
+    with broker.faults.fill_disk(**selected):
+        delivery = producer.send("t", "too many")
+        with pytest.raises(klamm.KlammError):
+            delivery.result(5)
+    assert delivery.result(60).offset == 1
+    broker.cut_power()
+    broker.restart()
+    assert values(broker) == ["first", "too many"]
+
+
 def test_a_flush_that_fails_acknowledges_nothing(broker: Broker, producer: klamm.Producer) -> None:
     broker.faults.fail_fsync(times=1)
     assert producer.send("t", "second").result().offset == 1

@@ -241,7 +241,11 @@ class Flusher:
                 if self._order.waits_for(partition) and self._order.is_lost(partition):
                     self._cut(partition, log)
                     continue
-                ticket = log.start_sync()
+                try:
+                    ticket = log.start_sync()
+                except LogError as error:
+                    self._refuse(partition, log, error)
+                    continue
             except Exception:
                 self._lose(partition)
                 continue
@@ -251,6 +255,16 @@ class Flusher:
                 flush = under_way[partition] = Flush(partition, log, ticket, now_ms)
                 flushes.append(flush)
         return flushes
+
+    def _refuse(self, partition: Partition, log: PartitionLog, error: LogError) -> None:
+        """What an earlier flush left cannot be written again, so that no flush can begin. Raises LogError."""
+        if error.error_code is not ErrorCode.kafka_storage_error:
+            raise error
+        # The disk may be full, and have room again later: what is durable is served until then.
+        partition.note(error)
+        partition.flush_failed()
+        log.truncate(log.high_watermark)
+        self._order.settle(partition)
 
     # --- by a journal ----------------------------------------------------------------------------------
 

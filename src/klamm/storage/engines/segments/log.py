@@ -79,7 +79,7 @@ class SegmentLog(ReadableLog):
         self._journal = journal if flush_on_commit else None
         self.held_back = None if self._journal is None else HoldingBack(parts.chain)
         self.is_always_journaled = is_always_journaled
-        self._has_tail_to_cut = False  # a failed write left bytes behind the end
+        self._has_tail_to_cut = False  # a failed write left bytes behind the end, or files to write again
         self._refusal: LogError | None = None  # why appends are rejected from now on
         self.cleaned_to: int | None = None  # the end of the last compaction
         self._epochs.assign(leader_epoch, self.log_end_offset)
@@ -217,11 +217,12 @@ class SegmentLog(ReadableLog):
         return storage_error(active.log_path, error)
 
     def _make_appendable(self, header: BatchHeader) -> None:
-        """Retry the cut that failed before; LogError when it fails again."""
+        """Retry the cut and the writes that failed before; LogError when they fail again."""
         if self._refusal is not None:
             raise self._refusal
         try:
             self._chain.active.cut_tail()
+            self._flushing.write_suspects(self._chain.files)
         except OSError as error:
             self._producers.refused(header)
             raise storage_error(self._chain.active.log_path, error) from error
@@ -289,9 +290,18 @@ class SegmentLog(ReadableLog):
     def start_segment_sync(self) -> SyncTicket | None:
         if self._flushing.recovery_point >= self.log_end_offset or self._refusal is not None:
             return None
+        try:
+            self._flushing.write_suspects(self._chain.files)
+        except OSError:
+            return None  # the journal keeps what it holds until the disk has room again
         return self._ticket(None)
 
     def _ticket(self, journal: Journal | None) -> SegmentSyncTicket:
+        if self._flushing.has_suspects:
+            try:
+                self._flushing.write_suspects(self._chain.files)
+            except OSError as error:
+                raise storage_error(self.directory, error) from error
         if self._chain.active.is_suspect or self._flushing.recovery_place[0].is_suspect:
             try:
                 write_again(self._flushing, self._chain.segments, partial(self._keeper.journaled, self))
@@ -309,13 +319,14 @@ class SegmentLog(ReadableLog):
 
     def fail_sync(self, ticket: SyncTicket) -> None:
         assert isinstance(ticket, SegmentSyncTicket)
-        try:
-            is_of_this_history = self._flushing.fail(ticket, self._epochs, self.directory)
-        except OSError as error:
-            self._refusal = storage_error(self.directory, error)
-            raise self._refusal from error
-        if is_of_this_history and self._refusal is None:
+        if self._flushing.fail(ticket, self._epochs, self.directory) and self._refusal is None:
             self.truncate(self._flushing.durable_offset)
+        try:
+            self._flushing.write_suspects(self._chain.files)
+        except OSError as error:
+            # The disk may be full, and have room again later.
+            self._has_tail_to_cut = True
+            _logger.warning("%s: writing again after a failed flush failed: %s", self.directory, error)
 
     # -- cutting
 
@@ -360,7 +371,7 @@ class SegmentLog(ReadableLog):
         self.log_end_offset, dropped = self._chain.cut(to_offset, self._log_start, self._clock.now_ms())
         self._flushing.cut(self.log_end_offset, self._chain.active)
         self._keeper.recovery_point_fell(self)
-        self._has_tail_to_cut = False
+        self._has_tail_to_cut = self._flushing.has_suspects
         self._forget(dropped)
         self._epochs.truncate_end(self.log_end_offset)
         self._epochs.assign(self.leader_epoch, self.log_end_offset)

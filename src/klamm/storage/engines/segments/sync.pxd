@@ -47,6 +47,7 @@ cdef class Flushing:
     cdef public tuple durable_place
     cdef public dict _paths
     cdef public dict _directories
+    cdef public dict _suspects
     cdef public object _changes
     cdef public object _generation
     cdef public object _appends

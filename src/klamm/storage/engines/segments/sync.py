@@ -131,15 +131,6 @@ class SegmentSyncTicket:
         finally:
             self.release()
 
-    def write_again(self) -> None:
-        """Write the small files again: the kernel may have marked pages clean that it could not write.
-
-        Raises OSError.
-        """
-        for path in self.paths:
-            with suppress(FileNotFoundError):
-                write_aside(self._files, path, self._files.read_file(path), sync=False)
-
     @property
     def is_files_only(self) -> bool:
         return not (self._failure is not None or self.epochs is not None or self.paths or self.directories)
@@ -184,6 +175,8 @@ class Flushing:
         # The change count of the last change of each kind: a flush that began before does not cover it.
         self._paths: dict[str, int] = {}
         self._directories: dict[str, int] = {}
+        # Small files whose flush failed: the kernel may have marked pages clean that it could not write.
+        self._suspects: dict[str, None] = {}
         self._changes = 0
         self._generation = 0
         self._appends = 0
@@ -201,6 +194,18 @@ class Flushing:
         """A small file was written that the next flush must include."""
         self._changes += 1
         self._paths[path] = self._changes
+
+    @property
+    def has_suspects(self) -> bool:
+        """Whether small files must be written again before a flush can be believed."""
+        return bool(self._suspects)
+
+    def write_suspects(self, files: Files) -> None:
+        """Write the small files of failed flushes again. Raises OSError; the rest is for the next call."""
+        for path in list(self._suspects):
+            with suppress(FileNotFoundError):
+                write_aside(files, path, files.read_file(path), sync=False)
+            del self._suspects[path]
 
     @property
     def has_new_names(self) -> bool:
@@ -314,7 +319,7 @@ class Flushing:
     def fail(self, ticket: SegmentSyncTicket, epochs: LeaderEpochs, directory: str) -> bool:
         """The ticket failed; whether it concerned the log as it is, not one before a cut.
 
-        Raises OSError.
+        `write_suspects` is to be called before the next append.
         """
         ticket.release()
         if not ticket.is_journaled:
@@ -323,7 +328,7 @@ class Flushing:
         if ticket.epochs is not None:
             epochs.saved(b"")  # unknown
         if ticket.paths:
-            ticket.write_again()
+            self._suspects.update(dict.fromkeys(ticket.paths))
             self.names_changed(directory)
         return ticket.generation == self._generation
 
