@@ -166,7 +166,6 @@ class Metadata:
         self.version = self._sent  # one at a time: it is the last one sent
         self.cluster = self.cluster.updated(response, is_complete=is_complete)
         self._network.set_brokers(self._addresses())
-        self._note_missing(now_ms)
         if self._has_retriable_errors():
             self._back_off(now_ms)
             self._is_wanted = True
@@ -175,6 +174,8 @@ class Metadata:
             self._retry_at_ms = 0
         for listener in list(self._listeners):
             listener(self.cluster)
+        # Afterwards: a consumer is to be seen to rejoin before its topic is seen to exist.
+        self._note_missing(now_ms)
 
     def missing_topics(self) -> list[str]:
         """Wanted topics that did not exist for a while; safe to call from any thread."""

@@ -47,16 +47,7 @@ def health(operations: ConsumerOperations) -> Health:
     engine, settings = operations.engine, operations.settings
     now_ms = operations.host.clock.now_ms()
     membership, coordinator = engine.membership, engine.coordinator.node
-    with engine.state.lock:
-        assignment = tuple(sorted(engine.state.partitions))
-        lacking = tuple(
-            sorted(
-                key
-                for key, item in engine.state.partitions.items()
-                if item.status is not PositionStatus.FETCHING
-            )
-        )
-        is_auto = engine.state.is_auto
+    is_auto = engine.state.is_auto
     since_poll_ms = max(0, now_ms - engine.last_poll_ms)
     beaten_ms = membership.last_heartbeat_ms
     error = engine.core.metadata.error
@@ -68,9 +59,21 @@ def health(operations: ConsumerOperations) -> Health:
         problems.append("the coordinator is unknown")
     if is_auto and membership.state.value != "stable":
         problems.append(f"not a stable member: {membership.state.value}, {membership.rejoin_cause}")
+    elif is_auto and (membership.needs_rejoin or engine.joining.is_running):
+        # In this order, which is that of a join: it is under way until its assignment is applied.
+        problems.append(f"rejoining: {membership.rejoin_cause}")
     if is_auto and since_poll_ms >= settings.max_poll_interval_ms and not engine.is_waiting:
         problems.append(
             f"no poll for {since_poll_ms} ms, max.poll.interval.ms is {settings.max_poll_interval_ms}"
+        )
+    with engine.state.lock:  # last: it is not older than the join that is over
+        assignment = tuple(sorted(engine.state.partitions))
+        lacking = tuple(
+            sorted(
+                key
+                for key, item in engine.state.partitions.items()
+                if item.status is not PositionStatus.FETCHING
+            )
         )
     return Health(
         is_healthy=not problems,

@@ -6,6 +6,8 @@ import logging
 
 import pytest
 
+from klamm.client.consumer.consumer import Consumer
+from klamm.client.consumer.report import Health
 from klamm.errors import InvalidTopicError, TopicAuthorizationError
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -41,6 +43,43 @@ def test_a_topic_that_does_not_exist_is_one_warning_until_it_does(
     world.hosts[0].core.metadata.request_update()
     world.settle(consumer, rounds=30)
     assert warnings(caplog) == ["client me: topic ordres does not exist; waiting for it"] * 2
+
+
+class Looking(logging.Handler):
+    """Notes a consumer's health with each message, as another thread might see it then."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        super().__init__()
+        self._consumer = consumer
+        self.seen: dict[str, Health] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.seen[record.getMessage()] = self._consumer.health()
+
+
+def test_a_consumer_is_healthy_again_when_it_has_partitions_of_a_topic_that_was_missing(world: World) -> None:
+    consumer = world.consumer("ordres", group_id="g", client_id="me", enable_auto_commit=False)
+    for _ in range(5):
+        consumer.poll(2)
+    looking = Looking(consumer)
+    log = logging.getLogger("klamm")
+    level = log.level
+    log.addHandler(looking)
+    log.setLevel(logging.INFO)
+    try:
+        world.cluster.create("ordres")
+        world.pass_time(5_000)  # the metadata is updated, and no poll allows a join
+        assert [problem.partition(":")[0] for problem in consumer.health().problems] == ["rejoining"]
+        assert not looking.seen["client me: topic ordres: no longer missing"].is_healthy
+        for _ in range(200):
+            consumer.poll(0)
+            world._round()
+            health = consumer.health()
+            assert health.is_healthy == bool(health.assignment), health
+        assert health.is_healthy
+    finally:
+        log.removeHandler(looking)
+        log.setLevel(level)
 
 
 def test_a_topic_that_is_created_on_demand_is_no_warning(
