@@ -46,5 +46,6 @@ fi
 
 tools/fetch_kafka.sh "$cache"
 tools/fetch_junit.sh "$cache"
+tools/fetch_kafka_streams.sh "$cache"
 tools/fetch_go.sh "$cache"
 tools/build_clients.sh "$cache"
