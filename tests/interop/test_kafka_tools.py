@@ -81,6 +81,16 @@ def test_kafka_configs_shows_the_brokers_own_settings(bootstrap: str) -> None:
     assert "message.max.bytes=1048588" in described
 
 
+def test_kafka_client_metrics_lists_what_was_set(bootstrap: str) -> None:
+    def metrics(*arguments: str) -> str:
+        return output(run_kafka_tool("ClientMetricsCommand", "--bootstrap-server", bootstrap, *arguments))
+
+    metrics("--alter", "--name", "listed", "--interval", "5000")
+    assert "listed" in metrics("--list").split()
+    metrics("--delete", "--name", "listed")
+    assert "listed" not in metrics("--list").split()
+
+
 def test_kafka_reassign_partitions_limits_a_move_and_lifts_the_limit(
     bootstrap: str, client: ClientFactory, topic: str, tmp_path: Path
 ) -> None:

@@ -61,6 +61,7 @@ IMPLIED: Final[Mapping[str, Mapping[str, Callable[[int], bool]]]] = {
         "adds_offsets": lambda version: version >= 5,  # KIP-890: it is its own AddOffsetsToTxn
     },
     "UpdateFeaturesRequest": {"has_downgrade_flag": lambda version: version == 0},  # later: an upgrade type
+    "ListConfigResourcesRequest": {"is_of_client_metrics": lambda version: version == 0},
     "ListOffsetsRequest": {
         "knows_max_timestamp": lambda version: version >= 7,
         "knows_local_log_start": lambda version: version >= 8,

@@ -10,8 +10,9 @@ from klamm.protocol.api import ApiKey
 from klamm.protocol.messages import alter_configs as replacing
 from klamm.protocol.messages import incremental_alter_configs as altering
 from klamm.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from klamm.protocol.messages.list_config_resources import ListConfigResourcesRequest
 
-TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 _OWN_SETTINGS = {"node.id"}  # klamm has a default for it
 # No unknown ones: Kafka takes any, klamm none, and then the two would differ.
 BROKER_SETTINGS = {
@@ -90,6 +91,15 @@ def describe_configs(world: World) -> Step:
         resources.append(DescribeConfigsResource(kind, name, keys))
     request = DescribeConfigsRequest(resources, random.random() < 0.5, version >= 3 and random.random() < 0.2)
     return Step(ApiKey.DESCRIBE_CONFIGS, version, request, str([r.resource_name[:20] for r in resources]))
+
+
+def list_config_resources(world: World) -> Step:
+    # Without topics: other histories have theirs, and both have internal ones of their own.
+    random = world.random
+    version = any_version(world, ApiKey.LIST_CONFIG_RESOURCES)
+    kinds = (BROKER, BROKER_LOGGER, *(CLIENT_METRICS, GROUP) * 2, random.choice((0, 1, 3, 64, -1)))
+    chosen = random.choices(kinds, k=random.choice((1, 1, 2, 3))) if version else []
+    return Step(ApiKey.LIST_CONFIG_RESOURCES, version, ListConfigResourcesRequest(chosen), str(chosen))
 
 
 def incremental_alter_configs(world: World) -> Step:

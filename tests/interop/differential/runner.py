@@ -49,6 +49,7 @@ DATA: Final[dict[Callable[[World], Step], int]] = {
     rare_steps.update_features: 1,
     rare_steps.loggers: 1,
     config_steps.describe_configs: 4,
+    config_steps.list_config_resources: 2,
     config_steps.incremental_alter_configs: 4,
     config_steps.alter_configs: 2,
     wire_steps.api_versions: 1,

@@ -101,6 +101,10 @@ class ClusterImage:
         """A resource's own overrides, without defaults."""
         return self._configs.get((resource_type, name), _NOTHING_SET)
 
+    def configured(self, resource_type: ConfigResourceType) -> Sequence[str]:
+        """The names of resources of a type for which anything is set."""
+        return [name for kind, name in self._configs if kind is resource_type]
+
     def address(self, broker_id: int, listener: str) -> tuple[str, int] | None:
         """The address of a broker for a listener; None when it is unknown or has no such listener."""
         registration = self._brokers.get(broker_id)

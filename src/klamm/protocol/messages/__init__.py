@@ -50,5 +50,6 @@ VERSIONS: Final[dict[int, tuple[int, int, int]]] = {
     ApiKey.DESCRIBE_PRODUCERS: (0, 0, 0),
     ApiKey.DESCRIBE_TRANSACTIONS: (0, 0, 0),
     ApiKey.LIST_TRANSACTIONS: (0, 2, 0),
+    ApiKey.LIST_CONFIG_RESOURCES: (0, 1, 0),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0, 0),
 }

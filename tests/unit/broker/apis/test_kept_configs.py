@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from klamm.storage.cluster import ConfigResourceType
 from unit.broker.apis.admin_jar import AdminJar
 from unit.broker.apis.config_requests import (
@@ -185,3 +187,34 @@ def test_loggers_are_those_of_this_broker_and_changed_one_by_one(jar: AdminJar) 
     assert alter(jar, (LOGGERS, "2"), ("root", SET, "INFO")) == ErrorCode.invalid_request
     assert alter(jar, (LOGGERS, ""), ("root", SET, "INFO")) == ErrorCode.invalid_request
     assert replace(jar, (LOGGERS, "1"), ("root", "INFO")) == ErrorCode.invalid_request
+
+
+def listed(jar: AdminJar, *types: int, version: int = 1) -> list[tuple[int, str]] | int:
+    answer = jar.connect().ask(ApiKey.LIST_CONFIG_RESOURCES, version, ListConfigResourcesRequest(types))
+    if answer.error_code:
+        return int(answer.error_code)
+    return [(each.resource_type, each.resource_name) for each in answer.config_resources]
+
+
+def test_resources_are_listed_as_kafka_lists_them(jar: AdminJar) -> None:
+    for topic in ("tb", "ta"):
+        jar.create_topic(topic)
+    for kind, name in ((METRICS, "m1"), (METRICS, "a1")):
+        assert alter(jar, (kind, name), ("interval.ms", SET, "5000")) == ErrorCode.none
+    assert alter(jar, (GROUP, "g1"), (SESSION, SET, "50000")) == ErrorCode.none
+    assert alter(jar, (ConfigResourceType.TOPIC, "ta"), ("retention.ms", SET, "5000")) == ErrorCode.none
+    topics = [(2, "ta"), (2, "tb")]
+    metrics, groups, brokers = [(METRICS, "a1"), (METRICS, "m1")], [(GROUP, "g1")], [(4, "1")]
+    # Whoever asks for nothing gets everything, whoever asks twice gets it once
+    assert listed(jar) == [*groups, *metrics, (LOGGERS, "1"), *brokers, *topics]
+    assert listed(jar, 2, 2) == topics
+    assert listed(jar, 2, METRICS, GROUP) == [*groups, *metrics, *topics]
+    assert listed(jar, 4) == brokers
+    assert listed(jar, version=0) == metrics
+    # An unknown type is an error, also beside a known one
+    for unknown in ((0,), (1,), (2, 3), (-1,)):
+        assert listed(jar, *unknown) == ErrorCode.unsupported_version
+    # Without settings a group and client metrics have no resource
+    assert alter(jar, (GROUP, "g1"), (SESSION, DELETE, None)) == ErrorCode.none
+    assert alter(jar, (METRICS, "m1"), ("interval.ms", DELETE, None)) == ErrorCode.none
+    assert listed(jar, GROUP, METRICS) == [(METRICS, "a1")]
