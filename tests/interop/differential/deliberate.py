@@ -214,6 +214,23 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
         why="Every request gets an answer.",
     ),
     Deliberate(
+        area=TRANSACTIONS,
+        case="Produce 12 in a transaction to an internal topic",
+        klamm="INVALID_TOPIC_EXCEPTION",
+        kafka=(
+            "INVALID_PRODUCER_ID_MAPPING or INVALID_PRODUCER_EPOCH for a producer that it does not know; "
+            "otherwise INVALID_TOPIC_EXCEPTION, and the partition is in the transaction"
+        ),
+        why="A client may not write to these topics, so that no marker is needed there.",
+    ),
+    Deliberate(
+        area=TOPICS,
+        case="Produce with acks=all whose timeout ends before its flush",
+        klamm="REQUEST_TIMED_OUT; the records stay, and a retry of an idempotent producer gets their offset",
+        kafka="success: a partition with one replica waits for nothing",
+        why="What is acknowledged is on disk. A timeout of 0 or less does not limit the wait for the disk.",
+    ),
+    Deliberate(
         area=TOPICS,
         case="Metadata for a topic whose name collides with another (`a.b` and `a_b`)",
         klamm="INVALID_TOPIC_EXCEPTION",
