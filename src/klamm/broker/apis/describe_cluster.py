@@ -1,12 +1,14 @@
 """DescribeCluster: brokers and their controller, without topics.
 
-A broker that answers has applied all that is in the cluster store by then: other brokers ask for that, too.
+A broker that answers has applied what is in the cluster store by then, unless that takes too long: other
+brokers ask for that, too.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from klamm.broker.cluster.spreading import PATIENCE_S
 from klamm.broker.net.context import HandlerResult, RequestContext
 from klamm.broker.security.permissions import CLUSTER_NAME, NOT_REQUESTED, ResourceType
 from klamm.broker.services import Services
@@ -33,7 +35,7 @@ def handle(
 async def _described_now(
     services: Services, context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    await services.topics.look_again()
+    await services.topics.look_again_for(PATIENCE_S)
     return _describe(services, context, request)
 
 

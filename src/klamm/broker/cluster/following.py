@@ -71,7 +71,7 @@ class ClusterFollower:
         self._partitions = partitions
         self._run_blocking = run_blocking
         self._turn = asyncio.Lock()
-        self._read_count = 0  # reads of the store that have begun
+        self.read_count = 0  # reads of the store that have begun
         self._last_applied = 0  # the number of the last one that is applied
         self.is_applying = False  # partitions are being opened, and the image lacks what changed with them
         self.deletion_watchers: list[DeletionWatcher] = []  # called with deleted topics
@@ -83,11 +83,11 @@ class ClusterFollower:
 
         Calls that wait for the same turn share one read of the store.
         """
-        begun_before = self._read_count
+        begun_before = self.read_count
         async with self._turn:
             if self._last_applied > begun_before:
                 return
-            self._read_count = number = self._read_count + 1
+            self.read_count = number = self.read_count + 1
             changes = await self._run_blocking(self._cluster.changes, self._image.version)
             if changes.version != self._image.version:
                 self.is_applying = True

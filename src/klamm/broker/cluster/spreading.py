@@ -15,7 +15,7 @@ from klamm.protocol.api import ApiKey
 if TYPE_CHECKING:
     from klamm.broker.services import Services
 
-PATIENCE_MS: Final = 2000  # a broker that takes longer is not waited for
+PATIENCE_S: Final = 2.0  # a broker that takes longer is not waited for
 _log = logging.getLogger(__name__)
 
 
@@ -40,7 +40,7 @@ async def spread(services: Services) -> None:
             ApiKey.DESCRIBE_CLUSTER,  # answered when all that is in the store is applied
             DescribeClusterRequest(),
             kind="changes",  # markers do not wait while logs are opened
-            timeout_ms=PATIENCE_MS,
+            timeout_ms=round(PATIENCE_S * 1000),
         )
         for broker_id in others
     ]

@@ -67,6 +67,7 @@ class TopicManager:
         self._turn = asyncio.Lock()
         self._change_count = 0
         self._running: set[asyncio.Task[Any]] = set()
+        self._looking: tuple[asyncio.Task[bool], int] | None = None  # reads of the store before this one
 
     @property
     def config(self) -> BrokerConfig:
@@ -150,13 +151,26 @@ class TopicManager:
             async with self._turn:
                 return await change()
 
-        task = asyncio.ensure_future(take_turn())
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        result = await asyncio.shield(task)
+        result = await asyncio.shield(self._run(take_turn()))
         if self._change_count != change_count:
             await self._spread()
         return result
+
+    def _run(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+        task = asyncio.ensure_future(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
+    async def look_again_for(self, limit_s: float) -> None:
+        """Apply what is in the store by now. It goes on, if it takes longer: logs may have to be opened."""
+        if (
+            self._looking is None
+            or self._looking[0].done()
+            or self._looking[1] != self._follower.read_count  # begun: it may not see the latest change
+        ):
+            self._looking = self._run(self.look_again()), self._follower.read_count
+        await asyncio.wait([self._looking[0]], timeout=limit_s)
 
     async def look_again(self) -> bool:
         """Whether other brokers have changed something that was not known here: a refusal may be wrong."""

@@ -15,6 +15,7 @@ from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from klamm.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from klamm.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from klamm.protocol.messages.describe_cluster import DescribeClusterRequest
 from klamm.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from klamm.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -167,6 +168,21 @@ def test_what_is_refused_is_not_spread(jar: SharedJar, stand_still: Callable[[in
     create(jar[1])
     stand_still(2)
     assert jar[1].ask(ApiKey.CREATE_TOPICS, 7, CREATE).topics[0].error_code == 36
+
+
+def test_the_cluster_is_described_although_changes_are_not_applied(
+    jar: SharedJar, stand_still: Callable[[int], None]
+) -> None:
+    stand_still(2)
+    clients = [jar[2].connect() for _ in range(20)]
+    for _ in range(3):
+        for client in clients:
+            client.send(ApiKey.DESCRIBE_CLUSTER, 2, DescribeClusterRequest())
+        jar.pass_ms(2_100)
+        for client in clients:
+            (answer,) = client.new_answers()
+            assert [each.broker_id for each in answer.brokers] == [1, 2, 3]
+    assert len(jar[2].services.topics._running) == 1
 
 
 def test_requests_that_wait_for_the_store_share_a_read(
