@@ -57,15 +57,14 @@ def handle(
             return _failed(request)
         return FetchResponse(error_code=int(plan.error_code), session_id=NO_SESSION_ID)
     limits = _limits(services, request)
-    sources = in_response_order(
-        [
-            find_source(services.image, services.partitions, target, request.uses_topic_ids)
-            for target in plan.targets
-        ]
-    )
+    found = [
+        find_source(services.image, services.partitions, target, request.uses_topic_ids)
+        for target in plan.targets
+    ]
     if _is_from_replica(request):
-        for source in sources:
+        for source in found:
             source.is_for_replica = True
+    sources = in_response_order(found)
     if request.isolation_level not in ISOLATION_LEVELS and any(source.is_read for source in sources):
         return _failed(request)
 

@@ -77,7 +77,10 @@ def find_source(
 
 
 def in_response_order(sources: list[FetchSource]) -> list[FetchSource]:
-    """The sources in Kafka's order: those that are read, then unknown topic ids, then other unknown ones."""
+    """The sources in Kafka's order: those that are read, then unknown topic ids, then other unknown ones.
+
+    For a broker, Kafka looks for both kinds of unknown ones at once.
+    """
     for source in sources:
         if source.partition is None and not source.ends_wait:
             return sorted(sources, key=_response_order)
@@ -87,7 +90,7 @@ def in_response_order(sources: list[FetchSource]) -> list[FetchSource]:
 def _response_order(source: FetchSource) -> int:
     if source.is_read:
         return 0
-    return 1 if source.error_code is ErrorCode.unknown_topic_id else 2
+    return 1 if source.is_for_replica or source.error_code is ErrorCode.unknown_topic_id else 2
 
 
 def reading_error(source: FetchSource) -> ErrorCode:

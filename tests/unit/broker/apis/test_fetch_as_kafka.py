@@ -71,6 +71,19 @@ def test_unknown_ids_come_before_unknown_partitions(jar: Jar, client: JarClient)
     assert codes(response) == [ErrorCode.unknown_topic_id, ErrorCode.unknown_topic_or_partition]
 
 
+def test_a_broker_gets_unknown_ids_and_partitions_as_it_names_them(jar: Jar, client: JarClient) -> None:
+    known, unknown = id_of(jar, "t"), b"\7" * 16
+    wanted = ((9, known), (0, unknown), (0, known))
+    topics = [a_topic("", partition, topic_id=topic_id) for partition, topic_id in wanted]
+    request = FetchRequest(replica_id=5, min_bytes=1, max_bytes=10_000, topics=topics)
+    response = client.ask(ApiKey.FETCH, 13, request)
+    assert codes(response) == [
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.unknown_topic_id,
+    ]
+
+
 def test_a_partition_with_a_negative_limit_fails_if_there_is_something_to_read(client: JarClient) -> None:
     response = fetched(client, 12, a_topic("t", 0, max_bytes=-1), a_topic("u", 0))
     assert codes(response) == [ErrorCode.unknown_server_error, 0]
