@@ -194,9 +194,15 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
     ),
     Deliberate(
         area=TRANSACTIONS,
-        case="Produce 12 or TxnOffsetCommit 5 in a transaction while `transaction.version` is 0",
+        case=(
+            "Produce 12, TxnOffsetCommit 5, AddPartitionsToTxn 4 that adds, or EndTxn 5 while "
+            "`transaction.version` is 0"
+        ),
         klamm="UNSUPPORTED_VERSION, and the transactional id can be used as before",
-        kafka="UNSUPPORTED_VERSION, then CONCURRENT_TRANSACTIONS for all that the id asks later",
+        kafka=(
+            "an error of the producer or its transaction, or UNSUPPORTED_VERSION and then "
+            "CONCURRENT_TRANSACTIONS for all that the id asks later"
+        ),
         why="A refused request leaves nothing pending.",
     ),
     Deliberate(
