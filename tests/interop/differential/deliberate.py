@@ -231,6 +231,13 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
     ),
     Deliberate(
         area=TOPICS,
+        case="A partition whose `partition.metadata` is damaged, at a start",
+        klamm="is repaired if its checkpoint has the topic id, and offline otherwise",
+        kafka="is renamed to `-stray` and replaced with an empty one, or keeps the broker from starting",
+        why="No acknowledged record is hidden, and no other partition is affected.",
+    ),
+    Deliberate(
+        area=TOPICS,
         case="Produce with acks=all whose timeout ends before its flush",
         klamm="REQUEST_TIMED_OUT; the records stay, and a retry of an idempotent producer gets their offset",
         kafka="success: a partition with one replica waits for nothing",
