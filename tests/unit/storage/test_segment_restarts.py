@@ -304,6 +304,29 @@ def test_old_and_deleted_files_wait_for_their_delay_and_go_at_a_start(machine: M
     assert not machine.paths("*.deleted")
 
 
+def test_snapshots_of_earlier_stops_are_removed_after_the_start(machine: Machine) -> None:
+    for _ in range(3):
+        append(machine.open())
+        machine.stop()
+
+    def offsets() -> list[int]:
+        return [int(path.stem) for path in machine.paths("*.snapshot")]
+
+    # A start writes and removes nothing that takes long; the next stop may come before there was time.
+    assert offsets() == [1, 2, 3]
+    log = machine.open()
+    assert offsets() == [1, 2, 3]
+    append(log)
+    machine.clock.advance(60_000)
+    remove = machine.store.start_housekeeping(machine.clock.now_ms())
+    assert remove is not None
+    remove()
+    assert offsets() == [3]
+    machine.stop()
+    assert facts(machine.open())
+    assert offsets() == [3, 4]
+
+
 def test_a_deleted_log_waits_under_another_name_and_is_gone_after_a_start(machine: Machine) -> None:
     fill(machine.open())
     machine.store.delete("t", 0)

@@ -147,7 +147,7 @@ def load_parts(files: Files, pool: HandlePool, directory: str, settings: LoadSet
         producers = restore(snapshots, segments, log_end_offset)
     if not snapshots.has(log_end_offset) and (producers or log_end_offset > segments[0].base_offset):
         snapshots.write(log_end_offset, producers, sync=first_unsound is not None)
-    snapshots.remove_strays(segment.base_offset for segment in segments)
+    strays = snapshots.take_strays(segment.base_offset for segment in segments)
     if first_unsound is not None:
         if (unsaved_epochs := epochs.unsaved()) is not None:
             write_aside(files, epochs.path, unsaved_epochs, sync=True)
@@ -164,6 +164,7 @@ def load_parts(files: Files, pool: HandlePool, directory: str, settings: LoadSet
         flushing=flushing,
         log_start_offset=start_offset,
         log_end_offset=log_end_offset,
+        stray_snapshots=strays,
     )
 
 

@@ -37,6 +37,7 @@ class LogParts:
     flushing: Flushing
     log_start_offset: int
     log_end_offset: int
+    stray_snapshots: Sequence[str]  # paths of files that nothing needs any more
 
 
 class ReadableLog:

@@ -26,6 +26,8 @@ class DelayedRemovals:
 
     def add_files(self, delay_ms: int, paths: Sequence[str]) -> None:
         """Remove files once a delay has passed."""
+        if not paths:
+            return
 
         def remove() -> None:
             for path in paths:

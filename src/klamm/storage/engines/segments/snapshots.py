@@ -51,10 +51,15 @@ class Snapshots:
         """Remove snapshots outside of the log, after segments were deleted or the log was cut."""
         self._remove([offset for offset in self._offsets if not first_offset <= offset <= last_offset])
 
-    def remove_strays(self, bases: Iterable[int]) -> None:
-        """Keep those at the start of a segment, and the newest."""
-        kept = set(bases) | {max(self._offsets, default=0)}
-        self._remove([offset for offset in self._offsets if offset not in kept])
+    def take_strays(self, bases: Iterable[int]) -> list[str]:
+        """Forget those that are neither at the start of a segment nor the newest; the paths of their files.
+
+        The caller removes them later: where a file system discards blocks as it frees them, that takes longer
+        than the rest of a start.
+        """
+        strays = self._offsets - {*bases, max(self._offsets, default=0)}
+        self._offsets -= strays
+        return [self.path(offset) for offset in strays]
 
     def _remove(self, offsets: Iterable[int]) -> None:
         for offset in offsets:

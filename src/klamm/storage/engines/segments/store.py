@@ -275,6 +275,7 @@ class SegmentStore:
             metadata_path = f"{directory}/{names.PARTITION_METADATA}"
             write_aside(self.files, metadata_path, encode_partition_metadata(topic_id), sync=False)
             parts.flushing.take_along(metadata_path)
+        self.remove_later(parts.stray_snapshots, config.file_delete_delay_ms)
         parts.producers.expire(self._clock.timestamp_ms(), self._producer_id_expiration_ms)
         log = SegmentLog(
             parts,
