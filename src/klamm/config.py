@@ -186,8 +186,8 @@ _KIND_WORDS: Final[Mapping[Kind, str]] = {
     Kind.CLASS: "a name",
     Kind.PASSWORD: "a secret",
 }
-_WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]+")
-_NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+# Compiled when it is used first.
+_NUMBER: Final = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?"
 _BITS: Final[Mapping[Kind, int]] = {Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}
 _WIDEST_NUMBER: Final = 400  # no valid number is longer
 
@@ -200,13 +200,13 @@ def _parse_text(setting: Setting, text: str) -> Value:
             return text.lower() == "true"
         case Kind.SHORT | Kind.INT | Kind.LONG:
             bound = 1 << (_BITS[setting.kind] - 1)
-            if len(text) > _WIDEST_NUMBER or not _WHOLE_NUMBER.fullmatch(text):
+            if len(text) > _WIDEST_NUMBER or not _is_whole_number(text):
                 raise setting.refusal(text)
             if not -bound <= (number := int(text)) < bound:
                 raise setting.refusal(text)
             return number
         case Kind.DOUBLE:
-            if len(text) > _WIDEST_NUMBER or not _NUMBER.fullmatch(text):
+            if len(text) > _WIDEST_NUMBER or not re.fullmatch(_NUMBER, text):
                 raise setting.refusal(text)
             return float(text)
         case Kind.LIST:
@@ -215,6 +215,11 @@ def _parse_text(setting: Setting, text: str) -> Value:
             return Password(text)
         case Kind.STRING | Kind.CLASS:
             return text
+
+
+def _is_whole_number(text: str) -> bool:
+    digits = text[1:] if text.startswith(("+", "-")) else text
+    return digits.isascii() and digits.isdigit()
 
 
 def as_text(raw: RawValue | Value) -> str:

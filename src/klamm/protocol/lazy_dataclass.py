@@ -1,8 +1,9 @@
 """Dataclasses that compile nothing until they are used.
 
 The standard library compiles five methods for every dataclass, which takes half a millisecond. A broker
-imports fifty of them when it starts, and uses half of these before the first request. Here only `__init__` is
-compiled, with the first object; the other methods are the same for all classes.
+imports fifty of them when it starts, and uses half of these before the first request, most of them once. Here
+only `__init__` is compiled, and only for a class of which some objects were made; the other methods are the
+same for all classes.
 
 Of the options there are `slots`, which must be given, `frozen` and `kw_only`, and for fields
 `default_factory`, `init=False`, `repr` and `compare`. Fields are not inherited. For type checkers and for the
@@ -14,6 +15,8 @@ It is in this package because nearly all others may import it.
 from __future__ import annotations
 
 from operator import attrgetter
+
+_FEW = 8  # objects that are made in less time than it takes to compile `__init__`
 
 __all__ = ["dataclass", "field", "field_names", "replace"]
 
@@ -51,10 +54,13 @@ class _Options(dict[str, "Any"]):
     """The options of a field, in place of its default."""
 
 
+_NO_OPTIONS = _Options()
+
+
 class _Fields:
     """The fields of a class."""
 
-    __slots__ = ("_key", "declared", "defaults", "is_frozen", "is_kw_only", "names", "owner")
+    __slots__ = ("_key", "declared", "defaults", "is_frozen", "is_kw_only", "made", "names", "owner")
 
     def __init__(self, declared: type, *, frozen: bool, kw_only: bool) -> None:
         self.declared = declared  # as it was written, without slots
@@ -65,6 +71,7 @@ class _Fields:
         annotations: dict[str, str] = namespace.get("__annotations__", {})
         self.names = [name for name, kind in annotations.items() if not kind.startswith("ClassVar")]
         self.defaults = {name: namespace[name] for name in self.names if name in namespace}
+        self.made = 0  # objects, as long as `__init__` is not compiled
         self._key: Callable[[object], object] | None = None
 
     def has(self, name: str, part: str) -> bool:
@@ -78,6 +85,34 @@ class _Fields:
             compared = [name for name in self.names if self.has(name, "compare")]
             self._key = attrgetter(*compared) if compared else type
         return self._key(instance)
+
+    def fill(self, instance: object, arguments: tuple[object, ...], named: dict[str, Any]) -> bool:
+        """Do as `__init__` does; False, and nothing is done, if the arguments are wrong."""
+        in_init = [name for name in self.names if self.has(name, "init")]
+        if len(arguments) > (0 if self.is_kw_only else len(in_init)):
+            return False
+        given = dict(zip(in_init, arguments, strict=False))
+        missing = [name for name in in_init if name not in given and name not in named]
+        if len(given) + len(named) + len(missing) != len(in_init):
+            return False
+        for name in missing:
+            default = self.defaults.get(name, _NO_OPTIONS)
+            if isinstance(default, _Options) and "default_factory" not in default:
+                return False
+        set_field = object.__setattr__ if self.is_frozen else setattr
+        for name in in_init:
+            if name in given:
+                value = given[name]
+            elif name in named:
+                value = named[name]
+            else:
+                value = self.defaults[name]
+                if isinstance(value, _Options):
+                    value = value["default_factory"]()
+            set_field(instance, name, value)
+        if hasattr(self.owner, "__post_init__"):
+            instance.__post_init__()  # type: ignore[attr-defined]
+        return True
 
     def compile_init(self) -> Callable[..., None]:
         """The method `__init__`."""
@@ -153,6 +188,9 @@ def _declare(declared: type, *, frozen: bool, kw_only: bool) -> type:
 
 def _init(self: Any, *arguments: object, **named: object) -> None:
     fields: _Fields = self.__lazy_fields__
+    fields.made += 1
+    if fields.made <= _FEW and fields.fill(self, arguments, named):
+        return
     init = fields.compile_init()
     fields.owner.__init__ = init  # type: ignore[misc]
     init(self, *arguments, **named)

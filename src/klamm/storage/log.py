@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.lazy_dataclass import dataclass
+from klamm.protocol.named_tuple import NamedTuple
 from klamm.protocol.types import TopicPartition
 from klamm.records.batch import BatchHeader
 from klamm.storage.topic_config import TopicConfig

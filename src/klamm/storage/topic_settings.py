@@ -40,12 +40,12 @@ def _gzip_level(value: Value) -> bool:
     return isinstance(value, int) and (value == -1 or 1 <= value <= 9)
 
 
-_REPLICA: Final = re.compile(r"[0-9]+:[0-9]+")
+_REPLICA: Final = r"[0-9]+:[0-9]+"  # compiled when it is used first
 
 
 def _throttled_replicas(value: Value) -> bool:
     return isinstance(value, tuple) and (
-        value in ((), ("*",)) or all(_REPLICA.fullmatch(replica) for replica in value)
+        value in ((), ("*",)) or all(re.fullmatch(_REPLICA, replica) for replica in value)
     )
 
 

@@ -161,3 +161,32 @@ def test_it_needs_no_other_module() -> None:
     path = {"PYTHONPATH": ":".join(filter(None, sys.path))}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=path, check=True)
     assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize("made", [Place, Count], ids=["positional", "by name"])
+def test_the_first_objects_are_made_as_those_of_compiled_classes(made: Any) -> None:
+    fields = made.__lazy_fields__
+    compiled = fields.compile_init()
+    good: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+        (("t",), {}), (("t", 1), {}), (("t",), {"partition": 2}), ((), {"topic": "t", "notes": ["n"]}),
+        ((), {"errors": 1}), ((), {"errors": 1, "requests": 2}),
+    ]  # fmt: skip
+    bad: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+        ((), {}), (("t", 1, [], 4), {}), (("t",), {"topic": "u"}), (("t",), {"text": "t-0"}),
+        ((), {"other": 1}), ((1,), {}), ((), {"errors": 1, "other": 2}),
+    ]  # fmt: skip
+    results = []
+    for arguments, named in [*good, *bad]:
+        filled, initialized = object.__new__(made), object.__new__(made)
+        try:
+            compiled(initialized, *arguments, **named)
+        except TypeError:
+            assert not fields.fill(filled, arguments, named)
+            results.append(False)
+        else:
+            assert fields.fill(filled, arguments, named)
+            assert filled == initialized
+            assert repr(filled) == repr(initialized)
+            results.append(True)
+    assert True in results
+    assert False in results

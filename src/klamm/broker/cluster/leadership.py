@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from klamm.broker.cluster.image import ClusterImage
 from klamm.broker.partitions.registry import PartitionRegistry
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.named_tuple import NamedTuple
 from klamm.storage.cluster import PartitionRegistration
 
 

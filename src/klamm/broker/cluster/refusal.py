@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.named_tuple import NamedTuple
 
 
 class Refusal(NamedTuple):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
+from klamm.protocol.named_tuple import NamedTuple
 from klamm.protocol.types import Buffer
 from klamm.storage.log import LogSlice
 

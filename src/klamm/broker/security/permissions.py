@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+
+from klamm.protocol.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from klamm.broker.net.context import RequestContext

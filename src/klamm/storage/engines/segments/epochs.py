@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 from klamm.protocol.errors import DecodeError
+from klamm.protocol.named_tuple import NamedTuple
 from klamm.storage.engines.segments.files import Files
 from klamm.storage.log import EpochEnd
 

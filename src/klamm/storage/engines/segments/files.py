@@ -11,7 +11,9 @@ import os
 import resource
 import sys
 from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
+
+from klamm.protocol.named_tuple import NamedTuple
 
 Chunk = bytes | bytearray | memoryview
 

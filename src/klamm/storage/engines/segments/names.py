@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+from klamm.protocol.named_tuple import NamedTuple
 
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
+from klamm.protocol.named_tuple import NamedTuple
 from klamm.storage.engines.segments.segment import Segment
 from klamm.storage.topic_config import TopicConfig
 
