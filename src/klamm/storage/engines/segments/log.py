@@ -291,25 +291,21 @@ class SegmentLog(ReadableLog):
         if self._flushing.recovery_point >= self.log_end_offset or self._refusal is not None:
             return None
         try:
-            self._flushing.write_suspects(self._chain.files)
-        except OSError:
+            return self._ticket(None)
+        except LogError:
             return None  # the journal keeps what it holds until the disk has room again
-        return self._ticket(None)
 
     def _ticket(self, journal: Journal | None) -> SegmentSyncTicket:
-        if self._flushing.has_suspects:
-            try:
+        """Raises LogError when what an earlier flush left cannot be written again."""
+        try:
+            if self._flushing.has_suspects:
                 self._flushing.write_suspects(self._chain.files)
-            except OSError as error:
-                raise storage_error(self.directory, error) from error
-        if self._chain.active.is_suspect or self._flushing.recovery_place[0].is_suspect:
-            try:
+            if self._chain.active.is_suspect or self._flushing.recovery_place[0].is_suspect:
                 write_again(self._flushing, self._chain.segments, partial(self._keeper.journaled, self))
-            except OSError as error:
-                raise storage_error(self.directory, error) from error
-        return self._flushing.start(
-            self._chain, self._epochs, self.log_end_offset, self._clock.now_ms(), journal, self
-        )
+        except OSError as error:
+            raise storage_error(self.directory, error) from error
+        now_ms = self._clock.now_ms()
+        return self._flushing.start(self._chain, self._epochs, self.log_end_offset, now_ms, journal, self)
 
     def finish_sync(self, ticket: SyncTicket) -> None:
         assert isinstance(ticket, SegmentSyncTicket)
@@ -341,12 +337,8 @@ class SegmentLog(ReadableLog):
         if before_offset > self._log_start:
             self._log_start = before_offset
             self._epochs.truncate_start(before_offset)
-            _logger.info(
-                "%s-%d: log start offset raised to %d by DeleteRecords",
-                self.topic,
-                self.partition,
-                before_offset,
-            )
+            raised = "%s-%d: log start offset raised to %d by DeleteRecords"
+            _logger.info(raised, self.topic, self.partition, before_offset)
             self._refresh_stable()
             self.on_change()
         return self._log_start
