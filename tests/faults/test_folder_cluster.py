@@ -104,7 +104,7 @@ def test_all_brokers_stop_at_once_and_the_next_start_recovers_nothing(begin: Beg
             assert stopped.process.wait(60) == 0
     checkpoints = [path.read_text() for path in cluster.data_dir.glob("*/klamm.checkpoint")]
     assert checkpoints
-    assert all("\nis_clean: 1 " in text for text in checkpoints)
+    assert all("\nis_clean: 1\n" in text for text in checkpoints)
     cluster.start(2)
     wait_until(lambda: led_by(cluster, 2), "60s")
     promises.check()
