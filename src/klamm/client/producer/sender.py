@@ -98,6 +98,7 @@ class Sender:
         self._own_sequences = Sequences()
         self._sequences = self._own_sequences if transactions is None else transactions.sequences
         self._in_flight: dict[TopicPartition, list[Batch]] = defaultdict(list)
+        self._sent_to: dict[TopicPartition, int] = {}  # the broker that has what is in flight
         self._asks_for_id = False
         self._id_attempt = 0
         self._id_retry_at_ms = 0
@@ -145,7 +146,7 @@ class Sender:
                 self._core.metadata.want([partition.topic])
                 self._core.metadata.request_update()
                 dues.append(now_ms + NO_METADATA_WAIT_MS)
-            elif self._may_send(partition) and self._takes_part(partition):
+            elif self._may_send(partition, info.leader_id) and self._takes_part(partition):
                 ready[info.leader_id].append(partition)
         return min(dues, default=None), ready
 
@@ -155,11 +156,16 @@ class Sender:
         late_at_ms = None if oldest_ms is None else oldest_ms + self._settings.delivery_timeout_ms
         return late_at_ms if late_at_ms is not None and late_at_ms > now_ms else None
 
-    def _may_send(self, partition: TopicPartition) -> bool:
-        """Order: what was sent once goes alone, and nothing overtakes it."""
+    def _may_send(self, partition: TopicPartition, node_id: int) -> bool:
+        """Order: what was sent once goes alone, and nothing overtakes it, also by way of a new leader.
+
+        A leader that does not know the producer accepts any sequence as its first.
+        """
         in_flight = self._in_flight.get(partition)
         if not in_flight:
             return True
+        if self._sent_to[partition] != node_id:
+            return False
         head = self._accumulator.head(partition)
         if head is None or head.was_sent:
             return False
@@ -195,7 +201,7 @@ class Sender:
             again = [
                 partition
                 for partition in partitions
-                if self._may_send(partition)
+                if self._may_send(partition, node_id)
                 and (at_ms := self._accumulator.ready_at_ms(partition)) is not None
                 and at_ms <= now_ms
             ]
@@ -216,6 +222,7 @@ class Sender:
             batch.was_sent = True
             batch.attempts += 1
             self._in_flight[batch.partition].append(batch)
+            self._sent_to[batch.partition] = node.number
             topic = topics[batch.partition.topic]
             has_ids = has_ids and topic.topic_id != ZERO_ID
             entry = data.setdefault(
@@ -263,7 +270,7 @@ class Sender:
         for batch in sent.values():
             self._in_flight[batch.partition].remove(batch)
             if not self._in_flight[batch.partition]:
-                del self._in_flight[batch.partition]
+                del self._in_flight[batch.partition], self._sent_to[batch.partition]
         if error is not None:
             self._core.metadata.request_update()
             for batch in sent.values():

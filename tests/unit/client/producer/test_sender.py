@@ -98,6 +98,39 @@ def test_five_in_flight_and_the_first_fails_retriably_keep_their_order() -> None
     assert [delivery.result(0).offset for delivery in deliveries] == [0, 1, 2, 3, 4]
 
 
+def test_a_new_leader_gets_nothing_before_the_former_one_has_answered() -> None:
+    world = World(batch_size=0)
+    world.send("a")
+    (first,) = world.requests
+    world.core.metadata.learn_brokers({2: ("127.0.0.1", 9093, None)})
+    assert world.core.metadata.learn_leader(T0, 2, 1)
+    world.send("b")
+    assert world.requests == [first]
+    world.answer(first)
+    (second,) = world.requests
+    assert second.link.address == ("127.0.0.1", 9093)
+    assert (values(second), header(second).base_sequence) == (["b"], 1)
+
+
+def test_a_lost_batch_goes_to_a_new_leader_before_the_next_one() -> None:
+    world = World(batch_size=0)
+    world.send("a")
+    (lost,) = world.requests
+    world.core.metadata.learn_brokers({2: ("127.0.0.1", 9093, None)})
+    assert world.core.metadata.learn_leader(T0, 2, 1)
+    world.send("b")
+    world.transport.asked.remove(lost)
+    lost.link.events.lost(None)
+    log: list[str] = []
+    for _ in range(20):
+        if not world.requests:
+            world.advance(1000)
+            continue
+        log += values(world.requests[0])
+        world.answer(world.requests[0])
+    assert log == ["a", "b"]
+
+
 def test_an_answer_lost_after_the_append_is_a_duplicate_and_a_success() -> None:
     world = World()
     delivery = world.send("a")
