@@ -1,7 +1,6 @@
 """The producer state of a partition: epochs, sequences, open transactions.
 
-The state is rebuilt by replay: `check` decides, `update` changes, and loading a log calls only `update` for
-every batch. Times are record timestamps, offsets are the log's.
+It is rebuilt by replay: `check` decides, `update` changes, loading only updates. Times are record timestamps.
 """
 
 from __future__ import annotations
