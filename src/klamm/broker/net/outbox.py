@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 # How much of large responses is read and sent in one turn of the loop, by all connections together: requests
 # of other clients wait no longer than that.
-TURN_BYTES: Final = 1024 * 1024
+TURN_BYTES: Final = 2 * 1024 * 1024
 # How much of it one connection sends at a time: in large parts, which cost the least, unless many clients do
 # not read, and what is read for them stays in memory until their sockets accept it.
-PART_BYTES: Final = 512 * 1024
+PART_BYTES: Final = 1024 * 1024
 SMALL_PART_BYTES: Final = 64 * 1024
 MANY_BLOCKED: Final = 16
 
