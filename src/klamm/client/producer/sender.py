@@ -99,6 +99,7 @@ class Sender:
         self._sequences = self._own_sequences if transactions is None else transactions.sequences
         self._in_flight: dict[TopicPartition, list[Batch]] = defaultdict(list)
         self._sent_to: dict[TopicPartition, int] = {}  # the broker that has what is in flight
+        self._known_as: dict[TopicPartition, int] = {}  # the producer id, if the last answer was no error
         self._asks_for_id = False
         self._id_attempt = 0
         self._id_retry_at_ms = 0
@@ -159,12 +160,14 @@ class Sender:
     def _may_send(self, partition: TopicPartition, node_id: int) -> bool:
         """Order: what was sent once goes alone, and nothing overtakes it, also by way of a new leader.
 
-        A leader that does not know the producer accepts any sequence as its first.
+        A leader that does not know the producer accepts any sequence as its first, so the first goes alone.
         """
         in_flight = self._in_flight.get(partition)
         if not in_flight:
             return True
         if self._sent_to[partition] != node_id:
+            return False
+        if self._settings.is_idempotent and self._known_as.get(partition) != in_flight[0].producer_id:
             return False
         head = self._accumulator.head(partition)
         if head is None or head.was_sent:
@@ -294,12 +297,13 @@ class Sender:
 
     def _settle(self, batch: Batch, item: PartitionProduceResponse) -> None:
         code = item.error_code
-        if code == ErrorCode.none:
-            self._run(batch.succeed(item.base_offset, item.log_append_time_ms), batch)
+        if code in (ErrorCode.none, ErrorCode.duplicate_sequence_number):
+            self._known_as[batch.partition] = batch.producer_id
+            is_new = code == ErrorCode.none
+            offset, timestamp_ms = (item.base_offset, item.log_append_time_ms) if is_new else (-1, -1)
+            self._run(batch.succeed(offset, timestamp_ms), batch)
             return
-        if code == ErrorCode.duplicate_sequence_number:
-            self._run(batch.succeed(-1, -1), batch)
-            return
+        self._known_as.pop(batch.partition, None)
         if code == ErrorCode.message_too_large and batch.record_count > 1:
             self._split(batch)
             return

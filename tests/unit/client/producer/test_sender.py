@@ -56,8 +56,15 @@ def test_one_request_takes_one_batch_of_each_partition() -> None:
     assert (values(world.requests[0], 0), values(world.requests[0], 1)) == (["a"], ["b"])
 
 
+def introduced(world: World) -> World:
+    """The leader of t-0 has acknowledged a record: it knows the producer, and several batches may follow."""
+    world.send("hello")
+    world.answer(world.requests[0])
+    return world
+
+
 def test_at_most_five_requests_are_in_flight() -> None:
-    world = World(batch_size=0)
+    world = introduced(World(batch_size=0))
     for number in range(8):
         world.send(str(number))
     assert len(world.requests) == 5
@@ -66,18 +73,53 @@ def test_at_most_five_requests_are_in_flight() -> None:
     assert values(world.requests[-1]) == ["5"]
 
 
+def test_the_first_batch_of_a_partition_goes_alone() -> None:
+    # A leader that does not know the producer would accept the second one if it has to refuse the first.
+    world = World(batch_size=0)
+    for number in range(3):
+        world.send(str(number))
+    (first,) = world.requests
+    world.answer(first, ErrorCode.not_leader_or_follower)
+    assert world.requests == []
+    world.advance(1000)
+    (again,) = world.requests
+    assert (values(again), header(again).base_sequence) == (["0"], 0)
+    world.answer(again)
+    assert [(values(item), header(item).base_sequence) for item in world.requests] == [(["1"], 1), (["2"], 2)]
+
+
+def test_the_first_batch_of_a_partition_goes_alone_again_after_an_error() -> None:
+    # The topic may have been created again, and its leader does not know the producer.
+    world = introduced(World(batch_size=0))
+    world.send("a")
+    world.answer(world.requests[0], ErrorCode.unknown_topic_or_partition)
+    world.send("b")
+    world.send("c")
+    world.advance(1000)
+    assert [values(item) for item in world.requests] == [["a"]]
+    world.answer(world.requests[0])
+    assert [values(item) for item in world.requests] == [["b"], ["c"]]
+
+
+def test_batches_without_a_sequence_do_not_wait_for_the_first() -> None:
+    world = World(batch_size=0, enable_idempotence=False)
+    for number in range(3):
+        world.send(str(number))
+    assert len(world.requests) == 3
+
+
 def test_sequences_follow_each_other_within_a_partition() -> None:
-    world = World(linger_ms=1)
+    world = introduced(World(batch_size=2000))
     for turn in range(3):
         world.send(f"{turn}a", run=False)
         world.send(f"{turn}b", run=False)
         world.advance(1)
-    assert [header(item).base_sequence for item in world.requests] == [0, 2, 4]
+    assert [header(item).base_sequence for item in world.requests] == [1, 3, 5]
     assert {header(item).producer_id for item in world.requests} == {4001}
 
 
 def test_five_in_flight_and_the_first_fails_retriably_keep_their_order() -> None:
-    world = World(batch_size=0)
+    world = introduced(World(batch_size=0))
     deliveries = [world.send(str(number)) for number in range(5)]
     first = world.requests[0]
     world.answer(first, ErrorCode.not_leader_or_follower)
@@ -91,7 +133,7 @@ def test_five_in_flight_and_the_first_fails_retriably_keep_their_order() -> None
         if len(log) == 5:
             break
         assert len(world.requests) == 1, "after a failure one batch goes at a time"
-        assert header(world.requests[0]).base_sequence == len(log)
+        assert header(world.requests[0]).base_sequence == 1 + len(log)
         log += values(world.requests[0])
         world.answer(world.requests[0], base_offset=len(log) - 1)
     assert log == ["0", "1", "2", "3", "4"]
@@ -269,7 +311,7 @@ def test_a_record_that_arrives_while_its_batch_is_numbered_goes_into_the_next_on
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Else the batch would be longer than its sequence says, and the next one's would be refused.
-    world = World(batch_size=1_000_000)
+    world = introduced(World(batch_size=1_000_000))
     number = world.sender._sequences.number
     arrivals = ["b"]
 
@@ -283,7 +325,7 @@ def test_a_record_that_arrives_while_its_batch_is_numbered_goes_into_the_next_on
     world.send("a")
     world.send("c")
     sent = [(header(item).base_sequence, values(item)) for item in world.requests]
-    assert sent == [(0, ["a"]), (1, ["b"]), (2, ["c"])]
+    assert sent == [(1, ["a"]), (2, ["b"]), (3, ["c"])]
 
 
 def test_a_record_is_late_on_time_while_the_producer_id_is_still_asked_for() -> None:
