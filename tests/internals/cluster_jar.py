@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 
 from internals.virtual_disk import VirtualDisk
@@ -13,11 +13,36 @@ from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.services import Services
 from klamm.broker.storage import Storage, segment_store
 from klamm.clock import ManualClock
+from klamm.net.network import Address, LinkEvents
 from klamm.protocol.messages.create_topics import CreatableTopic
+from klamm.protocol.types import Buffer
 from klamm.storage.cluster import LeaderChange
 from klamm.storage.engines.memory_cluster import MemoryCluster
 from klamm.storage.engines.simulated_disk import SimulatedFiles
 from klamm.testing.virtual_loop import VirtualLoop
+
+
+class Refused:
+    """A connection to another broker, in a jar where none of them listens."""
+
+    def __init__(self, loop: VirtualLoop, events: LinkEvents) -> None:
+        self._refusing = loop.call_soon(events.lost, ConnectionRefusedError("no broker of this jar listens"))
+
+    def send(self, parts: Sequence[Buffer]) -> None:
+        raise AssertionError("it was never open")
+
+    def close(self) -> None:
+        self._refusing.cancel()
+
+
+class NoNetwork:
+    """Every connection is refused in the next turn of the loop."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+
+    def connect(self, address: Address, events: LinkEvents) -> Refused:
+        return Refused(self._loop, events)
 
 
 class Member:
@@ -37,6 +62,7 @@ class Member:
             storage=Storage(logs, self.cluster, world.files, lease=self.lease, folders=[logs]),
             sleep=lambda _: None,
             run_blocking=VirtualDisk(world.loop),
+            transport=NoNetwork(world.loop),
         )
 
     @property
